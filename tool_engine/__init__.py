@@ -97,7 +97,7 @@ if TYPE_CHECKING:
         SessionStorage,
     )
     from tool_engine.knowledge.approvals import MemoryApprovalStorage
-    from tool_engine.knowledge.sessions import MemorySessionStorage
+    from tool_engine.knowledge.memory_sessions import MemorySessionStorage
     from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
     from tool_engine.model.chat import ChatRequest
     from tool_engine.model.group import Skill, ToolGroup
@@ -261,7 +261,7 @@ _ON_FIRST_USE = {
     "DeferredApprover": "tool_engine.approval.callback",
     "ExecutionPolicy": "tool_engine.model.permission",
     "MemoryApprovalStorage": "tool_engine.knowledge.approvals",
-    "MemorySessionStorage": "tool_engine.knowledge.sessions",
+    "MemorySessionStorage": "tool_engine.knowledge.memory_sessions",
     "ParsedReply": "tool_engine.model.reply",
     "Permission": "tool_engine.model.permission",
     "PermissionRule": "tool_engine.approval.policy",

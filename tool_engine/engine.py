@@ -26,9 +26,9 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig, checked_concurrency
 from tool_engine.errors import ConfigurationError, DefinitionError, EngineClosedError
 from tool_engine.events import EventBus, EventLog, MemoryEventStorage
-from tool_engine.events.view import EventsView
+from tool_engine.events.event_view import EventsView
+from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.handler import executor_for
-from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.forking import disown_in_child
 from tool_engine.interfaces import (
     AdmissionController,
@@ -130,14 +130,14 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         self._backend: ExecutionBackend = self._local if backend is None else backend
         # Loaded with the first engine: a process that runs one tool or handler has none.
         self._reloader: Reloader = import_module("tool_engine.reloading").Reloader(
-            self.config, self._registry, self._bus, self._generations, self._swap
+            self.config, self._registry, self._bus, self._generations, self._swap_index
         )
         self._pipeline = self._make_pipeline(self._admission, _scope_of(approver))
         self._execute = durable(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
             self.execute = self._execute  # type: ignore[method-assign]
-        self._carry = self._pipeline.carry
+        self._run_at_home = self._pipeline.carry
         self._closing: asyncio.Task[None] | None = None
         self._disowned: EngineClosedError | None = None
         if getattr(self.store.storage, "on_trouble", self) is None:
@@ -307,7 +307,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             if stuck:
                 _log.warning("close_left_threads", threads=stuck)
 
-    def _swap(self, index: ToolIndex, cause: str = "code") -> None:
+    def _swap_index(self, index: ToolIndex, cause: str = "code") -> None:
         if cause == "code":
             index = self._reloader.link(index)
             self._generations.amend(index)
@@ -363,7 +363,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             raise DefinitionError(*problems)
         if handler is not None:
             self._registry.register(loaded.handler, executor_for(handler, loaded))
-        self._swap(index)
+        self._swap_index(index)
         self._reloader.tell_added(loaded)
         if handler is not None:
             self._reloader.judge_again()
@@ -381,7 +381,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             raise ConfigurationError(
                 f"{name!r} is defined in {tool.source}; remove the file instead"
             )
-        self._swap(self.index.without(name))
+        self._swap_index(self.index.without(name))
         self._reloader.tell_removed(tool)
 
     # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView` and `EventsView`.
@@ -396,7 +396,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             "is_loaded": self._reloader.is_loaded,
             "generation": self.generation,
             "held": self._reloader.held,
-            "quarantined": sorted(self._quarantined),
+            "quarantined": sorted(self._quarantined_tools),
             "warnings": self._warnings(),
         }
 
@@ -459,7 +459,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         return self._pipeline.refuse(tool_name, params, context, refusal)
 
     @property
-    def _quarantined(self) -> Mapping[str, QuarantinedTool]:
+    def _quarantined_tools(self) -> Mapping[str, QuarantinedTool]:
         return self._reloader.quarantined
 
     def _warnings(self) -> list[str]:
@@ -513,7 +513,7 @@ def _event_storage_for(config: ToolEngineConfig) -> EventStorage | None:
         return None
     if config.records is None:
         return MemoryEventStorage(config.keep_events)
-    module = import_module("tool_engine.knowledge.sql.events")
+    module = import_module("tool_engine.knowledge.sql.sql_events")
     storage: EventStorage = module.SQLEventStorage(config.records, config.keep_events)
     return storage
 

@@ -28,8 +28,8 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
 from tool_engine.errors import EngineClosedError
 from tool_engine.events import EventBus
+from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.fingerprint import CodeHashes
-from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, prepare

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.events.subscriber import is_being_cancelled
 from tool_engine.knowledge.entry import VisibleCall
-from tool_engine.knowledge.history import (
+from tool_engine.knowledge.past_calls import (
     AGENT_CALLER,
     AgentContext,
     CallHistory,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.backends.threads import ThreadLane
+from tool_engine.backends.local import ThreadLane
 
 BOUND = 10.0
 

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from tests.benchmarks import report
 from tests.catalog.search_catalog import JUDGED, catalog
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.search import ToolSearch
-from tool_engine.catalog.terms import Terms
+from tool_engine.catalog.search import Terms, ToolSearch
 from tool_engine.model.tool import Tool
 
 __all__ = ["searching"]

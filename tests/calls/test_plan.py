@@ -74,7 +74,7 @@ async def test_executor_that_cannot_be_loaded(
     """K25, K29: an executor of another package that cannot be loaded is a result."""
     from importlib.metadata import EntryPoint
 
-    from tool_engine.executors import registry
+    from tool_engine.executors import executor_registry as registry
 
     broken = EntryPoint("broken", "no_such_module:Executor", registry.ENTRY_POINT_GROUP)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [broken])

@@ -170,8 +170,10 @@ def test_a_clock_that_counts_whole_seconds(folder: Folder, monkeypatch: pytest.M
     hides = True
     monkeypatch.setattr(FileStamp, "may_hide_a_change", lambda stamp: hides)
     stamp = FileStamp(1, 1, 1, 1)
-    monkeypatch.setattr(folder_module, "_stamp", lambda state: stamp)
-    monkeypatch.setattr(folder_module, "_read", lambda path: Contents(read_bytes(path), stamp))
+    monkeypatch.setattr(folder_module, "_make_stamp", lambda state: stamp)
+    monkeypatch.setattr(
+        folder_module, "_read_contents", lambda path: Contents(read_bytes(path), stamp)
+    )
 
     def read_bytes(path: str) -> bytes:
         return Path(path).read_bytes()

@@ -18,8 +18,7 @@ from tests.catalog.search_catalog import JUDGED, catalog
 from tests.effort import share_of
 from tool_engine import ConfigurationError, Tool, ToolEngine
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.search import ToolSearch
-from tool_engine.catalog.terms import Terms
+from tool_engine.catalog.search import Terms, ToolSearch
 from tool_engine.model.parameter import ToolParameter
 
 CATALOG = ToolIndex(catalog())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tool_engine.catalog.terms import Terms, stem
+from tool_engine.catalog.search import Terms, stem
 
 
 def terms(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 

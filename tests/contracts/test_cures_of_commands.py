@@ -50,7 +50,7 @@ engine = ToolEngine()
 def make(): return ToolEngine()
 text = "no engine"
 """
-ARGUMENTS, QUANTITIES = "cli/arguments.py: ", "cli/records/quantities.py: got …"
+ARGUMENTS, QUANTITIES = "cli/call_arguments.py: ", "cli/records/quantities.py: got …"
 AN_ENGINE = "cli/engines.py: name an engine, or a function without arguments that returns one"
 APPROVE = "cli/files/locking.py: mend what is wrong, or approve single tools with --approve NAME"
 MODULE = (
@@ -104,7 +104,7 @@ STORY = (
     "cli/commands/records.py: write `tool-engine history show CALL_ID` for the story of one call"
 )
 BEGIN = "cli/chat/conversation.py: or begin another one with --session ID"
-FOLDERS = "cli/files/revisions.py: compare two folders"
+FOLDERS = "cli/files/diff.py: compare two folders"
 INTERRUPTED = "cli/settings.py: the running calls were cancelled"
 TRIED = {row[0] for row in (*LINES, *TOLD)} | {
     PENDING, SESSIONS, STORY, BEGIN, FOLDERS, INTERRUPTED, NOTHING

@@ -23,7 +23,7 @@ from tests.contracts.test_cures_of_errors import names_cure
 from tests.executors.sql.conftest import Shop
 from tests.postgres import PostgresServer
 from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineError, ToolExecutionContext
-from tool_engine.executors.http import decoding
+from tool_engine.executors.http import body_decoding as decoding
 
 KINDS = {str: "string", int: "integer", list: "array", dict: "object", type(None): "string"}
 SITE = "127.0.0.1:PORT"
@@ -107,14 +107,14 @@ HTTP = [
      site(auth={**BASIC, "username": "${env:CURE_USER}"})),
     ("body.py: ask for less", site("/lists?count=200001", response="length(@)"),
      site("/lists?count=10", response="length(@)")),
-    ("decoding.py: ask for gzip, deflate or br",
+    ("body_decoding.py: ask for gzip, deflate or br",
      site(headers={"Accept-Encoding": "zstd"}), site(headers={"Accept-Encoding": "gzip"})),
-    ("decoding.py: at most one is decoded",
+    ("body_decoding.py: at most one is decoded",
      site(headers={"Accept-Encoding": "gzip, gzip"}), site(headers={"Accept-Encoding": "gzip"})),
-    ("decoding.py: run pip install 'tool-engine[brotli]', or ask for gzip",
+    ("body_decoding.py: run pip install 'tool-engine[brotli]', or ask for gzip",
      site(headers={"Accept-Encoding": "br"}), site(headers={"Accept-Encoding": "gzip"})),
-    ("executor.py: give the final URL", site("/turns"), site("/")),
-    ("executor.py: the whole is needed", site("/part"), site("/")),
+    ("http_executor.py: give the final URL", site("/turns"), site("/")),
+    ("http_executor.py: the whole is needed", site("/part"), site("/")),
     ("idempotency.py: leave it out to send none", order(False), order()),
     ("idempotency.py: remove it", order("${env:CURE_SECRET}-{call_id}"), order("{call_id}")),
     ("idempotency.py: the most is …", order("{q}", q="x" * 300), order("{q}", q="x" * 255)),
@@ -147,9 +147,9 @@ HTTP = [
      asked("http://127.1:PORT/"), asked(f"http://{SITE}/")),
 ]  # fmt: skip
 SQL = [
-    ("address.py: a call does not choose a database",
+    ("sql_executor.py: a call does not choose a database",
      query("SELECT 1", "chosen"), query("SELECT 1")),
-    ("executor.py: send it without",
+    ("sql_executor.py: send it without",
      query("SELECT :q AS q", q="lamp\0"), query("SELECT :q AS q", q="lamp")),
     ("sqlite.py: send a shorter one", query("SELECT 1 WHERE 'a' LIKE :q", q="%a" * 600),
      query("SELECT 1 WHERE 'a' LIKE :q", q="%a" * 6)),
@@ -177,10 +177,10 @@ WORKFLOW = [
      said("${env:CURE_SECRET}"), flow({"tool": "keyed"})),
     ("expression.py: write the reference without quotes",
      when("'${params.q}' == 'a'", q="a"), when("params.q == 'a'", q="a")),
-    ("run.py: ask for less, or lower the limits of its for_each",
+    ("workflow_executor.py: ask for less, or lower the limits of its for_each",
      flow(*({"for_each": "${params.q}", "limit": 600},) * 2, q=[0] * 600),
      flow(*({"for_each": "${params.q}", "limit": 600},) * 2, q=[0] * 5)),
-    ("run.py: raise limit or ask for less",
+    ("workflow_executor.py: raise limit or ask for less",
      flow({"for_each": [1, 2], "limit": 1}), flow({"for_each": [1, 2], "limit": 2})),
     ("template.py: the most is …", said("${params.q}" * 11, q="x" * 1_000_000),
      said("${params.q}" * 10, q="x" * 1_000_000)),
@@ -194,14 +194,16 @@ ROWS = [
 ]
 NAME = "executors/http/download.py: choose another name"
 ECHO = "executors/http/download.py: nothing was written"
-UNSET = "executors/sql/address.py: the engine's source … needs it: set it before the engine starts"
-FLAT = "executors/workflow/run.py: make them flatter"
-SLOW = "executors/workflow/run.py: raise its timeout or ask for less"
+UNSET = (
+    "executors/sql/sql_executor.py: the engine's source … needs it: set it before the engine starts"
+)
+FLAT = "executors/workflow/workflow_executor.py: make them flatter"
+SLOW = "executors/workflow/workflow_executor.py: raise its timeout or ask for less"
 WIDE = (
     "executors/sql/postgres.py: select fewer columns or a part of them, or raise "
     "entry.config.max_bytes in the tool's YAML"
 )
-HALF = "executors/sql/executor.py: send it whole"
+HALF = "executors/sql/sql_executor.py: send it whole"
 LATE = "executors/sql/postgres.py: nothing is kept"
 TRIED = {row[0] for row in ROWS} | {NAME, ECHO, UNSET, FLAT, SLOW, WIDE, HALF, LATE}
 

@@ -57,12 +57,12 @@ CALLS: list[Row] = [
         lambda: ToolEngine(approver=CallbackApprover(is_allowed)),
     ),
     (
-        "executors/registry.py: for a plain function use register_tool",
+        "executors/executor_registry.py: for a plain function use register_tool",
         lambda: ToolEngine().register_executor("t", answer),  # type: ignore[arg-type]
         lambda: ToolEngine().register_tool(HEAD, answer),
     ),
     (
-        "executors/registry.py: write …()",
+        "executors/executor_registry.py: write …()",
         lambda: ToolEngine().register_executor("t", EchoExecutor),  # type: ignore[arg-type]
         lambda: ToolEngine().register_executor("t", EchoExecutor()),
     ),
@@ -82,11 +82,12 @@ LINES = [
     ("cli/documents.py: save it as UTF-8", "call echo --params latin", "call echo --params utf8"),
     ("cli/documents.py: write one JSON or YAML value into it",
      "call echo --params empty", "call echo --params utf8"),
-    ("cli/arguments.py: write …=value", "call echo --message", "call echo message=value"),
-    ("cli/arguments.py: write key=value, key:=json or key=@file, such as …",
+    ("cli/call_arguments.py: write …=value", "call echo --message", "call echo message=value"),
+    ("cli/call_arguments.py: write key=value, key:=json or key=@file, such as …",
      "call echo hi", "call echo message=hi"),
-    ("cli/arguments.py: give it once", "call echo message=a message=b", "call echo message=a"),
-    ("cli/arguments.py: write …=5", "call echo message=a times=x", "call echo message=a times=5"),
+    ("cli/call_arguments.py: give it once", "call echo message=a message=b", "call echo message=a"),
+    ("cli/call_arguments.py: write …=5",
+     "call echo message=a times=x", "call echo message=a times=5"),
     (("cli/settings.py: name another with `tool-engine --tools DIR ...` or the variable "
      "TOOL_ENGINE_TOOLS"), "--tools nowhere list", "--tools tools list"),
     (("cli/options.py: name another with `tool-engine --path DIR ...` or the variable "
@@ -100,7 +101,7 @@ LINES = [
     ("cli/records/simulate.py: give it once",
      "simulate trace.jsonl --bucket http=8 --bucket http=9",
      "simulate trace.jsonl --bucket http=8"),
-    ("cli/batches.py: write …", "batch bad.json", "batch good.json"),
+    ("cli/call_running.py: write …", "batch bad.json", "batch good.json"),
     ("cli/chat/conversation.py: leave it out to say each turn on a line of stdin",
      "chat --script script.yaml ''", "chat --script script.yaml hi"),
     ("cli/records/pruning.py: or --sessions-older-than 90d", "prune",

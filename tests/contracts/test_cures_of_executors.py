@@ -30,7 +30,7 @@ from tool_engine import (
 )
 from tool_engine.catalog.approval.lock import ToolLock
 from tool_engine.executors.number import CalculationError, parse
-from tool_engine.executors.python.executor import ProcessExecutor
+from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.executors.secret_file import MAX_SECRET_BYTES
 from tool_engine.executors.tool_search import ToolSearchExecutor
 
@@ -49,12 +49,12 @@ OTHER_CODE = (
     "executors/python/importing.py: await engine.reload(), and start the program anew if that does "
     "not help"
 )
-SLOW = "executors/python/pool.py: raise its timeout or ask for less"
+SLOW = "executors/python/worker_pool.py: raise its timeout or ask for less"
 MODULE = (
     "executors/python/source.py: install the package, or add the folder that it is in to PYTHONPATH"
 )
-TWICE = "executors/registry.py: register the one that you mean with register_executor"
-BROKEN = "executors/registry.py: repair or uninstall that package"
+TWICE = "executors/executor_registry.py: register the one that you mean with register_executor"
+BROKEN = "executors/executor_registry.py: repair or uninstall that package"
 SECRET = "executors/secret_file.py: the tool needs it: …"
 VARIABLE = "executors/secrets.py: the tool needs it: set it before the engine starts"
 KEY = "executors/templates.py: keys are texts: write … in quotes"

@@ -50,13 +50,13 @@ LINES = (
     "editing.py: nothing was written: add lines around it until it is the only one, or set "
     "replace_all"
 )
-REGULAR = "failing.py: only regular files are read and written"
+REGULAR = "file_errors.py: only regular files are read and written"
 NO_GIT = "guard.py: no tool may change it: choose another name or folder"
 LENGTH = "pattern.py: the most are …"
 SIMPLER = "pattern.py: write it simpler, or search for a literal text"
 OF_FILE = "root.py: give the path of a file"
 SENT: list[tuple[str, str, Params, Params]] = [
-    ("content.py: only text is read", "read_file", {"path": "zero"}, FIRST),
+    ("text_content.py: only text is read", "read_file", {"path": "zero"}, FIRST),
     ("editing.py: give a longer text", "edit_file", MANY, {**MANY, "old_text": "xx"}),
     ("editing.py: give the text that is to be replaced", "edit_file", {**ONE, "old_text": ""}, ONE),
     (LINES, "edit_file", TWICE, {**TWICE, "old_text": "a\nx", "new_text": "a\ny"}),
@@ -81,7 +81,7 @@ SENT: list[tuple[str, str, Params, Params]] = [
      {"pattern": "a", "glob": "[ab"}, {"pattern": "a", "glob": "[ab]"}),
     (SIMPLER, "search_files", {"pattern": r"(a+)\1"}, {"pattern": "aa+"}),
     (SIMPLER, "search_files", {"pattern": r"(a+)\1"}, {"pattern": r"(a+)\1", "literal": True}),
-    ("reading.py: -1 is the last line", "read_file",
+    ("file_reading.py: -1 is the last line", "read_file",
      {**FIRST, "offset": 0}, {**FIRST, "offset": -1}),
     ("root.py: a name has … at most", "write_file",
      {**NEW, "path": "n" * 256}, {**NEW, "path": "n" * 255}),
@@ -122,11 +122,11 @@ def create(work: Path) -> None:
 
 CREATE = "root.py: create it, or correct entry.root in the definition"
 MENDED: list[tuple[str, str, Params, Mend]] = [
-    ("content.py: only UTF-8 is read, convert it first", "read_file",
+    ("text_content.py: only UTF-8 is read, convert it first", "read_file",
      {"path": "utf16"}, convert("utf16", "utf-16")),
-    ("content.py: only UTF-8 text is read", "read_file",
+    ("text_content.py: only UTF-8 text is read", "read_file",
      {"path": "latin"}, convert("latin", "latin-1")),
-    ("content.py: this tool takes files of at most … bytes", "read_file",
+    ("text_content.py: this tool takes files of at most … bytes", "read_file",
      {"path": "large"}, lambda work: os.truncate(work / "large", MOST)),
     ("replacing.py: it is left as it is", "write_file",
      {**NEW, "path": "fixed"}, lambda work: (work / "fixed").chmod(0o644)),
@@ -137,8 +137,8 @@ ENTRIES = [
     (CREATE, "../missing", "../work"),
 ]
 READ_AGAIN = "editing.py: nothing was written: read the file again"
-SET_VARIABLE = "entry.py: it names the tool's folder: set it before the engine starts"
-READ_LATER = "content.py: try again later"
+SET_VARIABLE = "file_entry.py: it names the tool's folder: set it before the engine starts"
+READ_LATER = "text_content.py: try again later"
 WRITE_LATER = "replacing.py: nothing was written: try again later"
 CHANGED = "replacing.py: nothing was written: read it again first"
 STALE_VERSION = "writing.py: nothing was written: read it again first"
@@ -338,7 +338,7 @@ async def test_change_at_the_last_moment(
     engine: ToolEngine, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What somebody else wrote meanwhile is read, and then replaced with its version."""
-    real = replacing._write
+    real = replacing._write_file
 
     def write(*args: Any) -> None:
         real(*args)
@@ -346,7 +346,7 @@ async def test_change_at_the_last_moment(
 
     params = {**FIRST, "content": "new\n"}
     with monkeypatch.context() as patched:
-        patched.setattr(replacing, "_write", write)
+        patched.setattr(replacing, "_write_file", write)
         await fails(engine, CHANGED, "write_file", params)
     found = await works(engine, "read_file", FIRST)
     assert found["content"] == "somebody else's"

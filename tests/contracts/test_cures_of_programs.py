@@ -23,20 +23,21 @@ from tests.contracts.test_cures_of_executors import (
     said_by,
     tools,
 )
-from tool_engine.executors.commands import hard_links
+from tool_engine.executors.commands import shell as hard_links
 from tool_engine.executors.commands.sandbox_launcher import obstacle
 
 __all__ = ["tools"]
 
 LESS = (
-    "executors/commands/hard_links.py: name folders with less in entry.config.write, and keep "
+    "executors/commands/shell.py: name folders with less in entry.config.write, and keep "
     "definitions in a folder of their own"
 )
-LINK = "executors/commands/hard_links.py: remove the link, or put a copy in its place"
+LINK = "executors/commands/shell.py: remove the link, or put a copy in its place"
 MISSING = "executors/commands/shell.py: make it, or correct …"
 WITHOUT = "executors/commands/shell.py: name folders without it in entry.config.write"
 CHILDREN = (
-    "executors/commands/outcome.py: do not ignore SIGCHLD and wait for your own children only"
+    "executors/commands/command_outcome.py: do not ignore SIGCHLD and "
+    "wait for your own children only"
 )
 FEWER = (
     "executors/commands/own_thread.py: this process has used up what it may, run fewer calls at "

@@ -46,14 +46,14 @@ CURSOR = KNOWLEDGE + "cursor.py: leave … out to read …"
 SET = SQL + "connection/address.py: set it before the engine starts"
 WRITE = SQL + "connection/address.py: write the secret into it"
 ITS_VERSION = SQL + "event_reader.py: read it with the version of tool-engine that the engine has"
-START = SQL + "events.py: start it, or leave out keep_events"
+START = SQL + "sql_events.py: start it, or leave out keep_events"
 DAMAGED = SQL + "schema/kept.py: delete the session …, or take the database from a copy"
 LESS = SQL + "schema/kept.py: keep less of it"
 INSTALL = SQL + "connection/opening.py: run: pip install 'tool-engine[…]'"
 UPGRADE = "upgrade tool-engine, or name another database"
 NEWER = {each: f"{SQL}writing/{each}.py: {UPGRADE}" for each in ("sqlite", "postgres")}
 PAST = SQL + "schema/event_rows.py: go on after …"
-NUMBERS = SQL + "events.py: UPDATE tool_event_numbers SET reserved = … WHERE id = 1"  # noqa: S608 - a message
+NUMBERS = SQL + "sql_events.py: UPDATE tool_event_numbers SET reserved = … WHERE id = 1"  # noqa: S608 - a message
 COPY = SQL + "writing/sqlite.py: take the database from a copy"
 TRIED = {
     OTHER_VERSION, CURSOR, SET, WRITE, ITS_VERSION, START, DAMAGED, LESS, INSTALL, PAST, NUMBERS,

@@ -12,7 +12,7 @@ import pytest
 from tests.postgres import PostgresServer
 from tool_engine.errors import ConfigurationError, EventsExpiredError
 from tool_engine.events import EventBus, EventLog, MemoryEventStorage
-from tool_engine.knowledge.sql.events import SQLEventStorage
+from tool_engine.knowledge.sql.sql_events import SQLEventStorage
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 

@@ -19,18 +19,18 @@ from aiohttp import web
 
 from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.executors.calculator import CalculatorExecutor
-from tool_engine.executors.commands.executor import CommandExecutor
+from tool_engine.executors.commands.command_executor import CommandExecutor
+from tool_engine.executors.files.file_reading import FileReadExecutor
 from tool_engine.executors.files.listing import FolderReadExecutor
-from tool_engine.executors.files.reading import FileReadExecutor
 from tool_engine.executors.files.searching import FileSearchExecutor
 from tool_engine.executors.files.writing import FileWriteExecutor
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
-from tool_engine.executors.http.executor import HTTPExecutor
-from tool_engine.executors.python.executor import ProcessExecutor
+from tool_engine.executors.http.http_executor import HTTPExecutor
+from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.executors.result_reading import ResultReadExecutor
-from tool_engine.executors.sql.executor import SQLExecutor
+from tool_engine.executors.sql.sql_executor import SQLExecutor
 from tool_engine.executors.tool_search import ToolSearchExecutor
-from tool_engine.executors.workflow.executor import WorkflowExecutor
+from tool_engine.executors.workflow.workflow_executor import WorkflowExecutor
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.match import ToolMatch

@@ -32,11 +32,11 @@ from tool_engine import (
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.lint import choose_rules
 from tool_engine.cli.app import run
-from tool_engine.cli.chat.commands import answer_command
+from tool_engine.cli.chat.turns import answer_command
 from tool_engine.executors.calculator import calculate
-from tool_engine.executors.registry import ExecutorRegistry
-from tool_engine.executors.result_reading import _near
-from tool_engine.executors.workflow.evaluation import _keys
+from tool_engine.executors.executor_registry import ExecutorRegistry
+from tool_engine.executors.result_reading import _suggest_key
+from tool_engine.executors.workflow.evaluation import _list_keys
 from tool_engine.model.settings.source import checked_sources
 from tool_engine.protocols.sources import CombinedTools
 from tool_engine.reloading import limit_warnings
@@ -160,11 +160,15 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         definition(GET % ("", ", response: {save_to: {root: ., path: '{Query}'}}")),
         "query",
     ),
-    ("executors/sql/entry.py", definition(SQL % "sql: 'SELECT :Query'"), "query"),
-    ("executors/commands/entry.py", definition(RUN % "argv: [ls, '{Query}']"), "query"),
-    ("executors/commands/entry.py", definition(RUN % "argv: [ls, '{query}'], CWD: x"), "cwd"),
+    ("executors/sql/sql_entry.py", definition(SQL % "sql: 'SELECT :Query'"), "query"),
+    ("executors/commands/command_entry.py", definition(RUN % "argv: [ls, '{Query}']"), "query"),
     (
-        "executors/files/entry.py",
+        "executors/commands/command_entry.py",
+        definition(RUN % "argv: [ls, '{query}'], CWD: x"),
+        "cwd",
+    ),
+    (
+        "executors/files/file_entry.py",
         definition(
             HEAD + "parameters: [{name: path, type: string, required: true, description: x}, "
             "{name: Limit, type: integer, description: x}]\n"
@@ -173,12 +177,12 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         "limit",
     ),
     (
-        "executors/workflow/entry.py",
+        "executors/workflow/workflow_entry.py",
         definition(STEPS % "{tool: x, params: {a: '${params.Query}'}}"),
         "query",
     ),
     (
-        "executors/workflow/entry.py",
+        "executors/workflow/workflow_entry.py",
         definition(STEPS % "{tool: x, on_error: Continue}"),
         "continue",
     ),
@@ -187,7 +191,11 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         definition(HEAD + "entry: {type: python, handler: 'textwrap:Shorten'}\n"),
         "shorten",
     ),
-    ("executors/registry.py", lambda: _raise(ExecutorRegistry().nearest("SqlQuery")), "sql_query"),
+    (
+        "executors/executor_registry.py",
+        lambda: _raise(ExecutorRegistry().nearest("SqlQuery")),
+        "sql_query",
+    ),
     ("executors/calculator.py", of(calculate, "2 * PI"), "pi"),
     ("executors/arithmetic.py", of(calculate, "SQRT(4)"), "sqrt"),
     # Arguments.
@@ -245,10 +253,10 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ("cli/failures.py", output("lint", "Calculator"), "calculator"),
     ("cli/failures.py", output("convert", "calculator", "--to", "OpenAI"), "openai"),
     ("cli/failures.py", output("prompt", "-p", "VCP"), "vcp"),
-    ("cli/arguments.py", output("call", "calculator", "--Expression", "1"), "--expression"),
-    ("cli/arguments.py", output("call", "calculator", "--time-out", "1"), "--timeout"),
+    ("cli/call_arguments.py", output("call", "calculator", "--Expression", "1"), "--expression"),
+    ("cli/call_arguments.py", output("call", "calculator", "--time-out", "1"), "--timeout"),
     ("cli/app.py", output("Validate"), "validate"),
-    ("cli/chat/commands.py", of(_asked, "/Usage"), "/usage"),
+    ("cli/chat/turns.py", of(_asked, "/Usage"), "/usage"),
     ("cli/app.py", output("list", "--catgory", "http"), "--category"),
 ]
 
@@ -318,21 +326,21 @@ async def _session(engine: ToolEngine, name: str, params: dict[str, Any]) -> Non
 
 
 ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
-    ("catalog/group_view.py", lambda engine: engine.unregister_group("WEB"), "web"),
+    ("catalog/generations.py", lambda engine: engine.unregister_group("WEB"), "web"),
     ("catalog/index.py", lambda engine: _result(engine, "GetPage", {}), "get_page"),
     (
-        "executors/files/failing.py",
+        "executors/files/file_errors.py",
         lambda engine: _result(engine, "read_file", {"path": "notes.TXT"}),
         "Notes.txt",
     ),
     (
         "executors/result_reading.py",
-        lambda _: _raise_text(_near("pageTitle", {"page_title": 1})),
+        lambda _: _raise_text(_suggest_key("pageTitle", {"page_title": 1})),
         "page_title",
     ),
     (
         "executors/workflow/evaluation.py",
-        lambda _: _raise_text(_keys({"page_title": 1}, "pageTitle")),
+        lambda _: _raise_text(_list_keys({"page_title": 1}, "pageTitle")),
         "page_title",
     ),
     (

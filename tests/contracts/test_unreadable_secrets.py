@@ -79,7 +79,8 @@ async def test_unreadable_arguments_are_not_repeated(
         else:
             done = await process_tool_calls(engine, reply, protocol)
         records = await engine.store.query_call_records()
-    said = [each.to_dict() for each in (*done.execution_results, *events)]
+    said = [each.to_dict() for each in done.execution_results]
+    said += [each.to_dict() for each in events]
     assert SECRET not in json.dumps(said, default=repr)
     assert SECRET not in repr(records)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tool_engine import EchoExecutor, ExecutorNotFoundError, Tool, ToolConfigLoader
+from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.fingerprint import (
     ENGINE,
     UNREAD,
@@ -18,7 +19,6 @@ from tool_engine.executors.fingerprint import (
     source_hash,
 )
 from tool_engine.executors.handler import executor_for
-from tool_engine.executors.registry import ExecutorRegistry
 
 
 def first(text: str = "") -> str:

@@ -19,7 +19,7 @@ from tool_engine import (
     ToolExecutionError,
     ToolExecutionResult,
 )
-from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.tool_search import ToolSearchExecutor
 
 LIMIT = 10.0

@@ -662,7 +662,12 @@ def test_interrupted_at_each_line(
     else:
         pytest.fail("it never came to the end")
     functions = {place.partition(":")[0] for place in places}
-    assert {"SlotClaim.__enter__", "SlotClaim.__exit__", "_Errand.finish", "_post"} <= functions
+    assert {
+        "SlotClaim.__enter__",
+        "SlotClaim.__exit__",
+        "_Errand.finish",
+        "_post_to_loop",
+    } <= functions
     home.check_empty()
 
 

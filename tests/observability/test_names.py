@@ -30,7 +30,7 @@ def log_lines() -> Iterator[tuple[str, str]]:
                 yield level, str(words[0])
             elif isinstance(node.func, ast.Name) and node.func.id in writers and words:
                 yield writers[node.func.id], str(words[0])
-            elif getattr(node.func, "attr", "") == "_tell" and words and words[0] in LEVELS:
+            elif getattr(node.func, "attr", "") == "_log_state" and words and words[0] in LEVELS:
                 yield str(words[0]), str(words[1])
 
 

@@ -21,10 +21,9 @@ from tests.calls.samples import bare
 from tests.observability.telemetry import BOUND, Telemetry, sample_engine
 from tool_engine import ConcurrencyMetrics, ToolEngine, ToolEngineEventType
 from tool_engine.errors import ConfigurationError, EngineClosedError, ToolExecutionError
-from tool_engine.observability import scrape
+from tool_engine.observability import prometheus as scrape
 from tool_engine.observability.opentelemetry import instrument as trace
-from tool_engine.observability.prometheus import instrument
-from tool_engine.observability.series import CONTROLLER_SERIES
+from tool_engine.observability.prometheus import CONTROLLER_SERIES, instrument
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -10,21 +10,21 @@ import pytest
 
 from tests.observability.telemetry import BOUND, sample_engine
 from tool_engine import ToolEngine
-from tool_engine.observability import scrape
-from tool_engine.observability.scrape import EngineReader
+from tool_engine.observability import prometheus as scrape
+from tool_engine.observability.prometheus import EngineReader
 
 
 async def test_on_its_loop() -> None:
     """From a thread, the reading is done by the thread of the loop; there, at once."""
     engine, _ = sample_engine()
     reader, threads = EngineReader(engine), []
-    figures = reader._figures
+    figures = reader._read_figures
 
     def noted() -> Any:
         threads.append(threading.current_thread())
         return figures()
 
-    reader._figures = noted  # type: ignore[method-assign]
+    reader._read_figures = noted  # type: ignore[method-assign]
     assert reader.read() is not None
     assert await asyncio.wait_for(asyncio.to_thread(reader.read), BOUND) is not None
     assert threads == [threading.current_thread()] * 2
@@ -36,7 +36,7 @@ async def test_a_blocked_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrape, "_TIMEOUT", 0.01)
     engine, _ = sample_engine()
     reader, found, read = EngineReader(engine), [], []
-    reader._figures = lambda: read.append(1)  # type: ignore[assignment, method-assign, return-value]
+    reader._read_figures = lambda: read.append(1)  # type: ignore[assignment, method-assign, return-value]
     thread = threading.Thread(target=lambda: found.append(reader.read()))
     thread.start()
     thread.join(BOUND)  # blocks the loop

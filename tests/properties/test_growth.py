@@ -19,7 +19,7 @@ from tests.growth import growth_of
 from tool_engine import Tool, ToolConfigLoader, ToolEngineError, ToolParameterValidator
 from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.executors.calculator import calculate
-from tool_engine.executors.sql.rows import _distinct
+from tool_engine.executors.sql.rows import _make_distinct
 from tool_engine.knowledge.snapshot import restore, shortened, snapshot
 from tool_engine.model.json.output import as_output, to_text
 from tool_engine.output.shaping import is_quick
@@ -122,7 +122,7 @@ OBJECTS: Final[dict[str, Callable[[Any], object]]] = {
     "record": lambda value: shortened(snapshot(value)),
     "variable": lambda value: copied(value, in_pieces=True),
     "is it short": is_quick,
-    "columns": lambda value: _distinct(list(map(str, value))),
+    "columns": lambda value: _make_distinct(list(map(str, value))),
 }
 
 

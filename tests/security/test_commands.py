@@ -22,7 +22,7 @@ import pytest
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import Tool, ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.errors import DefinitionError, ToolExecutionError
-from tool_engine.executors.commands.executor import CommandExecutor
+from tool_engine.executors.commands.command_executor import CommandExecutor
 from tool_engine.executors.commands.supervisor import MAX_FLOOD
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import ToolCategory

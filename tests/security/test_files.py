@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from tests.effort import share_of
 from tool_engine import ToolConfigLoader
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.registry import BUILTIN_EXECUTORS
+from tool_engine.executors.executor_registry import BUILTIN_EXECUTORS
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
@@ -305,7 +305,7 @@ def test_rename_of_the_folder_that_is_written(victim: Victim) -> None:
     folder = victim.root / "sub"
     folder.mkdir()
     replacing = import_module("tool_engine.executors.files.replacing")
-    real = replacing._write
+    real = replacing._write_file
 
     def write(*args: Any) -> None:
         real(*args)
@@ -313,7 +313,7 @@ def test_rename_of_the_folder_that_is_written(victim: Victim) -> None:
         folder.symlink_to(victim.outside)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(replacing, "_write", write)
+        patched.setattr(replacing, "_write_file", write)
         victim.call("write_file", path="sub/new.txt", content="EVIL\n")
     assert (victim.root / "moved/new.txt").read_text() == "EVIL\n"
     victim.check([])
@@ -323,7 +323,7 @@ def test_rename_of_the_folder_that_is_written(victim: Victim) -> None:
 def test_temporary_file_that_is_swapped(victim: Victim, path: str) -> None:
     """Attack: the hidden file of a write is swapped for a link before it gets its name."""
     replacing = import_module("tool_engine.executors.files.replacing")
-    real = replacing._write
+    real = replacing._write_file
 
     def write(folder: int, name: str, *args: Any) -> None:
         real(folder, name, *args)
@@ -331,7 +331,7 @@ def test_temporary_file_that_is_swapped(victim: Victim, path: str) -> None:
         (victim.root / name).symlink_to(victim.outside / "data.txt")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(replacing, "_write", write)
+        patched.setattr(replacing, "_write_file", write)
         victim.call("write_file", path=path, content="mine\n")
     inside = (victim.root / path).lstat()
     assert inside.st_ino != (victim.outside / "data.txt").stat().st_ino
@@ -356,7 +356,7 @@ def test_special_files(victim: Victim) -> None:
 
 def test_pipe_that_appears_after_the_look(victim: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: a file becomes a pipe between the look at it and the opening; nothing waits."""
-    content = import_module("tool_engine.executors.files.content")
+    content = import_module("tool_engine.executors.files.text_content")
     real = content.status_of
 
     def look(place: Any) -> Any:

@@ -39,7 +39,7 @@ from tool_engine import (
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.addresses import METADATA_ADDRESSES, AddressRefusedError, AllowList
 from tool_engine.executors.http.connector import GuardedConnector, GuardedResolver
-from tool_engine.executors.http.executor import HTTPExecutor
+from tool_engine.executors.http.http_executor import HTTPExecutor
 
 LIMIT = 30.0
 """Seconds after which a wait in a test has failed."""
@@ -584,7 +584,7 @@ ENCODINGS = ("gzip", "deflate", "br")
 _CLIENT = """
 import asyncio, resource, sys
 from tool_engine import Tool, ToolCategory, ToolExecutionContext
-from tool_engine.executors.http.executor import HTTPExecutor
+from tool_engine.executors.http.http_executor import HTTPExecutor
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

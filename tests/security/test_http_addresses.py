@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.http.executor import HTTPExecutor
+from tool_engine.executors.http.http_executor import HTTPExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory

@@ -24,7 +24,7 @@ import pytest
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import Tool, ToolExecutionContext
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.python.executor import ProcessExecutor
+from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import ToolCategory
 

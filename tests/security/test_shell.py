@@ -123,7 +123,7 @@ def test_as_a_user_without_any_rights(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "executable", python)
         work, library = str(folder / "work"), str(folder / "library")
         plan = ShellPlan(cwd=work, read=(library,), write=(work,), network=False, deny=())
-        command = shell._command(plan, OWNER)
+        command = shell._make_command(plan, OWNER)
         before = {place: place.stat() for place in folder.rglob("*") if "work" not in place.parts}
         done = subprocess.run(
             command.argv,

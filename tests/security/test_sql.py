@@ -23,8 +23,8 @@ from tests.postgres import PostgresServer
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import Tool, ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.errors import DefinitionError, ToolExecutionError
-from tool_engine.executors.sql import entry as entry_module
-from tool_engine.executors.sql.executor import SQLExecutor
+from tool_engine.executors.sql import sql_entry as entry_module
+from tool_engine.executors.sql.sql_executor import SQLExecutor
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.settings.source import checked_sources
 from tool_engine.model.tool import ToolCategory

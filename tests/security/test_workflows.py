@@ -17,7 +17,7 @@ import pytest
 from tests.calls.audit import check_idle
 from tests.executors.workflow.samples import make_workflow, step
 from tool_engine import ToolEngine, ToolEngineConfig
-from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.executors.executor_registry import ExecutorRegistry
 
 LIMIT = 20.0
 SECRET = "s3cret-of-the-owner"

@@ -19,7 +19,7 @@ from tool_engine.errors import (
     SessionConflictError,
     SessionError,
 )
-from tool_engine.knowledge.sessions import MemorySessionStorage
+from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 from tool_engine.model.group import Skill, ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.model.tool import Tool

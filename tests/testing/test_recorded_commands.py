@@ -14,7 +14,7 @@ from tool_engine import (
     ToolEngineConfig,
     ToolExecutionError,
 )
-from tool_engine.executors.commands.executor import CommandExecutor
+from tool_engine.executors.commands.command_executor import CommandExecutor
 from tool_engine.testing import check_definitions
 from tool_engine.testing.recorded_commands import CommandRecording
 

@@ -182,7 +182,7 @@ async def test_a_call_that_is_cancelled_leaves_nothing(tool: Tool) -> None:
 
 async def connected(executor: RecordedHTTPExecutor) -> Any:
     """The transport of a new connection, as the client gets it."""
-    connector: Any = executor._connector(AllowList())
+    connector: Any = executor._make_connector(AllowList())
     request = SimpleNamespace(url=yarl.URL(URL))
     protocol = await connector._create_connection(request)
     await connector.close()

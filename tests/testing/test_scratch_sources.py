@@ -153,7 +153,7 @@ async def test_without_the_libraries_a_test_is_skipped(
 ) -> None:
     """It is told with the cure, never passed; what needs no database is run."""
     monkeypatch.delitem(sys.modules, "tool_engine.executors.sql.sqlite", raising=False)
-    monkeypatch.delitem(sys.modules, "tool_engine.executors.sql.pool", raising=False)
+    monkeypatch.delitem(sys.modules, "tool_engine.executors.sql.connection_pool", raising=False)
     monkeypatch.setitem(sys.modules, "sqlalchemy.exc", None)
     tests = TEST.replace("NUMBER", "3") + "  - {params: {}, expect_error: validation_error}\n"
     skipped, run = await cases_of(tmp_path / "tools", TOOL + tests)

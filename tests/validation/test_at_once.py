@@ -12,7 +12,7 @@ import pytest
 from hypothesis import event, given, settings
 
 from tests.effort import share_of
-from tool_engine.validation.at_once import reader_of
+from tool_engine.validation.acceptance import reader_of
 
 NUMBERS = st.sampled_from([0, 1, -1, 2, 5, 2**53, 2**64 - 1, -(2**63)])
 KINDS = st.sampled_from(["string", "integer", "boolean", "null"])

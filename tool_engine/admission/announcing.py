@@ -47,7 +47,7 @@ class SlotEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
 
 
 class Announcer:
-    """Tells callbacks what happened, soon: never before the step that it happened in is over.
+    """Calls callbacks with what happened, soon: never before the step that it happened in is over.
 
     So a callback, however slow, does not stand between a slot and the call that is to get it.
     """
@@ -59,7 +59,7 @@ class Announcer:
         self._pending: deque[SlotEvent] = deque()
 
     def __bool__(self) -> bool:
-        """Whether there is a callback to tell."""
+        """Whether there is a callback to call."""
         return bool(self._callbacks)
 
     def add(self, callback: Callable[[SlotEvent], None]) -> None:
@@ -72,37 +72,41 @@ class Announcer:
 
     def queued(self, waiter: Waiter, now: float) -> None:
         """A call stands in line."""
-        self._announce(_of_waiter(QUEUED, waiter, now))
+        self._queue_event(_of_waiter(QUEUED, waiter, now))
 
     def granted(self, slot: ConcurrencySlot, now: float) -> None:
         """A call has its slot, at once or after a wait."""
-        self._announce(_of_slot(GRANTED, slot, now))
+        self._queue_event(_of_slot(GRANTED, slot, now))
 
     def refused(self, request: AdmissionRequest, now: float, error: AdmissionError) -> None:
         """A call may not even wait."""
-        self._announce(_of_request(REJECTED, request, request.call_id, now, 0.0, error.error_type))
+        self._queue_event(
+            _of_request(REJECTED, request, request.call_id, now, 0.0, error.error_type)
+        )
 
     def ended(self, waiter: Waiter, now: float, error: AdmissionError | None) -> None:
         """A wait ended without a slot: it was refused, or given up."""
         kind = GIVEN_UP if error is None else REJECTED
-        self._announce(_of_waiter(kind, waiter, now, None if error is None else error.error_type))
+        self._queue_event(
+            _of_waiter(kind, waiter, now, None if error is None else error.error_type)
+        )
 
     def released(self, slot: ConcurrencySlot, now: float) -> None:
         """A slot was given back."""
-        self._announce(_of_slot(RELEASED, slot, now))
+        self._queue_event(_of_slot(RELEASED, slot, now))
 
-    def _announce(self, event: SlotEvent) -> None:
+    def _queue_event(self, event: SlotEvent) -> None:
         self._pending.append(event)
         if len(self._pending) > 1:
             return  # the step that delivers the first takes this one along
         try:
             loop = asyncio.get_running_loop()
             # One turn later than those who were given slots in this step.
-            loop.call_soon(loop.call_soon, self._deliver)
+            loop.call_soon(loop.call_soon, self._deliver_events)
         except RuntimeError:  # no loop runs that it could be done in later
-            self._deliver()
+            self._deliver_events()
 
-    def _deliver(self) -> None:
+    def _deliver_events(self) -> None:
         events, self._pending = self._pending, deque()
         for event in events:
             for callback in self._callbacks:

@@ -100,7 +100,7 @@ class CircuitBreaker:
         elif outcome is False:
             self.failures += 1
             if self.failures >= self.policy.failures:
-                self._change(now)
+                self._change_state(now)
 
     def configure(self, policy: BreakerPolicy) -> None:
         """Goes on under another policy, with the state and the counts that there are.
@@ -126,12 +126,12 @@ class CircuitBreaker:
             self.probes -= 1
         elif outcome:
             self.failures = 0
-            self._change(None)
+            self._change_state(None)
         else:
             self.failures += 1
-            self._change(now)
+            self._change_state(now)
 
-    def _change(self, opened_at: float | None) -> None:
+    def _change_state(self, opened_at: float | None) -> None:
         """Opens or closes; what runs already belongs to the time before and counts no more."""
         self._opened_at = opened_at
         self._generation += 1

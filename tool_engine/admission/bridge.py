@@ -131,7 +131,7 @@ class ControllerBridge(KnownArguments):
         if _running_loop() is self.home_loop:
             self.controller.release(slot)
         else:
-            _post(self.home_loop, partial(self.controller.release, slot))
+            _post_to_loop(self.home_loop, partial(self.controller.release, slot))
 
     def __repr__(self) -> str:
         return f"<ControllerBridge to {self.controller!r} on {self.home_loop!r}>"
@@ -155,7 +155,7 @@ class SlotClaim:
         self._slot_at_home: ConcurrencySlot | None = None
 
     def __enter__(self) -> ConcurrencySlot:
-        self._begin()
+        self._take_slot()
         self._refuse_to_block()
         # A lock that the answer unlocks: unlocking never blocks the home loop, and waiting for a
         # lock can be interrupted.
@@ -168,7 +168,7 @@ class SlotClaim:
                 errand.check_home()
             return errand.result()
         except BaseException:
-            self._end()
+            self._give_back()
             raise
 
     def __exit__(
@@ -177,10 +177,10 @@ class SlotClaim:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._end()
+        self._give_back()
 
     async def __aenter__(self) -> ConcurrencySlot:
-        self._begin()
+        self._take_slot()
         loop = asyncio.get_running_loop()
         if loop is self._bridge.home_loop:
             slot = await self._bridge.controller.acquire(self._bucket, **self._terms)
@@ -197,7 +197,7 @@ class SlotClaim:
                     errand.check_home()
             return errand.result()
         except BaseException:
-            self._end()
+            self._give_back()
             raise
 
     async def __aexit__(
@@ -206,7 +206,7 @@ class SlotClaim:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._end()
+        self._give_back()
 
     def __del__(self) -> None:
         # None, too, for a claim that was interrupted while it was made.
@@ -214,7 +214,7 @@ class SlotClaim:
         if errand is not None:
             errand.finish()
 
-    def _begin(self) -> None:
+    def _take_slot(self) -> None:
         if self._is_used:
             raise ToolEngineError("a claim is used once; call bridge.slot() again for another slot")
         self._is_used = True
@@ -229,7 +229,7 @@ class SlotClaim:
             harm = "an event loop runs in this thread and would stand still meanwhile"
         raise ToolEngineError(f"cannot wait for a slot with `with`: {harm}; use `async with`")
 
-    def _end(self) -> None:
+    def _give_back(self) -> None:
         if self._slot_at_home is not None:
             self._bridge.controller.release(self._slot_at_home)
         if self._errand is not None:
@@ -275,20 +275,20 @@ class _Errand:
         self.interval = min(LOOK_INTERVAL, bridge.patience)
 
     def send(self) -> None:
-        if not _post(self._bridge.home_loop, self._start):
-            raise _closed("is closed")
+        if not _post_to_loop(self._bridge.home_loop, self._start_task):
+            raise _closed_error("is closed")
 
     def check_home(self) -> None:
         """Raises when no answer can be expected any more."""
         home, patience = self._bridge.home_loop, self._bridge.patience
         now = time.monotonic()
         if home.is_closed():
-            raise _closed("was closed while the call waited")
+            raise _closed_error("was closed while the call waited")
         if home.is_running():
             self._seen_running = now
         elif now - self._seen_running >= patience:
-            raise _closed(f"has not run for {patience:g} s")
-        timeout = self._timeout()
+            raise _closed_error(f"has not run for {patience:g} s")
+        timeout = self._seconds_left()
         if timeout is not None and now - self._sent_at >= timeout + patience:
             raise QueueTimeoutError(
                 f"waited {timeout:g} s for a slot, and {patience:g} s more for the controller's "
@@ -300,21 +300,21 @@ class _Errand:
         if self._slot is not None:
             return self._slot
         # A wait that was cancelled at home ends with neither slot nor error.
-        raise self._error or _closed("cancelled the wait: it is shutting down")
+        raise self._error or _closed_error("cancelled the wait: it is shutting down")
 
     def finish(self) -> None:
         """Gives the slot back, or ends the wait for it; more than once changes nothing."""
-        _post(self._bridge.home_loop, self._withdraw)
+        _post_to_loop(self._bridge.home_loop, self._withdraw_request)
 
-    def _timeout(self) -> float | None:
+    def _seconds_left(self) -> float | None:
         timeout: float | None = self._terms["timeout"]
         return self._bridge.controller.config.queue_timeout if timeout is None else timeout
 
-    def _start(self) -> None:
+    def _start_task(self) -> None:
         # The task copies the context that it is made in: the one of the caller, see `_post`.
-        self._task = self._bridge.home_loop.create_task(self._run())
+        self._task = self._bridge.home_loop.create_task(self._acquire_slot())
 
-    async def _run(self) -> None:
+    async def _acquire_slot(self) -> None:
         try:
             self._slot = await self._bridge.controller.acquire(self._bucket, **self._terms)
         except Exception as error:  # noqa: BLE001 - raised again where the caller is
@@ -327,14 +327,14 @@ class _Errand:
                 if self._slot is not None:
                     self._bridge.controller.release(self._slot)
 
-    def _withdraw(self) -> None:
+    def _withdraw_request(self) -> None:
         if self._slot is not None:
             self._bridge.controller.release(self._slot)
         elif self._task is not None:
             self._task.cancel()
 
 
-def _post(loop: asyncio.AbstractEventLoop, action: Callable[[], object]) -> bool:
+def _post_to_loop(loop: asyncio.AbstractEventLoop, action: Callable[[], object]) -> bool:
     """Has a loop do something; False when it is closed and never will.
 
     It does what one thread posts in the order of posting, each in a copy of the context variables
@@ -356,7 +356,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _closed(reason: str) -> AdmissionError:
+def _closed_error(reason: str) -> AdmissionError:
     return ControllerClosedError(
         f"the event loop of the controller {reason}; take slots of a controller whose loop runs"
     )

@@ -15,7 +15,7 @@ def count_excess(request: AdmissionRequest, lane: Lane) -> int:
     if request.collision is CollisionPolicy.QUEUE or request.tool_key is None:
         return 0
     excess = lane.load(request) + request.weight - lane.keys[-1].most
-    return excess + sum(each.weight for each in _waiting(lane))
+    return excess + sum(each.weight for each in _find_waiting(lane))
 
 
 def is_refused(request: AdmissionRequest) -> bool:
@@ -29,9 +29,9 @@ def give_way(request: AdmissionRequest, lane: Lane, excess: int) -> Iterator[Wai
     What a waiter was in the way of may go when it has left, so each is looked at when its turn
     comes.
     """
-    waiting = _waiting(lane)
+    waiting = _find_waiting(lane)
     if request.collision is CollisionPolicy.CANCEL_IN_PROGRESS:
-        excess = _supersede(request, lane, excess)
+        excess = _supersede_oldest(request, lane, excess)
     for waiter in sorted(waiting, key=lambda each: (each.enqueued_at, each.order)):
         # The one before may have let it go in the meantime.
         if excess > 0 and waiter.is_waiting:
@@ -39,12 +39,12 @@ def give_way(request: AdmissionRequest, lane: Lane, excess: int) -> Iterator[Wai
             yield waiter
 
 
-def _waiting(lane: Lane) -> list[Waiter]:
+def _find_waiting(lane: Lane) -> list[Waiter]:
     own = lane.keys[-1]
     return [each for line in own.lanes for each in line.waiting_calls() if not each.resumes]
 
 
-def _supersede(request: AdmissionRequest, lane: Lane, excess: int) -> int:
+def _supersede_oldest(request: AdmissionRequest, lane: Lane, excess: int) -> int:
     """End the oldest calls in progress until there is room; return how much is still missing."""
     holders = [*lane.keys[-1].holders, *lane.lent_by_others(request)]
     for slot in sorted(holders, key=lambda each: (each.acquired_at, each.arrival)):

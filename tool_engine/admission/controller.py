@@ -105,7 +105,7 @@ class ToolConcurrencyController(KnownArguments):
         """
         lane = request.spot
         if lane is None or lane.is_gone:
-            lane = request.spot = self._open(request)
+            lane = request.spot = self._open_lane(request)
         if now is None:
             now = self._clock()
         weight = request.weight
@@ -160,7 +160,7 @@ class ToolConcurrencyController(KnownArguments):
         if slot is not None:
             self._pool.show(slot)
             return slot
-        waiter = self._enqueue(request, call_id)
+        waiter = self._enqueue_call(request, call_id)
         if waiter.is_waiting:
             try:
                 if on_queued is not None:
@@ -185,7 +185,7 @@ class ToolConcurrencyController(KnownArguments):
         Args:
             slot: What `acquire` gave.
             now: The time on the controller's clock; saves a caller that knows it another look.
-            outcome: What breakers are told: the call succeeded, failed, or None for neither.
+            outcome: What breakers count: the call succeeded, failed, or None for neither.
         """
         pool, state = self._pool, slot.state
         if state is ACTIVE:
@@ -316,7 +316,7 @@ class ToolConcurrencyController(KnownArguments):
     def mark_overdue(self, slot: ConcurrencySlot, outcome: bool | None = False) -> None:
         """Note that the call has ended for its caller while its work goes on: a zombie.
 
-        The slot stays taken until `release`; breakers are told of the `outcome` now.
+        The slot stays taken until `release`; breakers count the `outcome` now.
         """
         if slot.is_overdue or slot.state is RELEASED:
             return
@@ -352,8 +352,8 @@ class ToolConcurrencyController(KnownArguments):
         pool.update_gate()
         pool.hand_over_all()
         pool.refuse_behind_open()
-        for tell in self.on_configure:
-            tell()
+        for callback in self.on_configure:
+            callback()
 
     def adopt(self, requests: Iterable[AdmissionRequest]) -> None:
         """Apply what the newest definitions of tools say of their limits; counts go on.
@@ -452,7 +452,7 @@ class ToolConcurrencyController(KnownArguments):
         """Call `callback` with each `SlotEvent` from now on; returns what ends that.
 
         It is called shortly after, when the call that got a slot has been woken, so that it delays
-        no grant; what it raises is logged. Calls that bypass the limits have no slot to tell of.
+        no grant; what it raises is logged. Calls that bypass the limits have no slot to report.
 
         Example:
             >>> controller = ToolConcurrencyController()
@@ -515,7 +515,7 @@ class ToolConcurrencyController(KnownArguments):
 
     # What becomes of a call that cannot run at once?
 
-    def _open(self, request: AdmissionRequest) -> Lane:
+    def _open_lane(self, request: AdmissionRequest) -> Lane:
         """Return the lane of a request that comes for the first time, perhaps of an edited tool."""
         if request.edition:
             self.adopt((request,))
@@ -533,7 +533,7 @@ class ToolConcurrencyController(KnownArguments):
         self._layout.let_go(lane)
         return None
 
-    def _enqueue(self, request: AdmissionRequest, call_id: str | None) -> Waiter:
+    def _enqueue_call(self, request: AdmissionRequest, call_id: str | None) -> Waiter:
         """Let a call that could not start at once wait, unless it must be refused."""
         lane = self._layout.open(request)
         lane.refs += 1
@@ -549,7 +549,7 @@ class ToolConcurrencyController(KnownArguments):
             refusal.impossible(request, lane, pool.limit)
             or self._gate.refuse(request, pool.zombies)
             or refusal.broken(lane, now)
-            or self._collide(request, lane)
+            or self._apply_collision_policy(request, lane)
         )
         if error is not None:
             raise pool.reject(lane, request, error)
@@ -570,7 +570,9 @@ class ToolConcurrencyController(KnownArguments):
             self._queue.deadlines.add(waiter, timeout, self._queue.waiting)
         return waiter
 
-    def _collide(self, request: AdmissionRequest, lane: Lane) -> AdmissionError | None:
+    def _apply_collision_policy(
+        self, request: AdmissionRequest, lane: Lane
+    ) -> AdmissionError | None:
         """Apply the collision policy of a tool whose key is busy."""
         excess = collision.count_excess(request, lane)
         if excess <= 0:

@@ -45,7 +45,7 @@ class Deadlines:
         due = loop.time() + timeout
         heappush(entries, (due, self._number, timeout, waiter))
         if self._timer is None or due < self._timer.when():
-            self._arm(loop, due)
+            self._arm_timer(loop, due)
 
     def clear(self) -> None:
         """No call waits any more."""
@@ -54,7 +54,7 @@ class Deadlines:
             self._timer.cancel()
             self._timer = None
 
-    def _arm(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    def _arm_timer(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = loop.call_at(due, self._expire_due, loop)
@@ -67,4 +67,4 @@ class Deadlines:
             if waiter.is_waiting:
                 self._expire(waiter, timeout)
         if entries and self._timer is None:
-            self._arm(loop, entries[0][0])
+            self._arm_timer(loop, entries[0][0])

@@ -88,7 +88,7 @@ class Forecast:
         self._now = now
         self._used = used
         self._limit = config.max_concurrent
-        self._queue = Queue(Layout(config), self._time, self._wake_later, _never_expire)
+        self._queue = Queue(Layout(config), self._read_time, self._wake_later, _never_expire)
         self._queue.round = turn
         self._seconds = seconds
         self._lane_copies: dict[Lane, Lane] = {}
@@ -104,14 +104,14 @@ class Forecast:
 
     def hold(self, slot: ConcurrencySlot, seconds: float) -> None:
         """Has a slot be given back in `seconds`."""
-        lane = self._lane(slot.lane)
+        lane = self._copy_lane(slot.lane)
         double = ConcurrencySlot(lane, slot.weight, 0, slot.acquired_at, slot.request)
-        self._at(self._now + seconds, double)
+        self._schedule_at(self._now + seconds, double)
 
     def add_waiter(self, waiter: Waiter) -> None:
         """Put a waiter in line."""
-        lane = self._lane(waiter.lane)
-        lane.push(_Double(waiter, lane, partial(self._note, waiter)))
+        lane = self._copy_lane(waiter.lane)
+        lane.push(_Double(waiter, lane, partial(self._note_served, waiter)))
         self._queue.waiting += 1
 
     def run(self, until: Waiter | None = None) -> float:
@@ -132,16 +132,16 @@ class Forecast:
             waiting = self._queue.waiting
             if not waiting or not self._events or self._events[0][0] == inf:
                 return inf if waiting else self._now
-            self._go_on()
+            self._advance_time()
 
-    def _time(self) -> float:
+    def _read_time(self) -> float:
         return self._now
 
-    def _at(self, when: float, what: ConcurrencySlot | Line) -> None:
+    def _schedule_at(self, when: float, what: ConcurrencySlot | Line) -> None:
         self._number += 1
         heappush(self._events, (when, self._number, what))
 
-    def _go_on(self) -> None:
+    def _advance_time(self) -> None:
         self._now, _, event = heappop(self._events)
         if isinstance(event, ConcurrencySlot):
             self._put_back(event)
@@ -166,10 +166,10 @@ class Forecast:
     def _give_out(self) -> None:
         queue = self._queue
         while head := queue.next(self._used, self._limit, is_paused=False):
-            self._grant(head)
+            self._grant_slot(head)
             queue.refresh(head.lane)
 
-    def _grant(self, waiter: Waiter) -> None:
+    def _grant_slot(self, waiter: Waiter) -> None:
         lane: Lane = waiter.lane
         slot = ConcurrencySlot(lane, waiter.weight, 0, self._now, waiter.request)
         if waiter.resumes is None:
@@ -179,10 +179,10 @@ class Forecast:
         self._used += slot.weight
         lane.bucket.used += slot.weight
         lane.count_keys(slot)
-        self._at(self._now + self._seconds(slot.bucket), slot)
+        self._schedule_at(self._now + self._seconds(slot.bucket), slot)
         waiter.wake()
 
-    def _note(self, waiter: Waiter) -> None:
+    def _note_served(self, waiter: Waiter) -> None:
         self.served.append((waiter, self._now))
 
     def _wake_later(self, line: Line, delay: float) -> None:
@@ -190,17 +190,17 @@ class Forecast:
         when = max(self._now + delay, nextafter(self._now, inf))
         if when < self._due.get(line, inf):
             self._due[line] = when
-            self._at(when, line)
+            self._schedule_at(when, line)
 
-    def _lane(self, lane: Lane) -> Lane:
+    def _copy_lane(self, lane: Lane) -> Lane:
         copy = self._lane_copies.get(lane)
         if copy is None:
-            bucket = self._bucket(lane.bucket)
+            bucket = self._copy_bucket(lane.bucket)
             above: Line = bucket
             if isinstance(lane.above, ToolLine):
                 above = self._tool_line(lane.above, bucket)
-            keys = tuple(self._key(key) for key in lane.keys)
-            share = None if lane.share is None else self._key(lane.share)
+            keys = tuple(self._copy_key(key) for key in lane.keys)
+            share = None if lane.share is None else self._copy_key(lane.share)
             copy = self._lane_copies[lane] = Lane(lane.id, above, bucket, keys, share)
             copy.update(is_observed=False)
         return copy
@@ -208,28 +208,28 @@ class Forecast:
     def _tool_line(self, line: ToolLine, bucket: Bucket) -> ToolLine:
         copy = self._tool_line_copies.get(line)
         if copy is None:
-            copy = self._tool_line_copies[line] = ToolLine(bucket, self._counts(line))
+            copy = self._tool_line_copies[line] = ToolLine(bucket, self._copy_counts(line))
         return copy
 
-    def _counts(self, line: ToolLine) -> ToolCounts:
+    def _copy_counts(self, line: ToolLine) -> ToolCounts:
         copy = self._counts_copies.get(line.counts)
         if copy is None:
             copy = ToolCounts(line.counts.name, line.counts.owner)
-            copy.throttle = _throttle(line)
+            copy.throttle = _copy_throttle(line)
             self._counts_copies[line.counts] = copy
         return copy
 
-    def _bucket(self, bucket: Bucket) -> Bucket:
+    def _copy_bucket(self, bucket: Bucket) -> Bucket:
         copy = self._bucket_copies.get(bucket)
         if copy is None:
             copy = self._bucket_copies[bucket] = Bucket(bucket.name, self._queue.root)
             copy.set_limit(bucket.limit)
-            copy.throttle = _throttle(bucket)
+            copy.throttle = _copy_throttle(bucket)
             copy.paused_until = bucket.paused_until
             copy.used = bucket.used
         return copy
 
-    def _key(self, key: Key) -> Key:
+    def _copy_key(self, key: Key) -> Key:
         copy = self._key_copies.get(key)
         if copy is None:
             copy = self._key_copies[key] = Key(key.name)
@@ -245,5 +245,5 @@ def _never_expire(waiter: Waiter, timeout: float) -> None:
     del waiter, timeout
 
 
-def _throttle(line: Line) -> Throttle | None:
+def _copy_throttle(line: Line) -> Throttle | None:
     return None if line.throttle is None else line.throttle.copy()

@@ -54,12 +54,12 @@ class Layout:
         for bucket in self.buckets.values():
             self._set_up(bucket)
         for key in self.keys.values():
-            self._limit(key)
+            self._limit_key(key)
         for lane in self.lanes.values():
             lane.update(is_observed=self._is_observed)
 
     def observe(self, is_observed: bool) -> None:
-        """Whether a callback is to be told of each slot: then none is given on the short way."""
+        """Whether a callback hears of each slot: then none is given on the short way."""
         self._is_observed = is_observed
         for lane in self.lanes.values():
             lane.update(is_observed=is_observed)
@@ -104,7 +104,7 @@ class Layout:
     def let_go(self, lane: Lane) -> None:
         """Forgets a lane that nothing holds or wants a slot in, if it may not be needed again."""
         if not lane.refs and lane.keys and self.lanes.get(lane.id) is lane:
-            self._remove(lane)
+            self._remove_lane(lane)
 
     def uncount(self, slot: ConcurrencySlot) -> None:
         """Take a slot from its lane, which may be bounded by other things than at its start."""
@@ -129,7 +129,7 @@ class Layout:
         tool.edition = request.edition
         if tool.limits == request.limits:
             return False
-        self._bound(tool, request)
+        self._apply_tool_limits(tool, request)
         return True
 
     def tools_in_line(self) -> set[str]:
@@ -142,7 +142,7 @@ class Layout:
                     names.add(lane.above.counts.name)
         return names
 
-    def _remove(self, lane: Lane) -> None:
+    def _remove_lane(self, lane: Lane) -> None:
         del self.lanes[lane.id]
         lane.is_gone = True
         lane.withdraw()
@@ -172,10 +172,10 @@ class Layout:
         name, owner = _tool_of(request)
         tool = self._tool_counts[name, owner] = ToolCounts(name, owner)
         tool.edition = request.edition
-        self._bound(tool, request)
+        self._apply_tool_limits(tool, request)
         return tool
 
-    def _bound(self, tool: ToolCounts, request: AdmissionRequest) -> None:
+    def _apply_tool_limits(self, tool: ToolCounts, request: AdmissionRequest) -> None:
         """Applies what a definition says of the limits of its tool."""
         tool.limits = request.limits
         tool.bound(request.rate, request.breaker)
@@ -191,7 +191,7 @@ class Layout:
                 key.set_limit(request.tool_key_limit)
 
     def _forget_owned(self) -> None:
-        """Makes room: conversations come and go, and the engine is not told when one is over."""
+        """Makes room: conversations come and go, and the engine does not learn when one is over."""
         owned = [each for each in self._tool_counts.values() if each.owner is not None]
         if len(owned) < _MOST_OWNED:
             return
@@ -200,7 +200,7 @@ class Layout:
         idle = [each for each in owned if busy.isdisjoint(each.lines)][: _MOST_OWNED // 2]
         gone = {line for tool in idle for line in tool.lines}
         for lane in [each for each in self.lanes.values() if each.above in gone]:
-            self._remove(lane)
+            self._remove_lane(lane)
         self._tool_lines = {
             name: line for name, line in self._tool_lines.items() if line not in gone
         }
@@ -211,23 +211,23 @@ class Layout:
         config, keys, share = self._config, [], None
         is_fair = config.strategy == "fair"
         if is_fair or (config.has_keys and request.key is not None):
-            keys.append(self._key(("", request.key)))
+            keys.append(self._find_key(("", request.key)))
             share = keys[0] if is_fair else None
         if request.tool_key is not None:
-            own = self._key((request.tool_name, request.tool_key))
+            own = self._find_key((request.tool_name, request.tool_key))
             tool = self._tool_counts.get(_tool_of(request))
             own.set_limit((request if tool is None else tool).limits[-1])
             keys.append(own)
         return tuple(keys), share
 
-    def _key(self, name: Any) -> Key:
+    def _find_key(self, name: Any) -> Key:
         key = self.keys.get(name)
         if key is None:
             key = self.keys[name] = Key(name)
-            self._limit(key)
+            self._limit_key(key)
         return key
 
-    def _limit(self, key: Key) -> None:
+    def _limit_key(self, key: Key) -> None:
         scope, value = key.name
         limits = self._config.key_limits
         if scope == "" and value is not None:

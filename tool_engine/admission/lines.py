@@ -4,7 +4,7 @@ A tree: *lanes* (calls that are held up by the same things) end in the line of t
 a rate, and that, like all other lanes, in the line of its *bucket*; buckets stand in the
 controller's line. A line stands in the one above it under the order of its first call, and only
 while nothing of its own holds that call up: keys in a lane, the rate of a tool, the limit, the rate
-or a pause of a bucket. So a full bucket, a full key or a slow rate delays nobody else, and each
+or a pause of a bucket. So a full bucket, a full key or a slow rate delays no other call, and each
 change costs O(log n).
 """
 

@@ -14,7 +14,6 @@ from math import inf
 from tool_engine.admission import refusal
 from tool_engine.admission.announcing import Announcer
 from tool_engine.admission.breaker import OPEN
-from tool_engine.admission.gate import Gate
 from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Lane, Line
 from tool_engine.admission.queue import Queue
@@ -86,7 +85,7 @@ class SlotPool:
         self.is_shut = False
         """Whether a new call may not just pass, whatever the gate's reason."""
         self.layout = Layout(config)
-        self.queue = Queue(self.layout, clock, self._wake_later, self._expire)
+        self.queue = Queue(self.layout, clock, self._wake_later, self._expire_waiter)
         self.idle: list[asyncio.Future[None]] = []
         """Those who wait until nothing runs and nothing waits."""
         self.used = self.most_used = 0
@@ -307,7 +306,7 @@ class SlotPool:
             waiter.wake()
             self._let_next(waiter)
 
-    def _expire(self, waiter: Waiter, timeout: float) -> None:
+    def _expire_waiter(self, waiter: Waiter, timeout: float) -> None:
         """End a wait whose time is over."""
         self.expired += 1
         self.timed_out += 1
@@ -401,7 +400,7 @@ class SlotPool:
     # Breakers.
 
     def end_probes(self, slot: ConcurrencySlot, outcome: bool | None, now: float) -> None:
-        """Tell the breakers how a call ended; those that wait behind an open one are refused."""
+        """Count a call's end in the breakers; refuse what waits behind an open one."""
         probes, slot.probes = slot.probes, ()
         for breaker, probe in probes:
             breaker.end(probe, outcome, now)
@@ -465,3 +464,45 @@ class SlotPool:
             for future in self.idle:
                 if not future.done():
                     future.set_result(None)
+
+
+class Gate:
+    """Open, paused, draining, closed, or shut because too many zombies hold slots."""
+
+    __slots__ = ("_is_flooded", "closed_because", "is_paused")
+
+    def __init__(self) -> None:
+        self.closed_because: str | None = None
+        """`closed` or `draining`; None: neither."""
+        self.is_paused = False
+        """Whether no call gets a slot that has not run before."""
+        self._is_flooded = False
+
+    def update(self, zombies: int, most: int | None) -> bool:
+        """Return whether new calls may not just pass, with so many zombies of at most so many."""
+        self._is_flooded = most is not None and zombies >= most
+        return self.is_paused or self._is_flooded or self.closed_because is not None
+
+    def resume(self) -> None:
+        """End a pause or a drain."""
+        if self.closed_because != "closed":
+            self.closed_because = None
+        self.is_paused = False
+
+    def shut(self, because: str) -> None:
+        """Refuse new calls: `draining`, or `closed` for good."""
+        # What is closed stays so: a drain that comes later must not open it to calls of calls.
+        if because == "closed" or self.closed_because is None:
+            self.closed_because = because
+
+    def lets_bypass(self, request: AdmissionRequest) -> bool:
+        """Return whether a call may come in that the limits do not apply to."""
+        because = self.closed_because
+        return because is None or (because == "draining" and request.parent is not None)
+
+    def refuse(self, request: AdmissionRequest, zombies: int) -> AdmissionError | None:
+        """Return why a call may not even wait, if it may not."""
+        because = self.closed_because
+        if because == "closed" or (because is not None and request.parent is None):
+            return refusal.closed(because)
+        return refusal.flooded(zombies) if self._is_flooded else None

@@ -76,7 +76,7 @@ class Queue:
         """Put a waiter in its line; return whether it is the first there."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._use(loop)
+            self._use_loop(loop)
         lane: Lane = waiter.lane
         if lane.share is not None:
             join(lane.share, self.round)
@@ -113,7 +113,7 @@ class Queue:
                 if waiter.is_waiting:
                     yield waiter
 
-    def _use(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _use_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         if self.waiting:
             raise ToolEngineError(
                 "calls of another event loop wait in this controller; use controller.bridge() "
@@ -133,7 +133,7 @@ class Queue:
             limit: That limit.
             is_paused: Whether only calls may go on that have run before.
         """
-        while (best := self._first()) is not None:
+        while (best := self._find_first()) is not None:
             head = best[1]
             if used >= limit or (is_paused and head.resumes is None):
                 return None
@@ -149,7 +149,7 @@ class Queue:
                 return head
         return None
 
-    def _first(self) -> tuple[Order, Waiter] | None:
+    def _find_first(self) -> tuple[Order, Waiter] | None:
         while self._changed_keys:
             self._refresh_key(self._changed_keys.pop())
         return self.root.best()
@@ -160,9 +160,9 @@ class Queue:
             if not line.lets(head, now):
                 return False
             line = line.above
-        return lane.offered == self._turn(lane, head)
+        return lane.offered == self._find_turn(lane, head)
 
-    def _turn(self, lane: Lane, head: Waiter) -> Order:
+    def _find_turn(self, lane: Lane, head: Waiter) -> Order:
         """Return the order under which a lane stands in line for its first waiter."""
         if lane.share is None or not head.is_new:
             return head.order
@@ -196,7 +196,7 @@ class Queue:
                     key.unblock(line)
             else:
                 order, head = best
-                turn = self._turn(head.lane, head)
+                turn = self._find_turn(head.lane, head)
                 if order != turn and not isinstance(line, Lane):
                     # What its key took elsewhere has put it off since: no room is kept for it.
                     line = head.lane
@@ -228,7 +228,7 @@ class Queue:
         if isinstance(line, Lane):
             full = (key for key in line.keys if not key.lets(head.weight, head.order))
             is_selective = head.weight > 1 or head.request.minds_lent
-            turn = self._turn(line, head)
+            turn = self._find_turn(line, head)
             key = next(full, line.keys[-1])
             key.block(line, head.order, turn, is_selective=is_selective)
             return
@@ -247,9 +247,9 @@ class Queue:
             return
         key.first_blocked = COMES_LAST
         for above in key.lines():
-            self._promote(key, above)
+            self._promote_lane(key, above)
 
-    def _promote(self, key: Key, above: Line) -> None:
+    def _promote_lane(self, key: Key, above: Line) -> None:
         """Let the best lane of those that a key blocked stand in the line above.
 
         The others come after it there anyway: so thousands that wait for one key cost no more than
@@ -260,7 +260,7 @@ class Queue:
             best = lane.best()
             if best is None:
                 key.unblock(lane)
-            elif (now := self._turn(lane, best[1])) > turn:
+            elif (now := self._find_turn(lane, best[1])) > turn:
                 key.note_turn(lane, now)
             else:
                 key.unblock(lane)
@@ -297,7 +297,7 @@ class Queue:
         for slot in sorted(slots, key=lambda each: (each.acquired_at, str(each.lane.id))):
             slot.key = rank(slot.acquired_at - slot.queue_wait, slot.request)
             slot.request = slot.request.under(config)
-            self._move(slot)
+            self._move_slot(slot)
         for waiter in waiters:
             waiter.is_waiting, waiter.due, old = True, None, waiter.lane
             if waiter.resumes is not None:
@@ -313,7 +313,7 @@ class Queue:
                 self.layout.let_go(old)
         return waiters
 
-    def _move(self, slot: ConcurrencySlot) -> None:
+    def _move_slot(self, slot: ConcurrencySlot) -> None:
         """Count a slot that is held against the keys of a new configuration."""
         old, new = slot.lane, self.layout.open(slot.request)
         if new is old:

@@ -77,7 +77,7 @@ def _reason_in(line: Line, first: Waiter, now: float) -> Reason:
             pause = 0.0 if bucket.paused_until is None else bucket.paused_until - now
             cause = f"{'the pause' if pause >= delay else 'the rate'} of bucket {bucket.name!r}"
         return Reason(first, f"{cause} lets the next call through in {delay:.2f} s")
-    text = _full(f"bucket {bucket.name!r}", bucket.used, bucket.limit, first.weight)
+    text = _describe_full(f"bucket {bucket.name!r}", bucket.used, bucket.limit, first.weight)
     return Reason(first, text, bucket)
 
 
@@ -88,16 +88,18 @@ def _reason_of_keys(lane: Lane, first: Waiter) -> Reason:
         head = _first_of(each, first)
         for key in each.keys:
             if key.used + head.weight > key.most:
-                return Reason(head, _full(_named(key), key.used, key.limit, head.weight), key)
-    return Reason(first, f"a call of {_named(lane.keys[-1])} has lent its slot out")
+                return Reason(
+                    head, _describe_full(_name_key(key), key.used, key.limit, head.weight), key
+                )
+    return Reason(first, f"a call of {_name_key(lane.keys[-1])} has lent its slot out")
 
 
-def _full(name: str, used: int, limit: Any, weight: int) -> str:
+def _describe_full(name: str, used: int, limit: Any, weight: int) -> str:
     if used >= limit:
         return f"{name} is full ({used} of {limit})"
     return f"{name} has no room for weight {weight} ({used} of {limit} in use)"
 
 
-def _named(key: Key) -> str:
+def _name_key(key: Key) -> str:
     scope, value = key.name
     return f"the key of tool {scope!r}" if scope else f"key {value!r}"

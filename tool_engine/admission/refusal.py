@@ -47,7 +47,7 @@ def impossible(request: AdmissionRequest, lane: Lane, max_concurrent: int) -> Ad
     limits = {"max_concurrent": max_concurrent}
     if lane.bucket.limit is not None:
         limits[f"the limit of bucket {lane.bucket.name!r}"] = lane.bucket.limit
-    limits |= {f"the limit of {_key(key.name)}": key.most for key in lane.keys}
+    limits |= {f"the limit of {_name_key(key.name)}": key.most for key in lane.keys}
     for name, limit in limits.items():
         if request.weight > limit:
             return SlotRejectedError(
@@ -63,7 +63,7 @@ def broken(lane: Lane, now: float) -> AdmissionError | None:
         delay = breaker.delay(now)
         if delay > 0:
             return CircuitOpenError(
-                f"the circuit breaker of {_broken(lane, breaker)} is open: calls failed "
+                f"the circuit breaker of {_describe_breaker(lane, breaker)} is open: calls failed "
                 f"{breaker.policy.failures} times in a row; the next one may be tried in "
                 f"{delay:.3g} s",
                 retry_after=delay,
@@ -93,7 +93,8 @@ def superseded(request: AdmissionRequest) -> AdmissionError:
 def too_fast(waiter: Waiter, delay: float) -> AdmissionError:
     """Rate or pause allow no call now, and the strategy is not to wait."""
     return RateLimitedError(
-        f"{_pace(waiter)} allows no call for another {delay:.2f} s; call less often, or use the "
+        f"{_describe_pace(waiter)} allows no call for another {delay:.2f} s; call less often, "
+        "or use the "
         "strategy 'fifo' to wait",
         retry_after=delay,
     )
@@ -102,7 +103,8 @@ def too_fast(waiter: Waiter, delay: float) -> AdmissionError:
 def still_too_fast(waiter: Waiter, timeout: float, delay: float) -> AdmissionError:
     """Rate or pause allowed no call as long as the call may wait."""
     return RateLimitedError(
-        f"waited {timeout:g} s in bucket {waiter.lane.bucket.name!r}, but {_pace(waiter)} allows "
+        f"waited {timeout:g} s in bucket {waiter.lane.bucket.name!r}, but "
+        f"{_describe_pace(waiter)} allows "
         f"no call for another {delay:.2f} s; call less often or raise the rate",
         retry_after=delay,
     )
@@ -124,7 +126,7 @@ def no_room(lane: Lane, used: int, max_concurrent: int, wait: float | None) -> A
     """No slot is free, and the strategy is not to wait."""
     bucket = lane.bucket
     limit = max_concurrent if bucket.limit is None else bucket.limit
-    keys = "".join(f", {each.used} of {each.most} for {_key(each.name)}" for each in lane.keys)
+    keys = "".join(f", {each.used} of {each.most} for {_name_key(each.name)}" for each in lane.keys)
     return SlotRejectedError(
         f"no slot is free in bucket {bucket.name!r} ({bucket.used} of {limit} in use, "
         f"{used} of {max_concurrent} in all{keys}) and the strategy is 'reject'; try again later, "
@@ -183,14 +185,14 @@ def to_wait(
     return None
 
 
-def _broken(lane: Lane, breaker: CircuitBreaker) -> str:
+def _describe_breaker(lane: Lane, breaker: CircuitBreaker) -> str:
     above = lane.above
     if isinstance(above, ToolLine) and above.breaker is breaker:
         return f"tool {above.counts.name!r}"
     return f"bucket {lane.bucket.name!r}"
 
 
-def _pace(waiter: Waiter) -> str:
+def _describe_pace(waiter: Waiter) -> str:
     lane = waiter.lane
     rates = " and ".join(str(throttle.rate) for throttle in lane.throttles)
     if lane.bucket.paused_until is not None or not rates:
@@ -198,6 +200,6 @@ def _pace(waiter: Waiter) -> str:
     return f"the rate of {rates} in bucket {lane.bucket.name!r}"
 
 
-def _key(name: tuple[str, object]) -> str:
+def _name_key(name: tuple[str, object]) -> str:
     scope, value = name
     return f"the key of tool {scope!r}" if scope else f"key {value!r}"

@@ -74,9 +74,9 @@ class AdmissionRequest(msgspec.Struct):
     call_id: str | None = None
     """The call that asks without an engine, as its context names it."""
     owner: int | None = None
-    """Tells tools of one name apart that only one conversation has; None: one of the catalog."""
+    """Distinguishes tools of one name that only one conversation has; None: one of the catalog."""
     edition: int = 0
-    """Tells what a tool's newest definition says from what an older one said; 0: no tool's."""
+    """Distinguishes a tool's newest definition from older ones; 0: no tool's."""
     spot: Any = None
     """The `Lane` that the controller found for it last."""
 
@@ -125,7 +125,7 @@ class AdmissionRequest(msgspec.Struct):
             bucket=name,
             priority=DEFAULT_PRIORITY if priority is None else priority,
             weight=weight,
-            lane=_lane(config, name, key),
+            lane=_choose_lane(config, name, key),
             line=name,
             is_bypass=is_bypass,
             timeout=timeout,
@@ -156,7 +156,7 @@ class AdmissionRequest(msgspec.Struct):
             priority=wants.priority,
             weight=wants.weight,
             is_bypass=ToolExecutionContext().caller_type in config.bypass_caller_types,
-            lane=_lane(config, line),
+            lane=_choose_lane(config, line),
             line=line,
             rate=tool.rate,
             breaker=wants.breaker,
@@ -187,17 +187,19 @@ class AdmissionRequest(msgspec.Struct):
             tool_key=tool_key,
             parent=parent,
             is_bypass=context.caller_type in config.bypass_caller_types,
-            lane=_lane(config, self.line, key, _named(self, tool_key)),
+            lane=_choose_lane(config, self.line, key, _qualify_key(self, tool_key)),
             spot=None,
         )
 
     def under(self, config: ConcurrencyConfig) -> AdmissionRequest:
         """The same request after a change of the configuration."""
-        lane = _lane(config, self.line, self.key, _named(self, self.tool_key))
+        lane = _choose_lane(config, self.line, self.key, _qualify_key(self, self.tool_key))
         return msgspec.structs.replace(self, lane=lane, spot=None)
 
 
-def _lane(config: ConcurrencyConfig, line: str, key: str | None = None, own: Any = None) -> Any:
+def _choose_lane(
+    config: ConcurrencyConfig, line: str, key: str | None = None, own: Any = None
+) -> Any:
     if config.strategy == "fair":
         return (line, key, own, "fair")
     if config.has_keys:
@@ -205,7 +207,7 @@ def _lane(config: ConcurrencyConfig, line: str, key: str | None = None, own: Any
     return line if own is None else (line, None, own)
 
 
-def _named(request: AdmissionRequest, tool_key: Any) -> Any:
+def _qualify_key(request: AdmissionRequest, tool_key: Any) -> Any:
     return None if tool_key is None else (request.tool_name, tool_key)
 
 

@@ -71,7 +71,7 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
     on_superseded: Callable[[], None] | None = None
     """Called when a newer call with the same key is to take the place of its call."""
     number: int = 0
-    """Tells it from others, calls of calls included; 0: it has not been asked for yet."""
+    """Distinguishes it from others, calls of calls included; 0: it has not been asked for yet."""
 
     @property
     def order(self) -> Order:

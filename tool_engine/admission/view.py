@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from math import inf
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import fsum, inf, log, sqrt
 from random import Random
 from typing import Any, Final
 
 import msgspec
 
-from tool_engine.admission.estimate import NINE_TENTHS, ServiceTimes, percentile
 from tool_engine.admission.forecast import Forecast
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane
@@ -62,7 +62,7 @@ class ControllerView:
 
     def metrics(self) -> ConcurrencyMetrics:
         """Return all sums."""
-        return self._metrics(self.all_slots(), self._clock())
+        return self._make_metrics(self.all_slots(), self._clock())
 
     def bucket_metrics(self) -> dict[str, dict[str, Any]]:
         """Return per bucket how many units are in use, of how many, and how many calls wait."""
@@ -79,13 +79,13 @@ class ControllerView:
     def snapshot(self) -> ConcurrencySnapshot:
         """Return who holds a slot, who waits, in which order and why."""
         now = self._clock()
-        held = sorted(self.all_slots(), key=_age)
+        held = sorted(self.all_slots(), key=_slot_age)
         buckets = self.bucket_metrics()
         for name, bucket in self._layout.buckets.items():
-            buckets[name] |= _details(bucket, now)
+            buckets[name] |= _describe_bucket(bucket, now)
         keys, tool_keys = self._busy_keys()
         return ConcurrencySnapshot(
-            self._metrics(held, now),
+            self._make_metrics(held, now),
             self._pool.gate.is_paused,
             buckets,
             keys,
@@ -99,7 +99,7 @@ class ControllerView:
         """Explain why a call waits, or what else there is to say of it."""
         for waiter in self._queue.waiters():
             if name_of(waiter) == call_id:
-                return self._explanation(waiter, call_id)
+                return self._explain_wait(waiter, call_id)
         for slot in self.all_slots():
             if name_of(slot) == call_id:
                 return self._state_of(slot, call_id)
@@ -115,7 +115,7 @@ class ControllerView:
             theirs, call_id=call_id, state="sharing", holders=[leader], reason=str(theirs)
         )
 
-    def _metrics(self, slots: Iterable[ConcurrencySlot], now: float) -> ConcurrencyMetrics:
+    def _make_metrics(self, slots: Iterable[ConcurrencySlot], now: float) -> ConcurrencyMetrics:
         pool, queue = self._pool, self._queue
         enqueued = queue.enqueued - pool.turned_away
         return ConcurrencyMetrics(
@@ -151,8 +151,8 @@ class ControllerView:
     def holders(self) -> Iterator[ConcurrencySlot]:
         """Yield the slots that are held, that of the call which looks among them.
 
-        A call that took a slot at once is on no list before its tool waits for something. Nobody
-        else can look until then: so it is enough to ask which call is running at this moment.
+        A call that took a slot at once is on no list before its tool waits for something. No other
+        code can look until then: so it is enough to ask which call is running at this moment.
         """
         yield from self._pool.held
         current = None if self.user is None else self.user.current_slot()
@@ -207,10 +207,12 @@ class ControllerView:
         lanes = self._layout.lanes.values()
         is_plain = all(lane.above is lane.bucket and not lane.keys for lane in lanes)
         # Where nothing but buckets holds calls up, the order within each is that of the line.
-        for waiter in sorted(self._queue.waiters(), key=_order) if is_plain else self._line(now):
+        for waiter in (
+            sorted(self._queue.waiters(), key=_order_of) if is_plain else self._list_line(now)
+        ):
             request, bucket = waiter.request, waiter.lane.bucket.name
             positions[bucket] = position = positions.get(bucket, 0) + 1
-            reason = self._reason(waiter, now, reasons)
+            reason = self._find_reason(waiter, now, reasons)
             waited = now - waiter.enqueued_at
             rows.append(
                 WaitingCall(
@@ -227,7 +229,7 @@ class ControllerView:
             )
         return rows
 
-    def _reason(self, waiter: Waiter, now: float, known: dict[Lane, Reason]) -> Reason:
+    def _find_reason(self, waiter: Waiter, now: float, known: dict[Lane, Reason]) -> Reason:
         """What holds a waiter up; asked once per lane, as its calls share it."""
         if self._pool.gate.is_paused and waiter.resumes is None:
             return Reason(waiter, "the controller is paused")
@@ -247,13 +249,13 @@ class ControllerView:
         state = "parked" if slot.state is PARKED else "running"
         return WaitExplanation(call_id, state, slot.bucket, reason=text)
 
-    def _explanation(self, waiter: Waiter, call_id: str) -> WaitExplanation:
+    def _explain_wait(self, waiter: Waiter, call_id: str) -> WaitExplanation:
         now = self._clock()
         bucket: Bucket = waiter.lane.bucket
-        before = self._line(now, waiter)
+        before = self._list_line(now, waiter)
         ahead = [each for each in before[:-1] if each.lane.bucket is bucket]
-        reason = self._reason(waiter, now, {})
-        holders = sorted(self._holders_of(reason.full), key=_age)
+        reason = self._find_reason(waiter, now, {})
+        holders = sorted(self._holders_of(reason.full), key=_slot_age)
         return WaitExplanation(
             call_id,
             "waiting",
@@ -263,7 +265,7 @@ class ControllerView:
             [name_of(slot) or slot.slot_id for slot in holders[:_MOST_NAMES]],
             reason.text_for(waiter),
             now - waiter.enqueued_at,
-            *self._estimate(waiter, before, now),
+            *self._estimate_wait(waiter, before, now),
         )
 
     def _holders_of(self, full: Any) -> Iterable[ConcurrencySlot]:
@@ -274,20 +276,20 @@ class ControllerView:
         slots = (slot for slot in self.holders() if slot.state is not BYPASS)
         return (slot for slot in slots if full is self._queue.root or slot.lane.bucket is full)
 
-    def _line(self, now: float, until: Waiter | None = None) -> list[Waiter]:
+    def _list_line(self, now: float, until: Waiter | None = None) -> list[Waiter]:
         """Those who wait, in the order in which they will go; the last one is `until`."""
         times = self._service_times(unknown=1.0)
         waiters = list(self._queue.waiters())
-        forecast = self._forecast(waiters, now, times, None)
+        forecast = self._run_forecast(waiters, now, times, None)
         forecast.run(until)
         line = [waiter for waiter, _ in forecast.served]
         if len(line) < len(waiters):
             # There is no telling when: what holds them up has no end that is known.
             served = set(line)
-            line += sorted((each for each in waiters if each not in served), key=_order)
+            line += sorted((each for each in waiters if each not in served), key=_order_of)
         return line if until is None else line[: line.index(until) + 1]
 
-    def _forecast(
+    def _run_forecast(
         self,
         waiters: Iterable[Waiter],
         now: float,
@@ -298,7 +300,7 @@ class ControllerView:
         forecast = Forecast(
             pool.config, now, pool.used, self._queue.round, lambda name: times[name].whole(luck)
         )
-        for slot in sorted(self.holders(), key=_age):
+        for slot in sorted(self.holders(), key=_slot_age):
             if slot.state is not BYPASS:
                 age = now - slot.acquired_at - slot.counted
                 forecast.hold(slot, times[slot.bucket].rest(age, luck))
@@ -312,7 +314,7 @@ class ControllerView:
         buckets = self._layout.buckets.items()
         return {name: ServiceTimes(bucket.served, mean, unknown) for name, bucket in buckets}
 
-    def _estimate(
+    def _estimate_wait(
         self, waiter: Waiter, line: list[Waiter], now: float
     ) -> tuple[float | None, float | None]:
         """Seconds until `waiter` gets its slot, with 50 % and with 90 %; `line` goes before it."""
@@ -322,32 +324,32 @@ class ControllerView:
         # Also those who keep room until they can go, though others go before them.
         line = sorted(
             {*line, *(each for each in self._queue.waiters() if each.order < waiter.order)},
-            key=_order,
+            key=_order_of,
         )
         runs = min(_MOST_RUNS, _MOST_STEPS // (len(line) + sum(1 for _ in self.holders())))
         if runs < _FEWEST_RUNS or all(each.spread == 0 for each in times.values()):
             # Of very many calls, chance makes little of the sum.
-            wait = self._forecast(self._queue.waiters(), now, times, None).run(waiter) - now
+            wait = self._run_forecast(self._queue.waiters(), now, times, None).run(waiter) - now
             error = times[waiter.lane.bucket.name].error_of_sum(len(line))
-            return _known(wait), _known(wait * (1.0 + NINE_TENTHS * error))
+            return _finite_or_none(wait), _finite_or_none(wait * (1.0 + NINE_TENTHS * error))
         luck = Random(0)  # noqa: S311 - an estimate, no secret
-        waits = [self._forecast(line, now, times, luck).run(waiter) - now for _ in range(runs)]
-        return _known(percentile(waits, 0.5)), _known(percentile(waits, 0.9))
+        waits = [self._run_forecast(line, now, times, luck).run(waiter) - now for _ in range(runs)]
+        return _finite_or_none(percentile(waits, 0.5)), _finite_or_none(percentile(waits, 0.9))
 
 
-def _known(seconds: float | None) -> float | None:
+def _finite_or_none(seconds: float | None) -> float | None:
     return None if seconds == inf else seconds
 
 
-def _age(slot: ConcurrencySlot) -> tuple[float, int]:
+def _slot_age(slot: ConcurrencySlot) -> tuple[float, int]:
     return (slot.acquired_at, slot.arrival)
 
 
-def _order(waiter: Waiter) -> Order:
+def _order_of(waiter: Waiter) -> Order:
     return waiter.order
 
 
-def _details(bucket: Bucket, now: float) -> dict[str, Any]:
+def _describe_bucket(bucket: Bucket, now: float) -> dict[str, Any]:
     paused = 0.0 if bucket.paused_until is None else max(0.0, bucket.paused_until - now)
     waits = sorted(bucket.waits)
     return {
@@ -358,3 +360,67 @@ def _details(bucket: Bucket, now: float) -> dict[str, Any]:
         "paused_for": paused,
         "breaker": None if bucket.breaker is None else bucket.breaker.state(now),
     }
+
+
+NINE_TENTHS: Final = 1.2816
+"""Standard deviations above the mean below which nine tenths of a normal distribution lie."""
+_STEPS: Final = 100
+_EXPONENTIAL: Final = [-log(1.0 - (step + 0.5) / _STEPS) for step in range(_STEPS)]
+"""Times of calls of which only the mean is known, as shares of it: most are short, few long."""
+
+
+def percentile(values: Iterable[float], share: float) -> float | None:
+    """The value below which `share` of the values lie; None when there are none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+
+class ServiceTimes:
+    """Seconds for which calls of one bucket hold their slots.
+
+    Args:
+        observed: Those of the last calls.
+        mean: That of all calls, for when there are none of the last; None: nothing is known.
+        unknown: What to take for them then.
+    """
+
+    __slots__ = ("_ordered", "mean", "spread")
+    mean: float
+    spread: float
+    """The standard deviation."""
+
+    def __init__(self, observed: Sequence[float], mean: float | None, unknown: float = inf) -> None:
+        if not observed:
+            observed = [unknown] if mean is None else [mean * share for share in _EXPONENTIAL]
+        self._ordered = sorted(observed)
+        first, last = self._ordered[0], self._ordered[-1]
+        self.mean, self.spread = first, 0.0
+        if first != last:
+            self.mean = fsum(observed) / len(observed)
+            squares = fsum((each - self.mean) ** 2 for each in observed)
+            self.spread = sqrt(squares / len(observed))
+
+    def whole(self, luck: Random | None) -> float:
+        """How long a call runs: as long as some call did, or the mean without `luck`."""
+        return self.mean if luck is None else luck.choice(self._ordered)
+
+    def error_of_sum(self, count: int) -> float:
+        """The standard deviation of what `count` calls take together, as a share of it.
+
+        Part of it is that the mean is only known from those that were observed.
+        """
+        if self.spread == 0:
+            return 0.0
+        return self.spread / self.mean * sqrt(1 / count + 1 / len(self._ordered))
+
+    def rest(self, age: float, luck: Random | None) -> float:
+        """How much longer a call runs that has run for `age` seconds.
+
+        As long as some call did that ran as long; without `luck`, as the median of those. One that
+        has outrun all others is taken to go on for as long as it has outrun them.
+        """
+        ordered = self._ordered
+        first, end = bisect_right(ordered, age), len(ordered)
+        if first == end:
+            return age - ordered[-1]
+        return ordered[(first + end) // 2 if luck is None else luck.randrange(first, end)] - age

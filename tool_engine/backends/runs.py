@@ -23,7 +23,7 @@ class Runs:
         """Take over a run whose caller continues without it."""
         leftover = asyncio.get_running_loop().create_task(run.outlive(), name=run.get_name())
         self._leftovers[leftover] = run
-        leftover.add_done_callback(self._forget)
+        leftover.add_done_callback(self._forget_leftover)
 
     def abort(self) -> None:
         """Let the callers of all runs continue at once."""
@@ -43,7 +43,7 @@ class Runs:
             await asyncio.wait(leftovers, timeout=timeout)
         return len(self._leftovers)
 
-    def _forget(self, leftover: asyncio.Task[None]) -> None:
+    def _forget_leftover(self, leftover: asyncio.Task[None]) -> None:
         run = self._leftovers.pop(leftover)
         if not run.is_done:
             run.close()  # cancelled before its first step: nothing of it ran

@@ -124,10 +124,10 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
 
     def start(self, caller: asyncio.Task[Any] | None) -> None:
         """Run the function to its first wait or its end; `caller` is the running task, if any."""
-        self._steps = steps = _steps(self)
+        self._steps = steps = _drive_steps(self)
         self._context = room = copy_context()
         if caller is None:
-            self._step(None, None)
+            self._run_step(None, None)
             return
         # The same as `_step`, written out: this is all that most runs have.
         loop = self._loop
@@ -143,7 +143,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         if self._callbacks is not None and self.is_done:
             self._tell_callbacks()
 
-    def _step(self, caller: asyncio.Task[Any] | None, error: BaseException | None) -> None:
+    def _run_step(self, caller: asyncio.Task[Any] | None, error: BaseException | None) -> None:
         """Run to the next wait or the end as the current task; the tool sees `error`."""
         loop, steps = self._loop, self._steps
         if caller is None:
@@ -189,12 +189,12 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
                         self.close()
                         raise
                     except BaseException as raised:  # noqa: BLE001 - the tool is to see it
-                        self._resume(waits_for, raised)
+                        self._resume_tool(waits_for, raised)
                     else:
                         if self._must_cancel or (waits_for is not None and not waits_for.done()):
-                            self._resume(waits_for, None)
+                            self._resume_tool(waits_for, None)
                         else:
-                            self._step(task_of(loop), None)
+                            self._run_step(task_of(loop), None)
                             if self._must_cancel:
                                 self._pass_on_cancel()
                 else:
@@ -219,14 +219,14 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             ):
                 yield waits_for
             else:
-                yield self._relay(waits_for)
+                yield self._relay_wait(waits_for)
         except GeneratorExit:
             self.close()
             raise
         except BaseException as raised:  # noqa: BLE001 - the tool is to see it
             error = raised
         self._bell = None
-        self._resume(waits_for, error)
+        self._resume_tool(waits_for, error)
 
     def close(self) -> None:
         """End the tool where it waits: no loop drives the run any more."""
@@ -234,7 +234,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         self.error = asyncio.CancelledError()
         self.is_troubled = self.is_done = True
 
-    def _resume(self, waits_for: Any, error: BaseException | None) -> None:
+    def _resume_tool(self, waits_for: Any, error: BaseException | None) -> None:
         """Show the tool the end of its wait, unless the wait continues."""
         caller = task_of(self._loop)
         if error is not None:
@@ -252,7 +252,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         if self._must_cancel:
             self._must_cancel = False
             error = error or asyncio.CancelledError()
-        self._step(caller, error)
+        self._run_step(caller, error)
         self._pass_on_cancel()
 
     def _pass_on_cancel(self) -> None:
@@ -283,7 +283,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             self._bell.ring()
         return True
 
-    def _relay(self, waits_for: Any) -> _Bell:
+    def _relay_wait(self, waits_for: Any) -> _Bell:
         """Return a future that is done with `waits_for`, or once the run is ended.
 
         A task, or the future of a `gather`, takes its time to be cancelled; the caller must not.
@@ -322,7 +322,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
 
 
 @types.coroutine
-def _steps(task: ToolTask) -> Generator[Any, Any, None]:
+def _drive_steps(task: ToolTask) -> Generator[Any, Any, None]:
     # Here, where the context is the tool's own already: whatever it starts has a copy of it.
     _enter_call(task.call)
     task.value = yield from task.function(**task.kwargs)  # type: ignore[misc]

@@ -121,7 +121,7 @@ class Call(msgspec.Struct, eq=False):
 
     @property
     def is_ending(self) -> bool:
-        """Return True if its tool was told to end, by its caller or by its deadline."""
+        """Return True if its caller or its deadline asked its tool to end."""
         return self.run is not None and self.run.is_ending
 
     @property

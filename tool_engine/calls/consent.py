@@ -59,7 +59,7 @@ class Consents:
         for clock, loop in list(self._waiting.items()):
             # A loop that has ended took its calls with it, and must not keep the others waiting.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._expire, clock, loop)
+                loop.call_soon_threadsafe(self._expire_clock, clock, loop)
 
     def is_free(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> bool:
         """Return True if a call may run at once, without any check.
@@ -133,7 +133,7 @@ class Consents:
                 try:
                     # Copied so that they cannot change during the request.
                     arguments = copied(arguments)
-                    refusal = await self._refusal(call, plan, arguments)
+                    refusal = await self._find_refusal(call, plan, arguments)
                 except RecursionError:
                     refusal = Refusal(
                         "execution_rejected", "the arguments nest too deep to be shown"
@@ -171,7 +171,9 @@ class Consents:
             finally:
                 self._idle.remove(future)
 
-    async def _refusal(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> Refusal | None:
+    async def _find_refusal(
+        self, call: Call, plan: Plan, arguments: dict[str, Any]
+    ) -> Refusal | None:
         for scope in self._scopes_of(call, plan):
             refusal = await self._said_by(scope, call, plan, arguments)
             if refusal is not None:
@@ -209,9 +211,9 @@ class Consents:
             for future in self._idle:
                 # The caller of close may be on another loop, or gone.
                 with contextlib.suppress(RuntimeError):
-                    future.get_loop().call_soon_threadsafe(_set, future)
+                    future.get_loop().call_soon_threadsafe(_set_done, future)
 
-    def _expire(self, clock: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:
+    def _expire_clock(self, clock: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:
         if self._waiting.pop(clock, None) is not None:
             clock.reschedule(loop.time())
 
@@ -229,7 +231,7 @@ def _of_nobody(tool: Tool) -> Refusal:
     )
 
 
-def _set(future: asyncio.Future[None]) -> None:
+def _set_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 

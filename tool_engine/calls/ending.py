@@ -140,9 +140,9 @@ class CallEnding:
             context.session_id,
         )
         if limited is not None:
-            output = _show(call, limited, metadata, entry)
+            output = _shape_for_caller(call, limited, metadata, entry)
         self._append(entry)
-        notes, name = _findings(call) if call.findings else [], call.tool_name
+        notes, name = _list_findings(call) if call.findings else [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:
             self.publish(call, ToolEngineEventType.EXECUTION_COMPLETED, result)
@@ -181,17 +181,17 @@ class CallEnding:
             {},
             failure.error,
             failure.error_type,
-            _findings(call),
+            _list_findings(call),
             seconds,
             _to_the_millisecond(date),
             metadata,
         )
-        self._keep(call, result, _NOTHING, date)
+        self._keep_record(call, result, _NOTHING, date)
         call.context.note_failure(result)
-        self._tell(call, result)
+        self._publish_end(call, result)
         return result
 
-    def _keep(
+    def _keep_record(
         self,
         call: Call,
         result: ToolExecutionResult,
@@ -230,7 +230,7 @@ class CallEnding:
             )
         )
 
-    def _tell(self, call: Call, result: ToolExecutionResult) -> None:
+    def _publish_end(self, call: Call, result: ToolExecutionResult) -> None:
         if self._bus.has_subscribers:
             done = ToolEngineEventType.EXECUTION_COMPLETED
             failed = _FINAL_EVENTS.get(
@@ -243,7 +243,7 @@ class CallEnding:
     ) -> ToolExecutionResult:
         """End a call that ran nothing and gets the result of a like call, of `leader`."""
         metadata = {
-            **_copied(shared.metadata),
+            **_copy_output(shared.metadata),
             "call_id": call.call_id,
             "queue_wait": waited,
             "attempts": 0,
@@ -252,23 +252,23 @@ class CallEnding:
         date = datetime.now(UTC)
         output, limited = shared.output, None if leader is None else leader.limited
         if limited is not None and shared.is_success:
-            output = _show(call, limited, metadata)
-        findings = _findings(call)
+            output = _shape_for_caller(call, limited, metadata)
+        findings = _list_findings(call)
         if shared.error_type == "validation_error":
             # The arguments are the same, and the leader knows their findings.
-            findings = _copied(shared.validation_errors)
+            findings = _copy_output(shared.validation_errors)
         result = msgspec.structs.replace(
             shared,
-            output=_copied(output),
+            output=_copy_output(output),
             validation_errors=findings,
             executed_at=_to_the_millisecond(date),
             metadata=metadata,
         )
         if limited is None:
-            self._keep(call, result, snapshot(result.output), date)
+            self._keep_record(call, result, snapshot(result.output), date)
         else:
-            self._keep(call, result, limited.kept.result, date, limited.kept.whole)
-        self._tell(call, result)
+            self._keep_record(call, result, limited.kept.result, date, limited.kept.whole)
+        self._publish_end(call, result)
         return result
 
     def use_clock(self, clock: Callable[[], float]) -> None:
@@ -317,7 +317,7 @@ class CallEnding:
             return
         plan, slot, context = call.plan, call.slot, call.context
         tool = None if plan is None else plan.tool
-        shown = None if result is None else _shown(call, tool, result)
+        shown = None if result is None else _redact_result(call, tool, result)
         if call.has_secrets and len(call.params) <= _MOST_NOTED:
             self._bus.note_secrets(call.call_id, partial(secrets_sent, call.params, tool))
         self._bus.publish(
@@ -362,7 +362,7 @@ def _said_inside(tools: dict[int, Tool]) -> str | None:
     return None if found is None else found.value
 
 
-def _show(
+def _shape_for_caller(
     call: Call, limited: LimitedOutput, metadata: dict[str, Any], entry: CallEntry | None = None
 ) -> dict[str, Any]:
     """Return the caller's output; note in `metadata` and `entry` what is left out."""
@@ -376,7 +376,7 @@ def _show(
     return output
 
 
-def _copied(output: _T) -> _T:
+def _copy_output(output: _T) -> _T:
     """Return a copy that the caller may change, or the value itself if it cannot be copied."""
     try:
         return deepcopy(output)
@@ -384,7 +384,7 @@ def _copied(output: _T) -> _T:
         return output
 
 
-def _bounded(output: dict[str, Any]) -> dict[str, Any]:
+def _bound_output(output: dict[str, Any]) -> dict[str, Any]:
     """Return the output, or the beginning of a large one, which would hold up the loop."""
     size = len(pack(output))
     shown: dict[str, Any] = restore(beginning(output, size)) if size > MAX_SNAPSHOT else output
@@ -401,7 +401,7 @@ def _without_secrets(call: Call, failure: Failure) -> Failure:
     return failure._replace(error=error, details=details)
 
 
-def _findings(call: Call) -> list[dict[str, Any]]:
+def _list_findings(call: Call) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = call.findings or []
     visible = call.visible if found else None
     shown: list[dict[str, Any]] = found if visible is None else visible.value(found)
@@ -412,7 +412,9 @@ def _to_the_millisecond(date: datetime) -> datetime:
     return date.replace(microsecond=date.microsecond // 1_000 * 1_000)
 
 
-def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolExecutionResult:
+def _redact_result(
+    call: Call, tool: Tool | None, result: ToolExecutionResult
+) -> ToolExecutionResult:
     """Return a copy of the result for subscribers, with secrets hidden."""
     output, error = result.output, result.error
     findings: Any = result.validation_errors
@@ -427,7 +429,7 @@ def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolEx
             # Any reader with the token of a request for consent could allow the call.
             metadata["error_details"] = redact(metadata["error_details"])
         try:
-            output = redact(_bounded(output))
+            output = redact(_bound_output(output))
         except Exception:  # noqa: BLE001 - a foreign value may have no words for itself
             output = redact(restore(snapshot(output)))
     return ToolExecutionResult(

@@ -1,6 +1,6 @@
 """What becomes of calls whose controller breaks its contract?
 
-A controller of somebody else may raise where it must not, or return what is no slot. The call that
+A foreign controller may raise where it must not, or return what is no slot. The call that
 meets it ends with a result and a record, and no other one is held up.
 """
 
@@ -24,7 +24,7 @@ _log: Final = get_logger(__name__)
 class ForeignController(AdmissionController):
     """Asks another controller, and keeps what it raises from the calls.
 
-    Where it has to answer, a failure is an `AdmissionError`; where it is only told something, it is
+    Where it has to answer, a failure is an `AdmissionError`; where it only receives a fact, it is
     logged as `controller_failed`, and the call goes on.
 
     Args:
@@ -37,7 +37,7 @@ class ForeignController(AdmissionController):
 
     @property
     def config(self) -> ConcurrencyConfig:
-        self._config = self._tell(lambda: self._inner.config, self._config, "config")
+        self._config = self._ask_inner(lambda: self._inner.config, self._config, "config")
         return self._config
 
     async def admit(
@@ -51,103 +51,103 @@ class ForeignController(AdmissionController):
         except AdmissionError:
             raise
         except Exception as error:
-            raise self._failure("admit", error) from error
-        return self._checked("admit", slot)
+            raise self._make_refusal("admit", error) from error
+        return self._check_slot("admit", slot)
 
     def admit_nowait(
         self, request: Any, now: float | None = None, call_id: str | None = None
     ) -> Slot | None:
         # What it raises here it is asked again by `admit`, where it can say why.
-        slot = self._tell(
+        slot = self._ask_inner(
             lambda: self._inner.admit_nowait(request, now, call_id), None, "admit_nowait"
         )
         try:
-            return None if slot is None else self._checked("admit_nowait", slot)
+            return None if slot is None else self._check_slot("admit_nowait", slot)
         except AdmissionError:
             return None
 
     def release(self, slot: Any, now: float | None = None, *, outcome: bool | None = True) -> None:
-        self._tell(lambda: self._inner.release(slot, now, outcome=outcome), None, "release")
+        self._ask_inner(lambda: self._inner.release(slot, now, outcome=outcome), None, "release")
 
     def mark_overdue(self, slot: Any, outcome: bool | None = False) -> None:
-        self._tell(lambda: self._inner.mark_overdue(slot, outcome), None, "mark_overdue")
+        self._ask_inner(lambda: self._inner.mark_overdue(slot, outcome), None, "mark_overdue")
 
     def close(self) -> None:
-        self._tell(self._inner.close, None, "close")
+        self._ask_inner(self._inner.close, None, "close")
 
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as there
         try:
             return await self._inner.drain(timeout)
         except Exception as error:  # noqa: BLE001 - the engine has more to close
-            self._note("drain", error)
+            self._note_failure("drain", error)
             return False
 
     def get_metrics(self) -> ConcurrencyMetrics:
         return self._inner.get_metrics()
 
     def park(self, slot: Any) -> None:
-        self._tell(lambda: self._inner.park(slot), None, "park")
+        self._ask_inner(lambda: self._inner.park(slot), None, "park")
 
     async def unpark(self, slot: Any) -> None:
         try:
             await self._inner.unpark(slot)
         except Exception as error:  # noqa: BLE001 - the call's tool goes on
-            self._note("unpark", error)
+            self._note_failure("unpark", error)
 
     def unpark_nowait(self, slot: Any) -> None:
-        self._tell(lambda: self._inner.unpark_nowait(slot), None, "unpark_nowait")
+        self._ask_inner(lambda: self._inner.unpark_nowait(slot), None, "unpark_nowait")
 
     def stay_parked(self, slot: Any) -> None:
-        self._tell(lambda: self._inner.stay_parked(slot), None, "stay_parked")
+        self._ask_inner(lambda: self._inner.stay_parked(slot), None, "stay_parked")
 
     def attach(self, user: AdmissionUser) -> None:
         self._inner.attach(user)
 
     def pause_bucket(self, name: str, seconds: float) -> None:
-        self._tell(lambda: self._inner.pause_bucket(name, seconds), None, "pause_bucket")
+        self._ask_inner(lambda: self._inner.pause_bucket(name, seconds), None, "pause_bucket")
 
     def pause_left(self, bucket: str) -> float:
-        return self._tell(lambda: self._inner.pause_left(bucket), 0.0, "pause_left")
+        return self._ask_inner(lambda: self._inner.pause_left(bucket), 0.0, "pause_left")
 
     def tools_in_line(self) -> Iterable[str]:
-        return self._tell(lambda: tuple(self._inner.tools_in_line()), (), "tools_in_line")
+        return self._ask_inner(lambda: tuple(self._inner.tools_in_line()), (), "tools_in_line")
 
     def adopt(self, requests: Iterable[Any]) -> None:
-        self._tell(lambda: self._inner.adopt(requests), None, "adopt")
+        self._ask_inner(lambda: self._inner.adopt(requests), None, "adopt")
 
     def watch(self, slot: Any) -> None:
-        self._tell(lambda: self._inner.watch(slot), None, "watch")
+        self._ask_inner(lambda: self._inner.watch(slot), None, "watch")
 
     def count_timeout(self) -> None:
-        self._tell(self._inner.count_timeout, None, "count_timeout")
+        self._ask_inner(self._inner.count_timeout, None, "count_timeout")
 
     def get_bucket_metrics(self) -> dict[str, dict[str, Any]]:
         return self._inner.get_bucket_metrics()
 
-    def _tell(self, ask: Callable[[], _T], otherwise: _T, method: str) -> _T:
+    def _ask_inner(self, ask: Callable[[], _T], otherwise: _T, method: str) -> _T:
         try:
             return ask()
         except Exception as error:  # noqa: BLE001 - foreign code
-            self._note(method, error)
+            self._note_failure(method, error)
             return otherwise
 
-    def _note(self, method: str, error: Exception) -> None:
+    def _note_failure(self, method: str, error: Exception) -> None:
         name = name_of(self._inner)
         _log.error("controller_failed", controller=name, method=method, error=words_of(error))
 
-    def _checked(self, method: str, slot: Slot) -> Slot:
+    def _check_slot(self, method: str, slot: Slot) -> Slot:
         try:
             acquired_at = slot.acquired_at + 0.0
         except Exception as error:
             name = name_of(self._inner)
             what = TypeError(f"{name}.{method} returned an object of type {name_of(slot)}, no Slot")
-            raise self._failure(method, what) from error
+            raise self._make_refusal(method, what) from error
         del acquired_at
         return slot
 
-    def _failure(self, method: str, error: Exception) -> AdmissionError:
+    def _make_refusal(self, method: str, error: Exception) -> AdmissionError:
         """Return the refusal; its words may hold what the call was sent, so the log has them."""
-        self._note(method, error)
+        self._note_failure(method, error)
         return AdmissionError(
             f"the controller {name_of(self._inner)} failed in {method}: {words_of(error, None)}; "
             "the log says more, as controller_failed"

@@ -81,7 +81,7 @@ class HomeLoop:
 
 
 class _AtHome(Protocol):
-    async def _carry(self, work: Callable[[], Coroutine[Any, Any, Any]], /) -> Any:
+    async def _run_at_home(self, work: Callable[[], Coroutine[Any, Any, Any]], /) -> Any:
         """Run a coroutine on that loop."""
 
 
@@ -95,7 +95,7 @@ def at_home(
 
     @wraps(method)
     async def run(self: _Lives, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        done: _T = await self._carry(partial(method, self, *args, **kwargs))
+        done: _T = await self._run_at_home(partial(method, self, *args, **kwargs))
         return done
 
     return run
@@ -104,7 +104,7 @@ def at_home(
 class _Errand(Generic[_T]):
     """Work on a home loop, for a caller elsewhere.
 
-    `run`, `_look` and `_withdraw` are the caller's; the rest happens at home.
+    `run`, `_check_home` and `_withdraw_errand` are the caller's; the rest happens at home.
     """
 
     def __init__(
@@ -127,18 +127,18 @@ class _Errand(Generic[_T]):
 
     async def run(self) -> _T:
         cancelled: asyncio.CancelledError | None = None
-        self._post(self._start)
+        self._post_home(self._start_task)
         while not self._answered.done():
             try:
                 await asyncio.wait([self._answered], timeout=LOOK_INTERVAL)
                 if not self._answered.done():
-                    self._look()
+                    self._check_home()
             except asyncio.CancelledError as error:
                 cancelled = error
-                self._withdraw()
+                self._withdraw_errand()
             except BaseException:
                 # It cannot be waited for: the home loop or this one is gone.
-                self._withdraw()
+                self._withdraw_errand()
                 if cancelled is not None:
                     raise cancelled from None
                 raise
@@ -148,14 +148,14 @@ class _Errand(Generic[_T]):
             raise self._error
         return self._value[0]
 
-    def _post(self, action: Callable[[], object]) -> None:
+    def _post_home(self, action: Callable[[], object]) -> None:
         # Runs there in a copy of the context variables that are set here.
         try:
             self._home.call_soon_threadsafe(action)
         except RuntimeError:
             raise EngineClosedError(f"the engine's event loop was closed; {_KEEP}") from None
 
-    def _look(self) -> None:
+    def _check_home(self) -> None:
         """Raise an error when no answer can be expected any more."""
         # Looks are counted, not seconds: a process that was stopped has not looked.
         self._looks_in_vain += 1
@@ -168,28 +168,28 @@ class _Errand(Generic[_T]):
             raise EngineClosedError(
                 f"the engine's event loop has not run for {patience:g} s; {_KEEP}"
             )
-        self._post(self._answer_look)
+        self._post_home(self._answer_look)
 
     def _answer_look(self) -> None:
         self._looks_in_vain = 0
 
-    def _withdraw(self) -> None:
+    def _withdraw_errand(self) -> None:
         self._is_unwanted = True
         with suppress(EngineClosedError):
-            self._post(self._cancel)
+            self._post_home(self._cancel_task)
 
-    def _cancel(self) -> None:
+    def _cancel_task(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    def _start(self) -> None:
+    def _start_task(self) -> None:
         if self._is_unwanted:
-            self._answer()
+            self._send_answer()
         else:
             self._task = self._home.create_task(self._work())
-            self._task.add_done_callback(self._end)
+            self._task.add_done_callback(self._take_outcome)
 
-    def _end(self, task: asyncio.Task[_T]) -> None:
+    def _take_outcome(self, task: asyncio.Task[_T]) -> None:
         if not task.cancelled():
             self._error = task.exception()
             if self._error is None:
@@ -201,9 +201,9 @@ class _Errand(Generic[_T]):
             self._error = EngineClosedError(
                 f"the engine's event loop ended while the call ran; {_KEEP}"
             )
-        self._answer()
+        self._send_answer()
 
-    def _answer(self) -> None:
+    def _send_answer(self) -> None:
         # A closed loop: its caller is gone.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._answered.set_result, None)

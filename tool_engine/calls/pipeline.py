@@ -92,7 +92,7 @@ class Pipeline:
         self._prefix = id_prefix
         self._plans: dict[str, Plan] = {}
         self._consents = Consents(ending, scope, engine)
-        self._retries = Retries(controller, runs, ending, self._suspend)
+        self._retries = Retries(controller, runs, ending, self._suspend_run)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
         self._home_loop = HomeLoop()
@@ -156,12 +156,12 @@ class Pipeline:
         leads: Flight | None = None,
     ) -> ToolExecutionResult:
         """Take one call through all steps; see `ToolEngine.execute`."""
-        if (loop := get_running_loop()) is not self._loop and not self._use(loop):
+        if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             return await self._execute_at_home(tool_name, params, context)
         context = context if context is not None and check_context(context) else ANONYMOUS
         near = current_call.get() or context._call  # noqa: SLF001 - the engine's own
         if near is not None and parent is _UNASKED:
-            return await self._make(near, tool_name, params, context)
+            return await self._make_inner_call(near, tool_name, params, context)
         try:
             plan = self._plans.get(tool_name)
             packed = kept = pack_plain(params)
@@ -178,36 +178,36 @@ class Pipeline:
         request = plan.request
         if context is not ANONYMOUS or plan.is_special:
             if leads is None and not self._consents.is_free(call, plan, arguments):
-                ready = await self._prepare(call, params, packed, arguments, parent)
+                ready = await self._prepare_call(call, params, packed, arguments, parent)
                 if not isinstance(ready, tuple):
                     return ready
                 plan, arguments = ready
-            request = self._request(plan, context, arguments, parent)
+            request = self._make_request(plan, context, arguments, parent)
         slot = self._controller.admit_nowait(request, self._time(), call.call_id)
         if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
             return call.ended()
         call.slot = slot
         try:
             if self._bus.has_subscribers:
-                self._tell_start(call, slot)
+                self._announce_start(call, slot)
             deadline = slot.acquired_at + plan.timeout if context is ANONYMOUS else call.deadline
             run = ToolTask(loop, deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)
             run.start(task_of(loop))
             if not run.is_done:
-                await self._suspend(call, plan, slot, run)
+                await self._suspend_run(call, plan, slot, run)
             if run.is_troubled or (output := self._ending.ready(run.value)) is None:
-                run, output = await self._go_on(call, plan, slot, run)
+                run, output = await self._finish_run(call, plan, slot, run)
         except BaseException:
-            self._break_off(call, slot)
+            self._end_broken(call, slot)
             raise
         if output is None:
-            return self._settle_badly(call, slot, run, self._time())
+            return self._end_failed(call, slot, run, self._time())
         self._controller.release(slot, now := self._time())
         return self._ending.succeed(call, plan, slot, output, now)
 
-    async def _prepare(
+    async def _prepare_call(
         self,
         call: Call,
         params: Any,
@@ -249,7 +249,7 @@ class Pipeline:
         refusal = self._consents.refusal_since(call, now, arguments)
         return now if refusal is None else Failure(*msgspec.structs.astuple(refusal))
 
-    async def _make(
+    async def _make_inner_call(
         self, near: Call, tool_name: str, params: Any, context: ToolExecutionContext
     ) -> ToolExecutionResult:
         """Make a call for the tool of `near`, or for work that it has started."""
@@ -258,7 +258,7 @@ class Pipeline:
             return await self._make_across(near, tool_name, params, context)
         if near.is_over:
             if near.is_broken_off:
-                raise _ended(near.call_id, tool_name)
+                raise _ended_error(near.call_id, tool_name)
             inner = _made_by(near, context)
             return await self._execute_inside(tool_name, params, inner, None)
         own = None if context is ANONYMOUS else context
@@ -286,9 +286,9 @@ class Pipeline:
         try:
             # Checked after it is noted: the other engine may end it from another loop's thread.
             if near.is_overdue or near.is_broken_off or near.is_ending:
-                raise _ended(near.call_id, tool_name)
+                raise _ended_error(near.call_id, tool_name)
             if maker is not None and maker.is_lending:
-                return await self._lend(maker, tool_name, params, inner)
+                return await self._lend_slot(maker, tool_name, params, inner)
             return await self._execute_inside(tool_name, params, inner, None)
         finally:
             if is_helper:
@@ -303,13 +303,13 @@ class Pipeline:
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
         """Make a call for the call of `outer`, whose slot is parked meanwhile."""
-        if (loop := get_running_loop()) is not self._loop and not self._use(loop):
+        if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             take = partial(self.nest, outer, tool_name, params, timeout, context)
             return await self._home_loop.carry(take, outer)
         call: Call = outer.bound_call
         # A tool that catches its cancellation does nothing more by others.
         if call.is_over or call.slot.is_overdue or call.is_ending:
-            raise _ended(outer.call_id, tool_name)
+            raise _ended_error(outer.call_id, tool_name)
         inner, lender = nested_context(outer, context, timeout), call
         near = current_call.get()
         if near is not None and near is not call and near.is_lending:
@@ -321,16 +321,16 @@ class Pipeline:
                 lender = maker
         inner._call = call  # noqa: SLF001 - the engine's own
         if lender is call:
-            return await self._lend(call, tool_name, params, inner)
+            return await self._lend_slot(call, tool_name, params, inner)
         task = task_of(get_running_loop())
         is_helper = call.take_helper(task)
         try:
-            return await self._lend(lender, tool_name, params, inner)
+            return await self._lend_slot(lender, tool_name, params, inner)
         finally:
             if is_helper:
                 call.helpers.discard(task)
 
-    async def _lend(
+    async def _lend_slot(
         self, call: Call, tool_name: str, params: Any, inner: ToolExecutionContext
     ) -> ToolExecutionResult:
         """Make an inner call of `call`, or of work that it led to, with its slot parked."""
@@ -444,7 +444,7 @@ class Pipeline:
                 return failure_of(ToolExecutionError(str(error)))
         return plan
 
-    def _request(
+    def _make_request(
         self,
         plan: Plan,
         context: ToolExecutionContext,
@@ -490,7 +490,7 @@ class Pipeline:
 
     async def carry(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run a coroutine on the loop of the calls."""
-        self._use(get_running_loop())
+        self._use_loop(get_running_loop())
         return await self._home_loop.carry(work)
 
     async def _execute_at_home(
@@ -499,7 +499,7 @@ class Pipeline:
         take = partial(self.execute, tool_name, params, context)
         return await self._home_loop.carry(take, context)
 
-    def _use(self, loop: asyncio.AbstractEventLoop) -> bool:
+    def _use_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Return True if the calls live on `loop`; move there if their own does not run.
 
         Reads its clock, without the detour through a method where that is the same.
@@ -512,11 +512,11 @@ class Pipeline:
         self._ending.use_clock(self._time)
         return True
 
-    def _tell_start(self, call: Call, slot: Slot) -> None:
+    def _announce_start(self, call: Call, slot: Slot) -> None:
         self._controller.watch(slot)
         self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
 
-    def _suspend(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
+    def _suspend_run(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
         """Return the run, which is visible, and can be ended, from here on."""
         call.run = run
         self._controller.watch(slot)
@@ -524,12 +524,12 @@ class Pipeline:
             slot.on_superseded = call.supersede
         return run
 
-    def _break_off(self, call: Call, slot: Slot) -> None:
+    def _end_broken(self, call: Call, slot: Slot) -> None:
         call.break_off()
         self._controller.release(slot, outcome=None)
         self._ending.fail(call, CANCELLED)
 
-    async def _go_on(
+    async def _finish_run(
         self, call: Call, plan: Plan, slot: Slot, run: ToolTask
     ) -> tuple[ToolTask, Ready | None]:
         """Run a failed tool again, or complete its output; return the last run and the output."""
@@ -551,10 +551,10 @@ class Pipeline:
         asking.leaves_on_cancel = True
         asking.start(task_of(loop))
         if not asking.is_done:
-            await self._suspend(call, plan, slot, asking)
+            await self._suspend_run(call, plan, slot, asking)
         return asking
 
-    def _settle_badly(self, call: Call, slot: Slot, run: Run, now: float) -> ToolExecutionResult:
+    def _end_failed(self, call: Call, slot: Slot, run: Run, now: float) -> ToolExecutionResult:
         """End a call whose tool failed, or whose caller need not wait any more."""
         seconds = now - slot.acquired_at
         failure = end_of(call, run, seconds)
@@ -583,8 +583,8 @@ def _made_by(maker: Call, context: ToolExecutionContext) -> ToolExecutionContext
     return nested_context(outer, None if context is ANONYMOUS else context, None)
 
 
-def _ended(call_id: str | None, tool_name: str) -> UnboundContextError:
+def _ended_error(call_id: str | None, tool_name: str) -> UnboundContextError:
     return UnboundContextError(
-        f"cannot call {tool_name!r}: the call {call_id} that this context is bound to has ended, or "
-        "was told to end"
+        f"cannot call {tool_name!r}: the call {call_id} that this context is bound to has "
+        "ended, or was told to end"
     )

@@ -19,7 +19,7 @@ from tool_engine.backends.placed import PlacedExecutor
 from tool_engine.calls.failure import Failure
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.interfaces import ExecutionBackend, ToolExecutor
 from tool_engine.knowledge.keeping import keep_output
 from tool_engine.model.call import ValidationError, ValidationResult
@@ -121,7 +121,7 @@ class Plan:
         """The metadata of a call that ran at once; to copy it costs half of making it."""
 
 
-def _converting(accept: _Accept, misfits: _Misfits) -> _Accept:
+def _accept_convertible(accept: _Accept, misfits: _Misfits) -> _Accept:
     """Return `accept`, except for arguments that the tool's function cannot take."""
 
     def accept_converting(params: Any, packed: bytes) -> dict[str, Any] | None:
@@ -131,7 +131,7 @@ def _converting(accept: _Accept, misfits: _Misfits) -> _Accept:
     return accept_converting
 
 
-def _explaining(explain: _Explain, misfits: _Misfits) -> _Explain:
+def _explain_misfits(explain: _Explain, misfits: _Misfits) -> _Explain:
     def explain_converting(params: Any) -> ValidationResult:
         result = explain(params)
         found = misfits(result.validated_params) if result.is_valid else []
@@ -156,10 +156,10 @@ class _Numbers:
     def of(self, thing: object) -> int:
         place = id(thing)
         if place not in self._known:
-            self._known[place] = next(self._next), self._held(thing, place)
+            self._known[place] = next(self._next), self._hold_number(thing, place)
         return self._known[place][0]
 
-    def _held(self, thing: object, place: int) -> object:
+    def _hold_number(self, thing: object, place: int) -> object:
         known = self._known
         try:
             return weakref.ref(thing, lambda _: known.pop(place, None))
@@ -196,8 +196,11 @@ class Planner:
         accept: _Accept = compiled.accept_packed
         explain: _Explain = compiled.explain
         if (misfits := getattr(runs, "misfits", None)) is not None:
-            accept, explain = _converting(accept, misfits), _explaining(explain, misfits)
-        executor, placing = self._place(tool, runs)
+            accept, explain = (
+                _accept_convertible(accept, misfits),
+                _explain_misfits(explain, misfits),
+            )
+        executor, placing = self._choose_place(tool, runs)
         return Plan(
             tool,
             accept,
@@ -210,14 +213,16 @@ class Planner:
             runs,
         )
 
-    def _place(self, tool: Tool, runs: ToolExecutor | None) -> tuple[ToolExecutor | None, Placing]:
+    def _choose_place(
+        self, tool: Tool, runs: ToolExecutor | None
+    ) -> tuple[ToolExecutor | None, Placing]:
         """Choose where a tool runs; the limits on its results hold wherever that is."""
         if runs is None:
             return None, Placing(None, leaves_on_cancel=False)
         here = self._local
         if self._backend is not here and (placed := self._place_elsewhere(tool, runs)) is not None:
             return placed
-        executor = self._limited(tool, runs)
+        executor = self._limit_output(tool, runs)
         direct = getattr(executor, "direct", None)
         return executor, Placing(
             here.function_for(executor), here.leaves_on_cancel(executor), direct
@@ -235,7 +240,7 @@ class Planner:
         try:
             if not backend.takes(runs, tool):
                 return None
-            executor = self._limited(tool, PlacedExecutor(runs, backend))
+            executor = self._limit_output(tool, PlacedExecutor(runs, backend))
             return executor, Placing(executor.execute, backend.leaves_on_cancel(runs))
         except Exception as error:
             raise ToolExecutionError(
@@ -249,7 +254,7 @@ class Planner:
         is_counted = tool.rate or wants.breaker or wants.key or wants.collision is _SHARED
         return None if own is None or not is_counted else self._numbers.of(own)
 
-    def _limited(self, tool: Tool, executor: ToolExecutor) -> ToolExecutor:
+    def _limit_output(self, tool: Tool, executor: ToolExecutor) -> ToolExecutor:
         """Return the executor with the tool's `result` limits on its output."""
         if tool.result is None or not tool.result.shapes_output:
             return executor

@@ -70,7 +70,7 @@ class Retries:
                 return run
             # Spread, so that calls that failed together do not return together.
             wait += random() * min(pause, left) / 2  # noqa: S311 - there is nothing to gain by guessing it
-            reason = await self._pause(call, slot, wait, deadline)
+            reason = await self._pause_call(call, slot, wait, deadline)
             if reason is not None:
                 run.end_reason, run.is_troubled = reason, True
                 return run
@@ -86,7 +86,9 @@ class Retries:
                 await self._suspend(call, plan, slot, run)
                 call.run = None
 
-    async def _pause(self, call: Call, slot: Slot, seconds: float, deadline: float) -> str | None:
+    async def _pause_call(
+        self, call: Call, slot: Slot, seconds: float, deadline: float
+    ) -> str | None:
         """Wait between two attempts, without the slot; return why there must be no other."""
         controller, is_back = self._controller, False
         controller.park(slot)
@@ -97,14 +99,14 @@ class Retries:
             if bell.done():
                 return str(bell.result())
             is_back = True
-            return await _unpark(controller, slot, deadline, bell)
+            return await _unpark_slot(controller, slot, deadline, bell)
         finally:
             self._pauses.discard(call)
             if not is_back:
                 controller.stay_parked(slot)
 
 
-async def _unpark(
+async def _unpark_slot(
     controller: AdmissionController, slot: Slot, deadline: float, bell: asyncio.Future[str]
 ) -> str | None:
     """Wait for the slot; return why it is not wanted any more: its time, or the bell's reason."""

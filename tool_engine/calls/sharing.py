@@ -146,10 +146,10 @@ class Flights:
                 key = flight.key_for(key, own)
                 flight = self._flights.get(key)
             if key is not None and flight is None:
-                return await self._lead(key, own, runner, parent)
+                return await self._lead_flight(key, own, runner, parent)
             if flight is None or not flight.runs(plan) or self._waits_for(flight, ancestors):
-                return await _run(runner, own, parent)
-            result = await self._follow(flight, _Follower(call, arguments, ancestors))
+                return await _run_leader(runner, own, parent)
+            result = await self._follow_flight(flight, _Follower(call, arguments, ancestors))
             if result is not None:
                 return result
             now = runner.recheck(call, arguments)
@@ -159,19 +159,21 @@ class Flights:
                 return None
             key = flight.key_for(key, own)
 
-    async def _lead(
+    async def _lead_flight(
         self, key: Any, flight: Flight, runner: _Runner, parent: Slot | None
     ) -> ToolExecutionResult:
         self._flights[key] = flight
         result = None
         try:
-            result = await _run(runner, flight, parent)
+            result = await _run_leader(runner, flight, parent)
         finally:
             del self._flights[key]
-            self._land(flight, result, runner)
+            self._land_flight(flight, result, runner)
         return result
 
-    def _land(self, flight: Flight, result: ToolExecutionResult | None, runner: _Runner) -> None:
+    def _land_flight(
+        self, flight: Flight, result: ToolExecutionResult | None, runner: _Runner
+    ) -> None:
         now = asyncio.get_running_loop().time()
         # A leader without a slot was refused: by the queue, or by its own conversation.
         if flight.slot is None and not _may_go_on(runner, flight, flight.plan):
@@ -185,7 +187,9 @@ class Flights:
                 )
             follower.landed.set_result(shared)
 
-    async def _follow(self, flight: Flight, follower: _Follower) -> ToolExecutionResult | None:
+    async def _follow_flight(
+        self, flight: Flight, follower: _Follower
+    ) -> ToolExecutionResult | None:
         flight.followers[follower] = None
         self._followed[follower.call.call_id] = flight
         loop = asyncio.get_running_loop()
@@ -234,7 +238,7 @@ def _note_shared(flight: Flight, follower: Call) -> None:
         note(inside.values())
 
 
-async def _run(runner: _Runner, flight: Flight, parent: Slot | None) -> ToolExecutionResult:
+async def _run_leader(runner: _Runner, flight: Flight, parent: Slot | None) -> ToolExecutionResult:
     """Run a leader with what was approved, and nothing that its caller can change."""
     call = flight.call
     return await runner.execute(call.tool_name, None, call.context, parent=parent, leads=flight)

@@ -121,7 +121,7 @@ def stamp_of(path: str) -> FileStamp | None:
         state = os.stat(path)  # noqa: PTH116 - pathlib costs three times the call
     except OSError:
         return None
-    return _stamp(state) if stat.S_ISREG(state.st_mode) else None
+    return _make_stamp(state) if stat.S_ISREG(state.st_mode) else None
 
 
 def read_definition(path: str) -> Contents:
@@ -176,20 +176,20 @@ def read_once(path: str) -> Contents | None:
             of a file that may be readable later although nothing about it changes.
     """
     try:
-        return _read(path)
+        return _read_contents(path)
     except OSError as error:
         reason = error.strerror or str(error)
         raise _file_error(path, f"cannot be read: {reason}") from error
 
 
-def _read(path: str) -> Contents | None:
+def _read_contents(path: str) -> Contents | None:
     # Without O_NONBLOCK, opening a named pipe waits for a writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode):
             raise _file_error(path, "is not a regular file; remove or rename it")
-        before = _stamp(state)
+        before = _make_stamp(state)
         if before.size > MAX_BYTES:
             raise _file_error(path, f"has {before.size} bytes; a definition may have {MAX_BYTES}")
         data = os.read(descriptor, before.size + 1)
@@ -198,7 +198,7 @@ def _read(path: str) -> Contents | None:
     return Contents(data, before) if len(data) == before.size else None
 
 
-def _stamp(state: os.stat_result) -> FileStamp:
+def _make_stamp(state: os.stat_result) -> FileStamp:
     return FileStamp(
         state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
     )

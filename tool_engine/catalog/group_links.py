@@ -19,38 +19,38 @@ def link_faults(group: ToolGroup, index: ToolIndex) -> list[Fault]:
 
     Another file may make all of it right: none of it keeps the group from loading.
     """
-    return list(islice(_absent(group, index), MAX_PROBLEMS))
+    return list(islice(_find_absent(group, index), MAX_PROBLEMS))
 
 
 def group_warnings(index: ToolIndex) -> list[str]:
-    told: list[str] = []
+    warnings: list[str] = []
     for group in index.groups.values():
-        told += group.findings
+        warnings += group.findings
         place = group.source or f"group {group.name!r}"
         for fault in link_faults(group, index):
             path = format_path(fault.path)
-            told.append(str(DefinitionProblem(fault.sentence, place, path=path)))
-    return told
+            warnings.append(str(DefinitionProblem(fault.sentence, place, path=path)))
+    return warnings
 
 
-def _absent(group: ToolGroup, index: ToolIndex) -> Iterator[Fault]:
+def _find_absent(group: ToolGroup, index: ToolIndex) -> Iterator[Fault]:
     known = set(group.tools)
     for number, name in enumerate(group.tools):
-        yield from _unknown(name, ("tools", number), index)
+        yield from _find_unknown(name, ("tools", number), index)
     for number, name in enumerate(group.disabled_tools):
         tool = index.get(name)
         if tool is not None and not group.selects(tool):
             message = f"the tool {name[:80]!r} is off and does not belong to the group"
             yield Fault(("off", number), message, cure="select it, or remove it here")
         elif name not in known:
-            yield from _unknown(name, ("off", number), index)
+            yield from _find_unknown(name, ("off", number), index)
     needed = (split_conditions(line)[0] for line in group.rules.splitlines())
     for name in dict.fromkeys(name for names in needed for name in names):
         if name not in known:
-            yield from _unknown(name, ("rules",), index)
+            yield from _find_unknown(name, ("rules",), index)
 
 
-def _unknown(name: str, path: Path, index: ToolIndex) -> Iterator[Fault]:
+def _find_unknown(name: str, path: Path, index: ToolIndex) -> Iterator[Fault]:
     if name not in index:
         near = next(iter(index.nearest(name)), "")
         cure = "" if near else "add a definition of it, or remove the name"

@@ -94,7 +94,7 @@ class ToolIndex:
         """Return the names most like `name`, best first; quick among thousands."""
         name = name[:_LONGEST_NAME].casefold()
         shared: Counter[str] = Counter()
-        for pair in _pairs(name):
+        for pair in _letter_pairs(name):
             shared.update(self._names_by_pair.get(pair, ()))
         return find_near(name, (known for known, _ in shared.most_common(_CANDIDATES)), limit)
 
@@ -157,11 +157,11 @@ class ToolIndex:
                     path="name",
                 )
             )
-        return self._beside([*(other for other in self if other is not present), tool])
+        return self._with_tools([*(other for other in self if other is not present), tool])
 
     def without(self, name: str) -> ToolIndex:
         """Return a snapshot without the tool of this name."""
-        return self._beside(tool for tool in self if tool.name != name)
+        return self._with_tools(tool for tool in self if tool.name != name)
 
     def with_groups(self, groups: Mapping[str, ToolGroup]) -> ToolIndex:
         """Return a snapshot of the same tools with other groups."""
@@ -169,7 +169,7 @@ class ToolIndex:
         index.groups = MappingProxyType({name: groups[name] for name in sorted(groups)})
         return index
 
-    def _beside(self, tools: Iterable[Tool]) -> ToolIndex:
+    def _with_tools(self, tools: Iterable[Tool]) -> ToolIndex:
         """Return a snapshot of other tools with the same groups."""
         index = ToolIndex(tools)
         index.groups = self.groups
@@ -211,7 +211,7 @@ class ToolIndex:
 
         Quick among thousands: two snapshots that follow one another share nearly all their tools.
         """
-        names = self._apart(before)
+        names = self._changed_names(before)
         if names is not None:
             mine, others = self._tools, before._tools
             there = sorted(name for name in names if name in mine)
@@ -219,7 +219,7 @@ class ToolIndex:
         found = map(before._tools.get, self._tools)
         return list(compress(self._tools.values(), map(is_not, self._tools.values(), found)))
 
-    def _apart(self, other: ToolIndex) -> frozenset[str] | None:
+    def _changed_names(self, other: ToolIndex) -> frozenset[str] | None:
         """Return the only names that may differ between snapshots; None: any."""
         mine = (self._mark, frozenset[str]()), self._origin, self._likeness
         others = (other._mark, frozenset[str]()), other._origin, other._likeness
@@ -238,12 +238,12 @@ class ToolIndex:
     def _names_by_pair(self) -> dict[str, list[str]]:
         index: dict[str, list[str]] = {}
         for name in self._tools:
-            for pair in _pairs(name.casefold()):
+            for pair in _letter_pairs(name.casefold()):
                 index.setdefault(pair, []).append(name)
         return index
 
 
-def _pairs(name: str) -> set[str]:
+def _letter_pairs(name: str) -> set[str]:
     return {name[at : at + 2] for at in range(max(len(name) - 1, 1))}
 
 

@@ -31,7 +31,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.visible import visible
 
 
-def _nothing(_: Tool) -> Iterable[Flaw]:
+def _find_nothing(_: Tool) -> Iterable[Flaw]:
     return ()
 
 
@@ -41,7 +41,7 @@ _WRONG_COMMENT: Final = LintRule(
     "A `lint: ignore` comment names no rule that there is",
     "It was meant to switch something off, and does not.",
     # No check of a tool: `lint_text` finds the comment in the text.
-    _nothing,
+    _find_nothing,
 )
 
 LINT_RULES: Final[tuple[LintRule, ...]] = (
@@ -114,7 +114,7 @@ def lint_tool(tool: Tool, rules: Iterable[LintRule] = LINT_RULES) -> list[LintFi
         >>> [finding.code for finding in lint_tool(tool)]
         ['L101', 'L102', 'L103', 'L401', 'L402']
     """
-    return list(_find(tool, rules, None))
+    return list(_find_flaws(tool, rules, None))
 
 
 def lint_text(
@@ -128,16 +128,16 @@ def lint_text(
     chosen = list(rules)
     definitions = ToolConfigLoader().load_definitions(text, source)
     documents, _ = parse(text, source)
-    ignored, wrong = _comments(text, source)
+    ignored, wrong = _read_comments(text, source)
     findings = wrong if _WRONG_COMMENT in chosen else []
     for definition, document in zip(definitions, documents, strict=True):
         # The rules are about tools; what is wrong with a group is an error or a warning already.
-        found = _find(definition, chosen, document) if isinstance(definition, Tool) else ()
+        found = _find_flaws(definition, chosen, document) if isinstance(definition, Tool) else ()
         findings += [finding for finding in found if not ignored.covers(finding)]
     return sorted(findings, key=lambda each: (each.line or 0, each.column or 0, each.code))
 
 
-def _find(
+def _find_flaws(
     tool: Tool, rules: Iterable[LintRule], document: Document | None
 ) -> Iterator[LintFinding]:
     for rule in rules:
@@ -156,7 +156,7 @@ def _find(
             )
 
 
-def _comments(text: str | bytes, source: str) -> tuple[_Ignored, list[LintFinding]]:
+def _read_comments(text: str | bytes, source: str) -> tuple[_Ignored, list[LintFinding]]:
     if isinstance(text, bytes):
         text = text.decode()
     everywhere: set[str] = set()

@@ -62,7 +62,7 @@ class ToolConfigLoader(KnownArguments):
             DefinitionError: The text is not a right definition, or defines several tools, or a
                 group.
         """
-        return _tools(self._read(text, source, only_one_tool=True))[0]
+        return _keep_tools(self._read_text(text, source, only_one_tool=True))[0]
 
     def load_file_tools(self, path: StrPath) -> list[Tool]:
         """Reads every tool that the file at `path` defines, in the order of the file.
@@ -92,7 +92,7 @@ class ToolConfigLoader(KnownArguments):
             >>> [tool.name for tool in ToolConfigLoader().load_tools(text)]
             ['a', 'b']
         """
-        return _tools(self.load_definitions(text, source))
+        return _keep_tools(self.load_definitions(text, source))
 
     def load_file_definitions(self, path: StrPath) -> list[Tool | ToolGroup]:
         """Reads every tool and every group that the file at `path` defines, in its order.
@@ -118,7 +118,7 @@ class ToolConfigLoader(KnownArguments):
             >>> [each.name for each in ToolConfigLoader().load_definitions(text)]
             ['web', 'a']
         """
-        return self._read(text, source, only_one_tool=False)
+        return self._read_text(text, source, only_one_tool=False)
 
     def load_directory(self, path: StrPath, recursive: bool = False) -> list[Tool]:
         """Reads every definition in a folder; what cannot be loaded stands in `load_errors`.
@@ -160,7 +160,7 @@ class ToolConfigLoader(KnownArguments):
                 )
         sole = [by_name[key][0] for key in sorted(by_name) if len(by_name[key]) == 1]
         self.groups = [each for each in sole if isinstance(each, ToolGroup)]
-        return _tools(sole)
+        return _keep_tools(sole)
 
     def from_mapping(self, mapping: Mapping[str, Any], source: str = "<code>") -> Tool:
         """Reads a definition that was written in code; its tool has no file (`source` is None).
@@ -168,7 +168,7 @@ class ToolConfigLoader(KnownArguments):
         Raises:
             DefinitionError: The mapping is not a right definition.
         """
-        made: Tool = _module("building").tool_of_mapping(mapping, source)
+        made: Tool = _import_module("building").tool_of_mapping(mapping, source)
         return made
 
     def group_from_mapping(self, mapping: Mapping[str, Any], source: str = "<code>") -> ToolGroup:
@@ -177,18 +177,18 @@ class ToolConfigLoader(KnownArguments):
         Raises:
             DefinitionError: The mapping is not a right definition.
         """
-        made: ToolGroup = _module("building").group_of_mapping(mapping, source)
+        made: ToolGroup = _import_module("building").group_of_mapping(mapping, source)
         return made
 
     def export_to_yaml(self, tool: Tool | ToolGroup) -> str:
         """Writes a tool or a group as a definition that loads as the same again."""
-        text: str = _module("export").export_to_yaml(tool)
+        text: str = _import_module("export").export_to_yaml(tool)
         return text
 
-    def _read(
+    def _read_text(
         self, text: str | bytes, source: str, *, only_one_tool: bool
     ) -> list[Tool | ToolGroup]:
-        read: list[Tool | ToolGroup] = _module("building").definitions_of_text(
+        read: list[Tool | ToolGroup] = _import_module("building").definitions_of_text(
             text, source, allow_aliases=self._allow_aliases, only_one_tool=only_one_tool
         )
         return read
@@ -197,9 +197,9 @@ class ToolConfigLoader(KnownArguments):
 def _check_entries(definitions: Iterable[Tool | ToolGroup], text: bytes) -> None:
     """Raises `DefinitionError` for what an engine would refuse of these, when it loads them."""
     # By name: the catalog needs no executor but here, and an engine brings its own.
-    executors = import_module("tool_engine.executors.registry").ExecutorRegistry()
+    executors = import_module("tool_engine.executors.executor_registry").ExecutorRegistry()
     problems = [
-        _module("placing").placed(problem, text, number)
+        _import_module("placing").placed(problem, text, number)
         for number, each in enumerate(definitions)
         if isinstance(each, Tool)
         for problem in executors.check(each)
@@ -208,7 +208,7 @@ def _check_entries(definitions: Iterable[Tool | ToolGroup], text: bytes) -> None
         raise DefinitionError(*problems)
 
 
-def _tools(definitions: Iterable[Tool | ToolGroup]) -> list[Tool]:
+def _keep_tools(definitions: Iterable[Tool | ToolGroup]) -> list[Tool]:
     return [each for each in definitions if isinstance(each, Tool)]
 
 
@@ -217,7 +217,7 @@ def kind_of(definition: Tool | ToolGroup) -> str:
     return "group" if isinstance(definition, ToolGroup) else "tool"
 
 
-def _module(name: str) -> ModuleType:
+def _import_module(name: str) -> ModuleType:
     """A module of the catalog that only those need who read or write definitions."""
     return import_module(f"tool_engine.catalog.definition.{name}")
 

@@ -43,14 +43,14 @@ def answer(
     settings: Settings, token: str, *, is_approved: bool, reason: str | None, as_json: bool
 ) -> int:
     decision = ApprovalDecision(is_approved=is_approved, reason=reason)
-    return run_async(_answer(settings, token, decision, as_json=as_json))
+    return run_async(_answer_request(settings, token, decision, as_json=as_json))
 
 
-async def _answer(
+async def _answer_request(
     settings: Settings, token: str, decision: ApprovalDecision, *, as_json: bool
 ) -> int:
     async with open_records(settings) as store:
-        request = await _request(store, token)
+        request = await _find_request(store, token)
     async with recording_engine(settings) as engine:
         session = await ToolSession.restore(engine, request.session_id)
         if session is None:
@@ -64,7 +64,7 @@ async def _answer(
             result = await session.resume(token, decision)
         finally:
             await keep_answered(session, engine, token, before)
-    return _print(result, decision, as_json=as_json)
+    return _print_result(result, decision, as_json=as_json)
 
 
 async def keep_answered(
@@ -108,7 +108,7 @@ def _free_name(name: str, variables: VariableStore) -> str:
     return next(each for each in names if each not in variables)
 
 
-async def _request(store: ToolKnowledgeStore, token: str) -> ApprovalRequest:
+async def _find_request(store: ToolKnowledgeStore, token: str) -> ApprovalRequest:
     for each in await store.approvals.pending():
         if each.token == token:
             return each
@@ -119,7 +119,7 @@ async def _request(store: ToolKnowledgeStore, token: str) -> ApprovalRequest:
     )
 
 
-def _print(result: SessionResult, decision: ApprovalDecision, *, as_json: bool) -> int:
+def _print_result(result: SessionResult, decision: ApprovalDecision, *, as_json: bool) -> int:
     if as_json:
         print_json(
             {

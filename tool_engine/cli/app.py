@@ -87,7 +87,7 @@ def run(args: Sequence[str] | None = None) -> int:
     _accept_every_character()
     try:
         # A command's options must not outlive it.
-        code = contextvars.copy_context().run(_run, words)
+        code = contextvars.copy_context().run(_run_words, words)
         sys.stdout.flush()
     except BrokenPipeError:
         code = EXIT_FAILED
@@ -101,7 +101,7 @@ def run(args: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(words: list[str]) -> int:
+def _run_words(words: list[str]) -> int:
     as_json = _wants_json(words)
     try:
         return int(app(args=words, prog_name=_PROGRAM, standalone_mode=False) or EXIT_OK)
@@ -177,7 +177,7 @@ def _print_version(is_wanted: bool) -> None:
 
 
 @app.callback(epilog=EXIT_CODES)
-def _options(
+def _read_options(
     ctx: typer.Context,
     tools: Annotated[
         str | None,

@@ -31,23 +31,23 @@ class _Console(Console):
             if not isinstance(table, Table) or self.is_terminal:
                 super().print(*objects, **options)
                 return
-            for line in _lines(table):
+            for line in _table_lines(table):
                 self.file.write(
                     line.encode(self.encoding, "backslashreplace").decode(self.encoding)
                 )
 
 
-def _lines(table: Table) -> Iterator[str]:
+def _table_lines(table: Table) -> Iterator[str]:
     """Yield the rows of a table as lines for another program."""
     if table.title:
-        yield f"{_cell(table.title)}\n"
+        yield f"{_cell_text(table.title)}\n"
     if table.show_header:
-        yield "\t".join(_cell(column.header) for column in table.columns) + "\n"
+        yield "\t".join(_cell_text(column.header) for column in table.columns) + "\n"
     for row in zip(*(column.cells for column in table.columns), strict=True):
-        yield "\t".join(map(_cell, row)) + "\n"
+        yield "\t".join(map(_cell_text, row)) + "\n"
 
 
-def _cell(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     return " ".join(str(value).split())
 
 

@@ -23,9 +23,9 @@ def load_app(text: str) -> ToolEngine:
     module_name, _, name = text.partition(":")
     if not module_name or not name:
         raise CommandError(f"--app takes module:name, such as my_tools:engine; got {text!r}")
-    value = _attribute(_module(module_name), name, text)
+    value = _find_attribute(_import_app(module_name), name, text)
     if callable(value) and not isinstance(value, type | ToolEngine):
-        value = _made(value, text)
+        value = _call_factory(value, text)
     if not isinstance(value, ToolEngine):
         raise CommandError(
             f"--app {text} is no ToolEngine but of the type {type(value).__name__}; name an "
@@ -34,7 +34,7 @@ def load_app(text: str) -> ToolEngine:
     return value
 
 
-def _module(name: str) -> Any:
+def _import_app(name: str) -> Any:
     # As `python -m` does; an installed command searches only its own folder.
     put_first(str(Path.cwd()))
     # The engine imports from the path alone, so it must look for approved code only there.
@@ -47,7 +47,7 @@ def _module(name: str) -> Any:
         ) from error
 
 
-def _attribute(module: Any, name: str, text: str) -> Any:
+def _find_attribute(module: Any, name: str, text: str) -> Any:
     value = module
     for part in name.split("."):
         if not hasattr(value, part):
@@ -56,7 +56,7 @@ def _attribute(module: Any, name: str, text: str) -> Any:
     return value
 
 
-def _made(factory: Any, text: str) -> Any:
+def _call_factory(factory: Any, text: str) -> Any:
     try:
         return factory()
     except Exception as error:

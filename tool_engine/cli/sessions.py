@@ -42,14 +42,14 @@ def print_pending(settings: Settings, *, as_json: bool) -> int:
 
 
 def delete_session(settings: Settings, session_id: str, *, as_json: bool) -> int:
-    return run_async(_delete(settings, session_id, as_json=as_json))
+    return run_async(_delete_session(settings, session_id, as_json=as_json))
 
 
 async def _print_sessions(settings: Settings, limit: int, *, as_json: bool) -> int:
     async with open_records(settings) as store:
         infos = await store.sessions.list(limit)
     if as_json:
-        print_json([_info(each) for each in infos])
+        print_json([_describe_session(each) for each in infos])
         return EXIT_OK
     if not infos:
         sys.stderr.write("no sessions are kept\n" if limit else "--limit 0 shows none\n")
@@ -71,14 +71,14 @@ async def _print_session(settings: Settings, session_id: str, *, as_json: bool) 
     async with open_records(settings) as store:
         data = await store.sessions.load(session_id)
         requests = await store.approvals.pending(session_id)
-        info = await _found(store, session_id)
+        info = await _find_session(store, session_id)
     if data is None or info is None:
-        raise _unknown(session_id)
+        raise _unknown_error(session_id)
     if as_json:
-        asked = [_request(each) for each in requests]
+        asked = [_describe_request(each) for each in requests]
         # A session's name is no secret, though its key is named like one.
         kept = {**redact(data), "session_id": data.get("session_id")}
-        print_json({**_info(info), "requests": asked, "data": kept})
+        print_json({**_describe_session(info), "requests": asked, "data": kept})
         return EXIT_OK
     facts = {
         "session": info.session_id,
@@ -96,7 +96,7 @@ async def _print_pending(settings: Settings, *, as_json: bool) -> int:
     async with open_records(settings) as store:
         requests = await store.approvals.pending()
     if as_json:
-        print_json([_request(each) for each in requests])
+        print_json([_describe_request(each) for each in requests])
     elif requests:
         _print_requests(requests)
     else:
@@ -104,10 +104,10 @@ async def _print_pending(settings: Settings, *, as_json: bool) -> int:
     return EXIT_OK
 
 
-async def _delete(settings: Settings, session_id: str, *, as_json: bool) -> int:
+async def _delete_session(settings: Settings, session_id: str, *, as_json: bool) -> int:
     async with open_records(settings) as store:
         if not await store.sessions.delete(session_id):
-            raise _unknown(session_id)
+            raise _unknown_error(session_id)
     if as_json:
         print_json({"deleted": session_id})
     else:
@@ -115,7 +115,7 @@ async def _delete(settings: Settings, session_id: str, *, as_json: bool) -> int:
     return EXIT_OK
 
 
-async def _found(store: ToolKnowledgeStore, session_id: str) -> SessionInfo | None:
+async def _find_session(store: ToolKnowledgeStore, session_id: str) -> SessionInfo | None:
     offset = 0
     while infos := await store.sessions.list(_PAGE, offset):
         for each in infos:
@@ -149,12 +149,12 @@ def _print_requests(requests: Sequence[ApprovalRequest]) -> None:
         console.print(plain(describe(each)), soft_wrap=True)
 
 
-def _info(info: SessionInfo) -> dict[str, Any]:
+def _describe_session(info: SessionInfo) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(info)
     return found
 
 
-def _request(request: ApprovalRequest) -> dict[str, Any]:
+def _describe_request(request: ApprovalRequest) -> dict[str, Any]:
     return {
         **msgspec.structs.asdict(request),
         **shown_fields(request),
@@ -162,7 +162,7 @@ def _request(request: ApprovalRequest) -> dict[str, Any]:
     }
 
 
-def _unknown(session_id: str) -> CommandError:
+def _unknown_error(session_id: str) -> CommandError:
     return CommandError(
         f"no session {session_id!r} is kept; `tool-engine sessions` lists those that are",
         error_type="session_not_found",

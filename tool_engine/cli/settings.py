@@ -76,7 +76,7 @@ class Settings(NamedTuple):
             "auto_reload": False,
             "recursive": self.is_recursive,
             "lock": os.environ.get("TOOL_ENGINE_LOCK", "off"),
-            "sources": dict(map(_source, self.sources)),
+            "sources": dict(map(_read_source, self.sources)),
             **changes,
         }
         return ToolEngineConfig(tools_directory=self.folder(), **fields)
@@ -87,7 +87,7 @@ def put_first(folder: str) -> None:
     sys.path[:] = [folder, *(each for each in sys.path if each != folder)]
 
 
-def _source(text: str) -> tuple[str, str]:
+def _read_source(text: str) -> tuple[str, str]:
     name, mark, url = text.partition("=")
     if not name or not mark:
         # Not the text: what was meant for a URL may hold a password.
@@ -111,7 +111,7 @@ def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WAR
 
     try:
         with logs_on_stderr(log_level):
-            return asyncio.run(_interruptible(command))
+            return asyncio.run(_run_interruptible(command))
     except KeyboardInterrupt as error:
         number = next(iter(error.args), signal.SIGINT)
         by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
@@ -131,7 +131,7 @@ def hurry(loop: asyncio.AbstractEventLoop, again: Callable[[], object]) -> None:
     loop.set_exception_handler(lambda *_: None)
 
 
-async def _interruptible(command: Coroutine[Any, Any, int]) -> int:
+async def _run_interruptible(command: Coroutine[Any, Any, int]) -> int:
     # asyncio's own handler cancels wherever the signal comes, in the middle of a callback too,
     # which then reports that it lost its future. A second Ctrl-C waits for nothing.
     loop, task = asyncio.get_running_loop(), asyncio.current_task()

@@ -105,8 +105,8 @@ def findings_table(findings: Iterable[Mapping[str, Any]], title: str = "findings
 def result_text(result: ToolExecutionResult) -> str:
     """Return the output or error of a call as one short line."""
     if result.is_success:
-        return _shortened(json_text(result.output, indent=None))
-    return _shortened(f"{result.error_type}: {result.error or ''}")
+        return _shorten_text(json_text(result.output, indent=None))
+    return _shorten_text(f"{result.error_type}: {result.error or ''}")
 
 
 def results_table(
@@ -122,8 +122,8 @@ def results_table(
             str(number),
             plain(result.tool_name, "bold cyan"),
             plain(outcome, _OUTCOME_STYLES.get(outcome, "red")),
-            _milliseconds(result.metadata.get("queue_wait")),
-            _milliseconds(result.execution_time),
+            _show_milliseconds(result.metadata.get("queue_wait")),
+            _show_milliseconds(result.execution_time),
             plain(text_of(result)),
         )
         _keep_whole(table, 1, result.tool_name)
@@ -137,7 +137,7 @@ def events_table(events: Iterable[ToolEngineEvent], title: str) -> Table:
             event.timestamp.astimezone().strftime("%H:%M:%S.%f")[:-3],
             plain(event.event_type.value),
             plain(event.tool_name or ""),
-            plain(_shortened(event_text(event))),
+            plain(_shorten_text(event_text(event))),
         )
     return table
 
@@ -197,9 +197,9 @@ def _keep_whole(table: Table, column: int, name: str) -> None:
     table.columns[column].min_width = max(width, min(len(name), _WHOLE_NAME))
 
 
-def _shortened(text: str, limit: int = 300) -> str:
+def _shorten_text(text: str, limit: int = 300) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
-def _milliseconds(seconds: Any) -> str:
+def _show_milliseconds(seconds: Any) -> str:
     return "" if seconds is None else f"{float(seconds) * 1000:.1f} ms"

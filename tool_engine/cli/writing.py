@@ -33,7 +33,7 @@ def write_file(path: Path, text: str, *, may_replace: bool) -> None:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        _put(draft, path, may_replace=may_replace)
+        _put_file(draft, path, may_replace=may_replace)
     except FileExistsError:
         raise CommandError(
             f"{str(path)!r} is there already; choose another name, or replace it with --force",
@@ -44,10 +44,10 @@ def write_file(path: Path, text: str, *, may_replace: bool) -> None:
             f"cannot write {str(path)!r}: {why_unwritten(error)}", error_type="cannot_write"
         ) from error
     finally:
-        _remove(draft)
+        _remove_draft(draft)
 
 
-def _put(draft: Path, path: Path, *, may_replace: bool) -> None:
+def _put_file(draft: Path, path: Path, *, may_replace: bool) -> None:
     if may_replace:
         draft.replace(path)
         return
@@ -62,7 +62,7 @@ def _put(draft: Path, path: Path, *, may_replace: bool) -> None:
         draft.replace(path)
 
 
-def _remove(draft: Path) -> None:
+def _remove_draft(draft: Path) -> None:
     try:
         draft.unlink(missing_ok=True)
     except OSError:

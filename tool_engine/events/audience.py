@@ -84,13 +84,13 @@ class _Kind:
 
     def add(self, subscriber: Subscriber) -> None:
         self._all = None
-        for group in self._groups(subscriber.wanted):
+        for group in self._find_groups(subscriber.wanted):
             group[subscriber] = None
 
     def remove(self, subscriber: Subscriber) -> bool:
         """Remove a subscriber; True if none is left."""
         self._all = None
-        for key in _keys(subscriber.wanted):
+        for key in _list_keys(subscriber.wanted):
             group = self._keyed.get(key, {})
             group.pop(subscriber, None)
             if not group:
@@ -115,15 +115,15 @@ class _Kind:
         more = Listeners.of(found)
         return Listeners(listeners.buffered + more.buffered, listeners.plain + more.plain)
 
-    def _groups(self, wanted: WantedEvents) -> Iterator[Group]:
-        keys = _keys(wanted)
+    def _find_groups(self, wanted: WantedEvents) -> Iterator[Group]:
+        keys = _list_keys(wanted)
         if not keys:
             yield self._everyone
         for key in keys:
             yield self._keyed.setdefault(key, {})
 
 
-def _keys(wanted: WantedEvents) -> list[Key]:
+def _list_keys(wanted: WantedEvents) -> list[Key]:
     """Return the keys of which a wanted event has one; empty: no such filter."""
     for field, names in (
         ("call_id", wanted.call_ids),

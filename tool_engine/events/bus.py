@@ -113,7 +113,7 @@ class EventBus:
         self._noted: OrderedDict[str, Callable[[], OwnSecrets | None]] = OrderedDict()
         """Call id -> function that returns the secrets of the call."""
         self._awaited: set[Mailbox] = set()
-        self._look()
+        self._update_flags()
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
@@ -178,9 +178,11 @@ class EventBus:
             raise ConfigurationError(f"callback must be a function, got {callback!r}")
         limit = self._buffer if buffer is None else buffer
         check_buffer(limit, policy)
-        subscriber = CallbackSubscriber(callback, limit, self._report, policy, self._move)
+        subscriber = CallbackSubscriber(
+            callback, limit, self._report_failure, policy, self._move_to_thread
+        )
         subscriber.wanted = WantedEvents.of(event_types, tool_name, call_id, conversation_id)
-        return self._register(subscriber)
+        return self._register_subscriber(subscriber)
 
     def events(
         self,
@@ -217,12 +219,12 @@ class EventBus:
             check_count("after", after)
             policy = BLOCK_NONE
         mailbox = Mailbox(buffer, self._awaited, policy)
-        replay = self._replay(after, wanted, mailbox) if policy == BLOCK_NONE else None
+        replay = self._make_replay(after, wanted, mailbox) if policy == BLOCK_NONE else None
         subscriber = StreamSubscriber(
             mailbox, self._abandoned.append, is_replayed=replay is not None
         )
         subscriber.wanted = wanted
-        return EventStream(mailbox, self._register(subscriber), replay)
+        return EventStream(mailbox, self._register_subscriber(subscriber), replay)
 
     def note_secrets(self, call_id: str, find_secrets: Callable[[], OwnSecrets | None]) -> None:
         """Hide a call's secrets in later log lines about failed subscribers.
@@ -266,7 +268,7 @@ class EventBus:
 
     async def flush(self) -> None:
         """Wait until async callbacks have handled everything that was published."""
-        while tasks := _wake(tuple(self._subscribers)):
+        while tasks := _delivery_tasks(tuple(self._subscribers)):
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
@@ -278,21 +280,23 @@ class EventBus:
             self._is_closed = True
             closing = tuple(self._subscribers)
             self._subscribers, self._audience = {}, Audience()
-            self._look()
+            self._update_flags()
         for subscriber in closing:
             subscriber.end()
         try:
-            await self._settle(closing)
+            await self._wake_subscribers(closing)
         finally:
             for subscriber in closing:
                 subscriber.cancel()
-        await self._settle(closing)
+        await self._wake_subscribers(closing)
         self._dropped_before += sum(each.dropped for each in closing)
 
-    def _replay(self, after: int | None, wanted: WantedEvents, mailbox: Mailbox) -> Replay | None:
+    def _make_replay(
+        self, after: int | None, wanted: WantedEvents, mailbox: Mailbox
+    ) -> Replay | None:
         if self.log.is_kept:
             start = self.log.sequence if after is None else after
-            return Replay(self.log, start, wanted, mailbox, self._rejoin)
+            return Replay(self.log, start, wanted, mailbox, self._rejoin_stream)
         if after is None:
             return None
         raise ConfigurationError(
@@ -300,18 +304,18 @@ class EventBus:
             "engine an event_storage"
         )
 
-    def _rejoin(self, mailbox: Mailbox) -> int:
+    def _rejoin_stream(self, mailbox: Mailbox) -> int:
         with self._lock:
             newest = self.log.current()
             mailbox.clear()
             return newest
 
-    async def _settle(self, subscribers: tuple[Subscriber, ...]) -> None:
-        tasks = _wake(subscribers)
+    async def _wake_subscribers(self, subscribers: tuple[Subscriber, ...]) -> None:
+        tasks = _delivery_tasks(subscribers)
         if tasks:
             await asyncio.wait(tasks, timeout=self._close_timeout)
 
-    def _register(self, subscriber: Subscriber) -> Subscription:
+    def _register_subscriber(self, subscriber: Subscriber) -> Subscription:
         with self._lock:
             self._let_go()
             if self._is_closed:
@@ -319,16 +323,16 @@ class EventBus:
             self._subscribers[subscriber] = None
             subscriber.is_choosy = subscriber.wanted.is_choosy
             self._audience.add(subscriber)
-            self._look()
-        return Subscription(subscriber, self._remove)
+            self._update_flags()
+        return Subscription(subscriber, self._remove_subscriber)
 
-    def _remove(self, subscriber: Subscriber) -> None:
+    def _remove_subscriber(self, subscriber: Subscriber) -> None:
         with self._lock:
             if subscriber not in self._subscribers:
                 return
             del self._subscribers[subscriber]
             self._audience.remove(subscriber)
-            self._look()
+            self._update_flags()
             self._dropped_before += subscriber.dropped
         subscriber.end()
         subscriber.discard()
@@ -336,14 +340,16 @@ class EventBus:
     def _let_go(self) -> None:
         """End the subscriptions of streams that were garbage-collected."""
         while self._abandoned:
-            self._remove(self._abandoned.popleft())
+            self._remove_subscriber(self._abandoned.popleft())
 
-    def _look(self) -> None:
+    def _update_flags(self) -> None:
         """Recompute whether there are subscribers or a storage."""
         self._keeps_all = self.log.is_kept and not self._is_closed
         self.has_subscribers = bool(self._audience) or self._keeps_all
 
-    def _move(self, subscriber: CallbackSubscriber, event: ToolEngineEvent, took: float) -> None:
+    def _move_to_thread(
+        self, subscriber: CallbackSubscriber, event: ToolEngineEvent, took: float
+    ) -> None:
         """Deliver to a slow plain function in a thread from now on."""
         with self._lock:
             self.slow += 1
@@ -358,7 +364,7 @@ class EventBus:
             hint="from now on it is called in a thread; make it quicker, or async",
         )
 
-    def _report(self, failure: EventFailure) -> None:
+    def _report_failure(self, failure: EventFailure) -> None:
         event, callback, error = failure
         self.failed += 1
         if self.failed % _LOG_EVERY == 1:
@@ -378,10 +384,10 @@ class EventBus:
                 for each in self._subscribers:
                     if not each.is_active:
                         self._audience.remove(each)
-                self._look()
+                self._update_flags()
 
 
-def _wake(subscribers: tuple[Subscriber, ...]) -> list[asyncio.Task[None]]:
+def _delivery_tasks(subscribers: tuple[Subscriber, ...]) -> list[asyncio.Task[None]]:
     """Return the tasks that deliver buffered events, without the current one."""
     current = asyncio.current_task()
     tasks = [subscriber.wake() for subscriber in subscribers]

@@ -76,7 +76,7 @@ class EventLog:
             try:
                 self._storage.append(event)
             except Exception as error:  # noqa: BLE001 - a storage must not fail the call
-                self._lost(event, error)
+                self._note_lost(event, error)
         return event
 
     def current(self) -> int:
@@ -97,7 +97,7 @@ class EventLog:
         """Return kept events; see `interfaces.EventStorage`."""
         return [] if self._storage is None else await self._storage.read(after, limit)
 
-    def _lost(self, event: ToolEngineEvent, error: Exception) -> None:
+    def _note_lost(self, event: ToolEngineEvent, error: Exception) -> None:
         self.unkept += 1
         if self.unkept % _LOG_EVERY == 1:
             _log.error(

@@ -79,9 +79,9 @@ class Mailbox:
                     raise CutError from None
                 if self.is_ended:
                     raise StopAsyncIteration from None
-            await self._wait()
+            await self._wait_for_event()
 
-    async def _wait(self) -> None:
+    async def _wait_for_event(self) -> None:
         self._ready.clear()
         self._waiting += 1
         self._awaited.add(self)

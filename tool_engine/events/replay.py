@@ -60,18 +60,18 @@ class Replay:
         """
         async with self._turn:
             while True:
-                event = await self._following()
+                event = await self._next_event()
                 if event is None or (event.sequence or 0) <= self._last:
                     continue
                 self._last = event.sequence or 0
                 if self._wanted.has(event):
                     return event
 
-    async def _following(self) -> ToolEngineEvent | None:
+    async def _next_event(self) -> ToolEngineEvent | None:
         if self._page:
             return self._page.popleft()
         if self._last < self._joined:
-            await self._read()
+            await self._read_page()
             return None
         try:
             return await self._mailbox.get()
@@ -79,10 +79,10 @@ class Replay:
             self._joined = self._rejoin(self._mailbox)
             if self._last < 0:
                 self._last = self._joined if self._after is None else self._after
-            await self._read()
+            await self._read_page()
             return None
 
-    async def _read(self) -> None:
+    async def _read_page(self) -> None:
         self._page.extend(await self._log.read(self._last, _PAGE))
         if not self._page:
             # What is missing between here and there was kept nowhere.

@@ -106,7 +106,7 @@ class StreamSubscriber(Subscriber):
 
     def end(self) -> None:
         super().end()
-        mailbox, self._mailbox = self._mailbox(), _nobody
+        mailbox, self._mailbox = self._mailbox(), _no_mailbox
         if mailbox is not None:
             mailbox.end()
 
@@ -125,5 +125,5 @@ class StreamSubscriber(Subscriber):
             mailbox.dropped += 1
 
 
-def _nobody() -> None:
+def _no_mailbox() -> None:
     """Return None, as the dead reference to the mailbox of an ended stream does."""

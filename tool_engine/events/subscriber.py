@@ -119,14 +119,14 @@ class CallbackSubscriber(Subscriber):
             return None
         if self._loop is not running:
             with suppress(RuntimeError):  # closed just now; the next event finds another loop
-                self._loop.call_soon_threadsafe(self._start)
+                self._loop.call_soon_threadsafe(self._start_draining)
             return None
-        self._start()
+        self._start_draining()
         return self._task if self._is_draining else None
 
     def discard(self) -> None:
         while self._buffer:
-            _close(self._buffer.take())
+            _close_waiting(self._buffer.take())
 
     def cancel(self) -> None:
         self.dropped += len(self._buffer)
@@ -156,7 +156,7 @@ class CallbackSubscriber(Subscriber):
         if not self.is_active or (self.is_choosy and not self.wanted.has_subject(event)):
             return
         if not self.is_plain:
-            self._put(event, None)
+            self._buffer_event(event, None)
             if self._is_apart:
                 self.settle()  # a publisher may have found it among the plain ones a moment ago
             return
@@ -166,16 +166,16 @@ class CallbackSubscriber(Subscriber):
         # A plain function's CancelledError is its own failure, not a cancellation of the call, and
         # no subscriber ends the process in the middle of a call.
         except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - reported
-            self._failed(event, error)
+            self._report_error(event, error)
         else:
             if returned is not None and inspect.isawaitable(returned):
-                self._put(event, returned)
+                self._buffer_event(event, returned)
                 self.settle()
         took = monotonic() - began
         if took >= _SLOW or self._suspect is not None:
-            self._judge(event, took)
+            self._judge_speed(event, took)
 
-    def _judge(self, event: ToolEngineEvent, took: float) -> None:
+    def _judge_speed(self, event: ToolEngineEvent, took: float) -> None:
         """Move a slow callback out of the calls' way, unless the machine had paused."""
         if took < _SLOW:
             if event.event_type == self._suspect:
@@ -192,55 +192,55 @@ class CallbackSubscriber(Subscriber):
         """The callback's name for messages."""
         return getattr(self._callback, "__qualname__", type(self._callback).__name__)
 
-    def _put(self, event: ToolEngineEvent, awaitable: Awaitable[None] | None) -> None:
+    def _buffer_event(self, event: ToolEngineEvent, awaitable: Awaitable[None] | None) -> None:
         refused = self._buffer.put((event, awaitable))
         if refused is not None:
             self.dropped += 1
             self._cut_at = refused[0]
-            _close(refused)
+            _close_waiting(refused)
 
-    def _start(self) -> None:
+    def _start_draining(self) -> None:
         if self._is_draining or not self._buffer:
             return
         # Set first: an eager task factory runs the first step inside create_task.
         self._is_draining = True
         self._task = asyncio.get_running_loop().create_task(
-            self._drain(), name="tool_engine.events", context=self._context
+            self._drain_buffer(), name="tool_engine.events", context=self._context
         )
-        self._task.add_done_callback(self._drained)
+        self._task.add_done_callback(self._end_draining)
 
-    def _drained(self, task: asyncio.Task[None]) -> None:
+    def _end_draining(self, task: asyncio.Task[None]) -> None:
         self._is_draining = False
         if not task.cancelled():
-            self._start()
+            self._start_draining()
 
-    async def _drain(self) -> None:
+    async def _drain_buffer(self) -> None:
         delivered = 0
         while self._buffer:
             event, awaitable = self._buffer.take()
             try:
-                await (self._called(event) if awaitable is None else awaitable)
+                await (self._call_back(event) if awaitable is None else awaitable)
             except asyncio.CancelledError as error:
                 if is_being_cancelled():
                     self.dropped += 1
                     raise
-                self._failed(event, error)
+                self._report_error(event, error)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
-                self._failed(event, error)
+                self._report_error(event, error)
             delivered += 1
             if delivered % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
-    def _called(self, event: ToolEngineEvent) -> Awaitable[Any]:
+    def _call_back(self, event: ToolEngineEvent) -> Awaitable[Any]:
         if self._is_apart:
             return asyncio.to_thread(self._callback, event)
         return self._callback(event)  # type: ignore[return-value] # it is async, else it were plain
 
-    def _failed(self, event: ToolEngineEvent, error: BaseException) -> None:
+    def _report_error(self, event: ToolEngineEvent, error: BaseException) -> None:
         self._report(EventFailure(event, self._callback, error))
 
 
-def _close(waiting: tuple[ToolEngineEvent, Awaitable[None] | None]) -> None:
+def _close_waiting(waiting: tuple[ToolEngineEvent, Awaitable[None] | None]) -> None:
     if inspect.iscoroutine(waiting[1]):
         waiting[1].close()
 

@@ -42,16 +42,16 @@ class WantedEvents(msgspec.Struct, frozen=True):
         Raises:
             ConfigurationError: A filter that can never match.
         """
-        types = _names("event_types", event_types)
+        types = _check_names("event_types", event_types)
         for name in sorted((types or frozenset()) - _ALL_TYPES):
             known = sorted(_ALL_TYPES)
             hint = suggest_near(name, known) or f"; known: {', '.join(known)}"
             raise ConfigurationError(f"unknown event type {name!r}{hint}")
         return cls(
             _ALL_TYPES if types is None else types,
-            _names("tool_name", tool_name),
-            _names("call_id", call_id),
-            _names("conversation_id", conversation_id),
+            _check_names("tool_name", tool_name),
+            _check_names("call_id", call_id),
+            _check_names("conversation_id", conversation_id),
         )
 
     def has(self, event: ToolEngineEvent) -> bool:
@@ -78,7 +78,7 @@ def conversation_of(event: ToolEngineEvent) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _names(field: str, value: Names) -> frozenset[str] | None:
+def _check_names(field: str, value: Names) -> frozenset[str] | None:
     if value is None:
         return None
     try:

@@ -1,1 +1,1 @@
-"""How does a tool run? One small file per kind of executor; `registry.py` has the table."""
+"""How does a tool run? One small file per kind; `executor_registry.py` has the table."""

@@ -105,26 +105,26 @@ def evaluate(expression: str) -> Value:
         raise CalculationError(
             f"the expression is {len(expression)} characters long; the most is {MAX_LENGTH}"
         )
-    parser = _Parser(_tokens(expression))
+    parser = _Parser(_split_tokens(expression))
     value = parser.sum(0)
     parser.expect_end()
     return value
 
 
-def _tokens(expression: str) -> list[_Token]:
+def _split_tokens(expression: str) -> list[_Token]:
     tokens: list[_Token] = []
     position = 0
     while not tokens or tokens[-1].kind != "end":
         match = _TOKEN.match(expression, position)
         if match is None:
-            raise _unknown(expression, position)
+            raise _unknown_error(expression, position)
         kind = str(match.lastgroup)
         tokens.append(_Token(kind, match[kind], match.start(kind) + 1))
         position = match.end()
     return tokens
 
 
-def _unknown(expression: str, position: int) -> CalculationError:
+def _unknown_error(expression: str, position: int) -> CalculationError:
     rest = expression[position:].lstrip(" \t\r\n")
     column = len(expression) - len(rest) + 1
     hint = _HINTS.get(rest[0])
@@ -143,48 +143,50 @@ class _Parser:
 
     def sum(self, least: int) -> Value:
         """Compute a chain of operators that bind at least as strongly as `least`."""
-        value = self._signed()
-        while (binding := _BINDING.get(self._peek().text, -1)) >= least:
-            symbol, right = self._take(), self.sum(binding + 1)
-            value = _at(symbol, operate, symbol.text, value, right)
+        value = self._read_signed()
+        while (binding := _BINDING.get(self._peek_token().text, -1)) >= least:
+            symbol, right = self._take_token(), self.sum(binding + 1)
+            value = _compute_at(symbol, operate, symbol.text, value, right)
         return value
 
     def expect_end(self) -> None:
-        token = self._peek()
+        token = self._peek_token()
         if token.kind != "end":
-            raise self._unexpected(token, "an operator")
+            raise self._unexpected_error(token, "an operator")
 
-    def _signed(self) -> Value:
+    def _read_signed(self) -> Value:
         is_negative = False
-        while (symbol := self._peek().text) in ("+", "-"):
-            self._take()
+        while (symbol := self._peek_token().text) in ("+", "-"):
+            self._take_token()
             is_negative ^= symbol == "-"
-        value = self._powered()
+        value = self._read_power()
         return Value(-value.number, value.is_decimal) if is_negative else value
 
-    def _powered(self) -> Value:
-        base = self._atom()
-        if self._peek().text != "**":
+    def _read_power(self) -> Value:
+        base = self._read_atom()
+        if self._peek_token().text != "**":
             return base
-        symbol = self._take()
-        self._enter()
-        exponent = self._signed()
+        symbol = self._take_token()
+        self._enter_level()
+        exponent = self._read_signed()
         self._depth -= 1
-        return _at(symbol, operate, symbol.text, base, exponent)
+        return _compute_at(symbol, operate, symbol.text, base, exponent)
 
-    def _atom(self) -> Value:
-        token = self._take()
+    def _read_atom(self) -> Value:
+        token = self._take_token()
         if token.kind == "number":
-            return _at(token, parse, token.text)
+            return _compute_at(token, parse, token.text)
         if token.kind == "name":
-            return self._named(token)
+            return self._read_name(token)
         if token.text == "(":
-            return self._arguments(token, is_call=False)[0]
-        raise self._unexpected(token, "a number")
+            return self._read_arguments(token, is_call=False)[0]
+        raise self._unexpected_error(token, "a number")
 
-    def _named(self, token: _Token) -> Value:
-        if self._peek().text == "(":
-            return _at(token, call, token.text, self._arguments(self._take(), is_call=True))
+    def _read_name(self, token: _Token) -> Value:
+        if self._peek_token().text == "(":
+            return _compute_at(
+                token, call, token.text, self._read_arguments(self._take_token(), is_call=True)
+            )
         if token.text in CONSTANTS:
             return Value(CONSTANTS[token.text])
         if token.text in FUNCTIONS:
@@ -203,43 +205,43 @@ class _Parser:
             f"unknown name {token.text[:40]!r} at character {token.column}{hint}"
         )
 
-    def _arguments(self, opening: _Token, *, is_call: bool) -> tuple[Value, ...]:
-        self._enter()
+    def _read_arguments(self, opening: _Token, *, is_call: bool) -> tuple[Value, ...]:
+        self._enter_level()
         values: list[Value] = []
-        if not (is_call and self._peek().text == ")"):
+        if not (is_call and self._peek_token().text == ")"):
             values.append(self.sum(0))
-            while is_call and self._peek().text == ",":
-                self._take()
+            while is_call and self._peek_token().text == ",":
+                self._take_token()
                 values.append(self.sum(0))
-        closing = self._take()
+        closing = self._take_token()
         if closing.text == ",":
             raise CalculationError(
                 f"',' at character {closing.column} separates arguments only; write numbers "
                 "without commas, with a point for decimals"
             )
         if closing.text != ")":
-            raise self._unexpected(closing, f"')' for the '(' at character {opening.column}")
+            raise self._unexpected_error(closing, f"')' for the '(' at character {opening.column}")
         self._depth -= 1
         return tuple(values)
 
-    def _enter(self) -> None:
+    def _enter_level(self) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise CalculationError(f"the expression is nested deeper than {MAX_DEPTH} levels")
 
-    def _peek(self) -> _Token:
+    def _peek_token(self) -> _Token:
         return self._tokens[self._next]
 
-    def _take(self) -> _Token:
+    def _take_token(self) -> _Token:
         token = self._tokens[self._next]
         if token.kind != "end":
             self._next += 1
         return token
 
-    def _unexpected(self, token: _Token, expected: str) -> CalculationError:
+    def _unexpected_error(self, token: _Token, expected: str) -> CalculationError:
         place = self._tokens.index(token)
         before = self._tokens[place - 1].text if place else ""
-        hint = _hint(token, before, expected)
+        hint = _find_hint(token, before, expected)
         if token.kind == "end":
             return CalculationError(f"the expression ends where {expected} was expected{hint}")
         return CalculationError(
@@ -248,7 +250,7 @@ class _Parser:
         )
 
 
-def _hint(token: _Token, before: str, expected: str) -> str:
+def _find_hint(token: _Token, before: str, expected: str) -> str:
     if before == "%" and expected == "a number":
         return "; % is the remainder of a division: write 50 / 100 for 50 percent"
     if token.text == ",":
@@ -262,7 +264,7 @@ def _hint(token: _Token, before: str, expected: str) -> str:
     return ""
 
 
-def _at(token: _Token, compute: Callable[..., Value], *operands: Any) -> Value:
+def _compute_at(token: _Token, compute: Callable[..., Value], *operands: Any) -> Value:
     """Return `compute(*operands)`; an error names the column in the expression."""
     try:
         return compute(*operands)

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolEngineError
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
-from tool_engine.executors.python.entry import is_isolated
 from tool_engine.executors.python.importing import hash_of, running_hash
+from tool_engine.executors.python.python_entry import is_isolated
 from tool_engine.executors.python.source import SourceError, source_text
 from tool_engine.model.tool import Tool
 
@@ -37,18 +37,18 @@ class CodeHashes:
         self, resolve: Callable[[Tool], Any], is_python: Callable[[Tool], bool] | None = None
     ) -> None:
         self._resolve = resolve
-        self._is_python = is_python or _never
+        self._is_python = is_python or _approve_nothing
         self._files: dict[str, str] = {}
         self._read: dict[int, tuple[Any, str]] = {}
 
     async def read(self, tools: Iterable[Tool]) -> None:
         """Read, in a thread, the source of what runs `tools`, once for each."""
         tools = list(tools)
-        modules = {_module(tool) for tool in tools if self._is_python(tool)}
+        modules = {_module_of(tool) for tool in tools if self._is_python(tool)}
         if modules:
             self._files |= await asyncio.to_thread(lambda: {m: module_hash(m) for m in modules})
         tools = [tool for tool in tools if not self._is_python(tool)]
-        found = {id(executor): executor for executor in map(self._executor, tools)}
+        found = {id(executor): executor for executor in map(self._find_executor, tools)}
         unread = [each for key, each in found.items() if each is not None and key not in self._read]
         if unread:
             hashes = await asyncio.to_thread(lambda: [source_hash(each) for each in unread])
@@ -59,28 +59,28 @@ class CodeHashes:
     def of(self, tool: Tool) -> str | None:
         """Return the hash of what runs `tool`, a constant above, or None."""
         if self._is_python(tool):
-            return self._files.get(_module(tool), UNREAD)
-        executor = self._executor(tool)
+            return self._files.get(_module_of(tool), UNREAD)
+        executor = self._find_executor(tool)
         return None if executor is None else self._read.get(id(executor), (None, UNREAD))[1]
 
     def is_outdated(self, tool: Tool) -> bool:
         """Return True if the module's file is newer than the running code."""
         if not self._is_python(tool) or is_isolated(tool):
             return False
-        return running_hash(_module(tool)) not in (None, self._files.get(_module(tool)))
+        return running_hash(_module_of(tool)) not in (None, self._files.get(_module_of(tool)))
 
-    def _executor(self, tool: Tool) -> Any:
+    def _find_executor(self, tool: Tool) -> Any:
         try:
             return self._resolve(tool)
         except ToolEngineError:
             return None
 
 
-def _never(_tool: Tool) -> bool:
+def _approve_nothing(_tool: Tool) -> bool:
     return False
 
 
-def _module(tool: Tool) -> str:
+def _module_of(tool: Tool) -> str:
     return tool.handler.partition(":")[0]
 
 

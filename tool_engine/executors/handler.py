@@ -35,7 +35,7 @@ class AsyncHandlerExecutor:
         """What may be called with the parameters as keywords in place of `execute`, or None."""
 
     def __repr__(self) -> str:
-        return f"AsyncHandlerExecutor({_name(self.handler)})"
+        return f"AsyncHandlerExecutor({_name_of_handler(self.handler)})"
 
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
@@ -54,15 +54,16 @@ class SyncHandlerExecutor:
         self.misfits = _misfits_of(handler)
 
     def __repr__(self) -> str:
-        return f"SyncHandlerExecutor({_name(self.handler)})"
+        return f"SyncHandlerExecutor({_name_of_handler(self.handler)})"
 
     def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
         extra = {CONTEXT: context} if self._wants_context else {}
         value = self.handler(**params, **extra)
         if inspect.isawaitable(value):
-            _discard(value)
+            _discard_value(value)
             raise ToolExecutionError(
-                f"the handler {_name(self.handler)} of {tool.name!r} is a plain function that "
+                f"the handler {_name_of_handler(self.handler)} of {tool.name!r} is a plain "
+                "function that "
                 "returns an awaitable; declare it with 'async def'"
             )
         return value
@@ -88,9 +89,9 @@ def check_handler(handler: Callable[..., Any], tool: Tool) -> None:
 
     Otherwise a misfit would show only when the tool is called.
     """
-    signature = _signature(handler)
+    signature = _read_signature(handler)
     if signature is not None:
-        check_signature(signature, _name(handler), tool)
+        check_signature(signature, _name_of_handler(handler), tool)
 
 
 def check_signature(signature: inspect.Signature, name: str, tool: Tool) -> None:
@@ -156,9 +157,10 @@ def _check_callable(handler: Any) -> None:
         raise ConfigurationError(
             f"a handler must be a function, got {type(handler).__name__}{hint}"
         )
-    if any(check(part) for part in _calls(handler) for check in _GENERATORS):
+    if any(check(part) for part in _find_calls(handler) for check in _GENERATORS):
         raise ConfigurationError(
-            f"the handler {_name(handler)} is a generator; return the whole value instead"
+            f"the handler {_name_of_handler(handler)} is a generator; return the whole value "
+            "instead"
         )
 
 
@@ -170,7 +172,7 @@ def _misfits_of(handler: Any) -> Callable[[Mapping[str, Any]], list[ValidationEr
     return getattr(handler, "misfits", None)
 
 
-def _calls(handler: Any) -> tuple[Any, Any]:
+def _find_calls(handler: Any) -> tuple[Any, Any]:
     """Return what runs when `handler` is called: itself, and its class's `__call__`."""
     while isinstance(handler, functools.partial):
         handler = handler.func
@@ -178,10 +180,10 @@ def _calls(handler: Any) -> tuple[Any, Any]:
 
 
 def _is_async(handler: Any) -> bool:
-    return any(inspect.iscoroutinefunction(part) for part in _calls(handler))
+    return any(inspect.iscoroutinefunction(part) for part in _find_calls(handler))
 
 
-def _signature(handler: Callable[..., Any]) -> inspect.Signature | None:
+def _read_signature(handler: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(handler)
     except (ValueError, TypeError):
@@ -190,7 +192,7 @@ def _signature(handler: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def _wants_context(handler: Callable[..., Any]) -> bool:
-    signature = _signature(handler)
+    signature = _read_signature(handler)
     return signature is not None and wants_context(signature)
 
 
@@ -199,12 +201,12 @@ def wants_context(signature: inspect.Signature) -> bool:
     return known is not None and known.kind in _KEYWORD_KINDS
 
 
-def _name(handler: Any) -> str:
-    call = _calls(handler)[0]
+def _name_of_handler(handler: Any) -> str:
+    call = _find_calls(handler)[0]
     return str(getattr(call, "__qualname__", None) or type(call).__qualname__)
 
 
-def _discard(value: Any) -> None:
+def _discard_value(value: Any) -> None:
     close = getattr(value, "close", None) or getattr(value, "cancel", None)
     if close is not None:
         close()

@@ -34,11 +34,11 @@ class Value(NamedTuple):
 def parse(text: str) -> Value:
     """Read `12`, `.5` or `1e-3`; raise `CalculationError` if out of range."""
     if text.isdigit():
-        return Value(_whole(text))
+        return Value(_read_whole(text))
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, places = mantissa.partition(".")
     digits = int((whole + places).lstrip("0") or "0")
-    power = _exponent(exponent) - len(places)
+    power = _read_exponent(exponent) - len(places)
     if digits == 0:
         return Value(0, is_decimal=True)
     if power + len(str(digits)) > _MAX_EXPONENT:
@@ -48,7 +48,7 @@ def parse(text: str) -> Value:
     return Value(narrowed(Fraction(digits) * Fraction(10) ** power), is_decimal=True)
 
 
-def _whole(text: str) -> int:
+def _read_whole(text: str) -> int:
     # Without its leading zeros: Python itself refuses to read more than 4,300 digits.
     digits = text.lstrip("0")
     if len(digits) * math.log2(10) > MAX_BITS + 4:
@@ -58,7 +58,7 @@ def _whole(text: str) -> int:
     return int(digits or "0")
 
 
-def _exponent(text: str) -> int:
+def _read_exponent(text: str) -> int:
     sign = -1 if text.startswith("-") else 1
     digits = text.lstrip("+-0")
     # Longer than any that is allowed: the value does not matter any more.

@@ -54,7 +54,7 @@ def checked(
         raise
     except (ValueError, TypeError):
         cure = f"; it takes {domain}" if domain else ""
-        shown = ", ".join(_shown(operand) for operand in operands)
+        shown = ", ".join(_show_number(operand) for operand in operands)
         raise CalculationError(f"{what} is not defined for {shown}{cure}") from None
     if isinstance(value, int):
         bounded(what, value.bit_length())
@@ -72,7 +72,9 @@ def real(number: Number) -> float:
     try:
         return as_float(number)
     except OverflowError:
-        raise CalculationError(f"{_shown(number)} is too large to compute with here") from None
+        raise CalculationError(
+            f"{_show_number(number)} is too large to compute with here"
+        ) from None
 
 
 def add(left: Number, right: Number) -> Number:
@@ -115,7 +117,7 @@ def _not_lost(what: str, result: NumberT, is_something: bool) -> NumberT:
     return result
 
 
-def _shown(value: Number) -> str:
+def _show_number(value: Number) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:20]}… ({len(text)} digits)"
 

@@ -69,7 +69,7 @@ class ResultReadExecutor:
         # The thread is the last holder of the record: freeing a million objects takes long.
         handed_over = [record]
         del record
-        return await asyncio.to_thread(_page, handed_over, params)
+        return await asyncio.to_thread(_make_page, handed_over, params)
 
     async def _check_shown(self, record: ToolCallRecord, context: ToolExecutionContext) -> None:
         """Raise `ToolExecutionError` if a result was, or may be, withheld from the model."""
@@ -85,14 +85,14 @@ class ResultReadExecutor:
         below: frozenset[str] = frozenset()
         if self._find_below is not None and record.call_id is not None:
             below = await self._find_below(record.call_id)
-        if any(map(self._withholds, {record.tool_name, *below})):
+        if any(map(self._withholds_result, {record.tool_name, *below})):
             raise ToolExecutionError(
                 f"somebody must be asked before the result of the call {record.call_id} is read, "
                 f"and nobody can be asked here: call {record.tool_name!r} again",
                 is_final=True,
             )
 
-    def _withholds(self, tool_name: str) -> bool:
+    def _withholds_result(self, tool_name: str) -> bool:
         if self._find_tool is None:
             return False
         tool = self._find_tool(tool_name)
@@ -109,7 +109,7 @@ def _not_yours(call_id: str) -> str:
     )
 
 
-def _page(handed_over: list[ToolCallRecord], params: dict[str, Any]) -> dict[str, Any]:
+def _make_page(handed_over: list[ToolCallRecord], params: dict[str, Any]) -> dict[str, Any]:
     record = handed_over.pop()
     if not record.is_success:
         raise ToolExecutionError(
@@ -120,7 +120,7 @@ def _page(handed_over: list[ToolCallRecord], params: dict[str, Any]) -> dict[str
     except ValueError as error:
         raise ToolExecutionError(str(error)) from error
     output = record.result
-    value = _at(output, path)
+    value = _value_at(output, path)
     offset, limit = int(params.get("offset") or 0), params.get("limit")
     most = None if limit is None else int(limit)
     if isinstance(value, str):
@@ -134,7 +134,7 @@ def _page(handed_over: list[ToolCallRecord], params: dict[str, Any]) -> dict[str
     return {"call_id": record.call_id, "path": write_path(path), **page}
 
 
-def _at(output: Any, path: ResultPath) -> Any:
+def _value_at(output: Any, path: ResultPath) -> Any:
     value = output
     for number, step in enumerate(path):
         place = write_path(path[:number]) or "the result"
@@ -146,17 +146,19 @@ def _at(output: Any, path: ResultPath) -> Any:
             value = value[step]
         elif isinstance(step, str) and isinstance(value, dict):
             if step not in value:
-                raise ToolExecutionError(f"{place} has no key {step[:80]!r}{_near(step, value)}")
+                raise ToolExecutionError(
+                    f"{place} has no key {step[:80]!r}{_suggest_key(step, value)}"
+                )
             value = value[step]
         else:
             kind = "position" if isinstance(step, int) else "key"
             raise ToolExecutionError(
-                f"{place} is {_kind(value)} and has no {kind} {str(step)[:80]!r}"
+                f"{place} is {_name_kind(value)} and has no {kind} {str(step)[:80]!r}"
             )
     return value
 
 
-def _kind(value: Any) -> str:
+def _name_kind(value: Any) -> str:
     if isinstance(value, str):
         return "a text"
     if isinstance(value, dict):
@@ -164,7 +166,7 @@ def _kind(value: Any) -> str:
     return "a list" if isinstance(value, list) else "a value"
 
 
-def _near(step: str, mapping: dict[str, Any]) -> str:
+def _suggest_key(step: str, mapping: dict[str, Any]) -> str:
     known = [key[:80] for _, key in zip(range(1_000), mapping, strict=False)]
     if hint := suggest_near(step, known):
         return hint
@@ -197,11 +199,11 @@ def _page_of_entries(
     shown: dict[Any, Any] = {}
     for key in keys[offset : None if limit is None else offset + limit]:
         item = value[key]
-        if (size := _size(item)) > _PAGE:
-            item = _pointer(item, (*path, key))
-            size = _size(item)
-        name = key if _size(key) < _PAGE else f"{key[:80]}… [{len(key):,} characters]"
-        size += 2 if kind == "list" else _size(name) + 4
+        if (size := _size_of(item)) > _PAGE:
+            item = _make_pointer(item, (*path, key))
+            size = _size_of(item)
+        name = key if _size_of(key) < _PAGE else f"{key[:80]}… [{len(key):,} characters]"
+        size += 2 if kind == "list" else _size_of(name) + 4
         if size > left and shown:
             break
         shown[name] = item
@@ -216,10 +218,10 @@ def _page_of_entries(
     }
 
 
-def _pointer(item: Any, path: ResultPath) -> dict[str, str]:
+def _make_pointer(item: Any, path: ResultPath) -> dict[str, str]:
     place = json.dumps(write_path(path), ensure_ascii=False)
     size = f"{len(item):,} {'characters' if isinstance(item, str) else 'entries'}"
-    return {CUT_KEY: f"{_kind(item)} of {size}; read it with path={place}"}
+    return {CUT_KEY: f"{_name_kind(item)} of {size}; read it with path={place}"}
 
 
 def _check_offset(offset: int, count: int, unit: str) -> None:
@@ -227,7 +229,7 @@ def _check_offset(offset: int, count: int, unit: str) -> None:
         raise ToolExecutionError(f"offset {offset} is beyond the end: there are {count:,} {unit}")
 
 
-def _size(value: Any) -> int:
+def _size_of(value: Any) -> int:
     """Return the length of its JSON text; inexact above one page."""
     size = 0
     for piece in _pieces(value):

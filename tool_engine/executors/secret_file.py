@@ -23,14 +23,14 @@ def read_secret_file(path: str) -> str:
         ToolExecutionError: It is missing, empty, larger than 64 KiB, or no text.
     """
     try:
-        data = _read(path)
+        data = _read_bytes(path)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise _unusable(
+        raise _unusable_error(
             path, f"cannot be read ({reason})", "create it, or let the engine's user read it"
         ) from None
     if len(data) > MAX_SECRET_BYTES:
-        raise _unusable(
+        raise _unusable_error(
             path, f"is larger than {MAX_SECRET_BYTES} bytes", "name the file of one secret"
         )
     try:
@@ -38,13 +38,13 @@ def read_secret_file(path: str) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise _unusable(path, "is not text in UTF-8", "write the secret into it as text")
+        raise _unusable_error(path, "is not text in UTF-8", "write the secret into it as text")
     if not text:
-        raise _unusable(path, "is empty", "write the secret into it")
+        raise _unusable_error(path, "is empty", "write the secret into it")
     return text
 
 
-def _read(path: str) -> bytes:
+def _read_bytes(path: str) -> bytes:
     descriptor = os.open(path, _FLAGS)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -52,5 +52,5 @@ def _read(path: str) -> bytes:
         return file.read(MAX_SECRET_BYTES + 1)
 
 
-def _unusable(path: str, state: str, cure: str) -> ToolExecutionError:
+def _unusable_error(path: str, state: str, cure: str) -> ToolExecutionError:
     return ToolExecutionError(f"the secret file {path} {state}; the tool needs it: {cure}")

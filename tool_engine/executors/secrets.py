@@ -50,13 +50,13 @@ class SecretScope:
 
     def resolve(self, part: SecretPart) -> str:
         """Return a secret's value, hidden from now on; blocks for an unread file."""
-        value = self._value(part)
+        value = self._read_value(part)
         self.hide_value(value)
         return value
 
     def resolve_address(self, part: SecretPart) -> str:
         """Resolve the start of a URL: a bare `http://host:port` is no secret."""
-        value = self._value(part)
+        value = self._read_value(part)
         if not _BARE_ORIGIN.fullmatch(value):
             self.hide_value(value)
         return value
@@ -67,7 +67,7 @@ class SecretScope:
             return
         remember_secret(value)
         # The longest first: a secret may be a part of another one.
-        found = sorted({*self._forms, *_forms(value)}, key=len, reverse=True)
+        found = sorted({*self._forms, *_cached_forms(value)}, key=len, reverse=True)
         self._forms = dict.fromkeys(found)
 
     def holds(self, text: str) -> bool:
@@ -81,13 +81,13 @@ class SecretScope:
     def hide(self, value: Any) -> Any:
         """Return a JSON value without the secrets of this call, keys included."""
         # Search one joined text first: a value has thousands of texts, and hardly ever a secret.
-        if not self._forms or not self.holds("\0".join(_texts(value))):
+        if not self._forms or not self.holds("\0".join(_list_texts(value))):
             return value
         return self._hide_in(value)
 
-    def _value(self, part: SecretPart) -> str:
+    def _read_value(self, part: SecretPart) -> str:
         if part.source == "env":
-            return _variable(part.name)
+            return _read_variable(part.name)
         known = self._files.get(part.name)
         return read_secret_file(part.name) if known is None else known
 
@@ -101,7 +101,7 @@ class SecretScope:
         return value
 
 
-def _texts(value: Any) -> list[str]:
+def _list_texts(value: Any) -> list[str]:
     found: list[str] = []
     left = [value]
     while left:
@@ -117,7 +117,7 @@ def _texts(value: Any) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _forms(value: str) -> tuple[str, ...]:
+def _cached_forms(value: str) -> tuple[str, ...]:
     return secret_forms(value)
 
 
@@ -125,7 +125,7 @@ def _read_all(paths: Iterable[str]) -> dict[str, str]:
     return {path: read_secret_file(path) for path in paths}
 
 
-def _variable(name: str) -> str:
+def _read_variable(name: str) -> str:
     value = os.environ.get(name)
     if not value:
         state = "is not set" if value is None else "is empty"

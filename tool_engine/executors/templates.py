@@ -69,10 +69,10 @@ class TextTemplate(msgspec.Struct, frozen=True):
         end = 0
         for match in _TOKEN.finditer(text):
             parts.append(text[end : match.start()])
-            parts.append(_part(match))
+            parts.append(_make_part(match))
             end = match.end()
         parts.append(text[end:])
-        return cls(tuple(_joined(parts)))
+        return cls(tuple(_join_parts(parts)))
 
     @property
     def whole(self) -> str | None:
@@ -123,7 +123,7 @@ class JSONTemplate(msgspec.Struct, frozen=True):
 
     @property
     def texts(self) -> list[TextTemplate]:
-        return list(_walk(self.tree))
+        return list(_walk_templates(self.tree))
 
     def render(self, params: Mapping[str, Any], secrets: SecretScope) -> Any:
         """Return the value with `params` filled in.
@@ -150,15 +150,15 @@ def value_text(name: str, value: Any) -> str:
     )
 
 
-def _part(match: re.Match[str]) -> Part:
+def _make_part(match: re.Match[str]) -> Part:
     if (literal := match["literal"]) is not None:
         return f"{{{literal}}}"
     if (parameter := match["parameter"]) is not None:
         return ParameterPart(parameter)
-    return _secret(match.group(), match["source"])
+    return _make_secret(match.group(), match["source"])
 
 
-def _secret(text: str, source: str) -> SecretPart:
+def _make_secret(text: str, source: str) -> SecretPart:
     kind, _, name = source.partition(":")
     if kind == "env" and _VARIABLE.fullmatch(name):
         return SecretPart(name)
@@ -174,7 +174,7 @@ def _secret(text: str, source: str) -> SecretPart:
     return SecretPart(name, "file")
 
 
-def _joined(parts: list[Part]) -> Iterator[Part]:
+def _join_parts(parts: list[Part]) -> Iterator[Part]:
     pending = ""
     for part in parts:
         if isinstance(part, str):
@@ -213,15 +213,15 @@ def _json_key(key: Any) -> str:
     return key
 
 
-def _walk(tree: Any) -> Iterator[TextTemplate]:
+def _walk_templates(tree: Any) -> Iterator[TextTemplate]:
     if isinstance(tree, TextTemplate):
         yield tree
     elif isinstance(tree, dict):
         for item in tree.values():
-            yield from _walk(item)
+            yield from _walk_templates(item)
     elif isinstance(tree, list):
         for item in tree:
-            yield from _walk(item)
+            yield from _walk_templates(item)
 
 
 def _render_json(tree: Any, params: Mapping[str, Any], secrets: SecretScope) -> Any:

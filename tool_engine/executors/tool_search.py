@@ -54,7 +54,7 @@ class ToolSearchExecutor:
             if len(shown) >= limit or len(matches) < most:
                 break
             most *= 4
-        found = [_told(each) for each in shown[:limit]]
+        found = [_describe_tool(each) for each in shown[:limit]]
         return {"tools": found} if found else {"tools": found, "hint": _HINT}
 
 
@@ -62,7 +62,7 @@ def _as_it_is(tool: Tool) -> Tool:
     return tool
 
 
-def _told(tool: Tool) -> dict[str, Any]:
+def _describe_tool(tool: Tool) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,

@@ -44,7 +44,7 @@ def shown_of(request: ApprovalRequest) -> dict[str, Any]:
     if not request.secret_names:
         with suppress(SessionError):
             return copied(msgspec.structs.asdict(request), _REQUEST)
-    # As it looks: what it was, somebody else is not told.
+    # As it looks: what it was stays hidden from others.
     params = restore(snapshot(request.params))
     secrets = OwnSecrets(params, request.secret_names, request.secret_names)
     shown = msgspec.structs.replace(
@@ -62,7 +62,7 @@ def request_of(data: object, session_id: str) -> ApprovalRequest:
     Raises:
         SessionError: It is none.
     """
-    return _converted(data, ApprovalRequest, session_id)
+    return _convert_kept(data, ApprovalRequest, session_id)
 
 
 def said_of(decision: ApprovalDecision) -> dict[str, Any]:
@@ -77,10 +77,10 @@ def decision_of(data: object, session_id: str) -> ApprovalDecision:
     Raises:
         SessionError: It is none.
     """
-    return _converted(data, ApprovalDecision, session_id)
+    return _convert_kept(data, ApprovalDecision, session_id)
 
 
-def _converted(data: object, kind: type[_Kept], session_id: str) -> _Kept:
+def _convert_kept(data: object, kind: type[_Kept], session_id: str) -> _Kept:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
@@ -146,7 +146,7 @@ class MemoryApprovalStorage(KnownArguments):
             and now < each.expires_at
             and (session_id is None or each.session_id == session_id)
         ]
-        found.sort(key=_age)
+        found.sort(key=_request_age)
         size = sum(size_of(each.params) for each in found)
         return await aside(size, lambda: list(map(_copy_of, found)))
 
@@ -163,7 +163,7 @@ class MemoryApprovalStorage(KnownArguments):
         return self._decisions.get((check_session_id(session_id), fingerprint))
 
     async def forget(self, session_id: str) -> int:
-        """Forgets the decisions of a session, and tells how many there were."""
+        """Forget the decisions of a session; return how many there were."""
         check_session_id(session_id)
         found = [key for key in self._decisions if key[0] == session_id]
         for key in found:
@@ -171,7 +171,7 @@ class MemoryApprovalStorage(KnownArguments):
         return len(found)
 
     def drop(self, session_id: str) -> int:
-        """Forgets the open requests of a session, and tells how many there were."""
+        """Forget the open requests of a session; return how many there were."""
         found = [
             token
             for token, each in self._requests.items()
@@ -186,5 +186,5 @@ def _copy_of(request: ApprovalRequest) -> ApprovalRequest:
     return request_of(shown_of(request), request.session_id)
 
 
-def _age(request: ApprovalRequest) -> tuple[float, str]:
+def _request_age(request: ApprovalRequest) -> tuple[float, str]:
     return request.asked_at, request.token

@@ -68,7 +68,7 @@ def copied(data: object, what: str = "the conversation") -> dict[str, Any]:
         raise SessionError(f"{what} cannot be kept: {type(data).__name__} is no mapping")
     frames = [_Frame(data)]
     try:
-        return _copied(frames)
+        return _copy_frames(frames)
     except _UnkeepableError as error:
         place = "".join(each.step for each in frames if each.at is not None)
         place = place.removeprefix(".")[:500]
@@ -82,9 +82,9 @@ def as_json(value: Any) -> str:
     then JSON.
     """
     if not _is_deep(value):
-        return _written(value)
+        return _write_json(value)
     mark = f"part-{secrets.token_hex(8)}"
-    return _IN_PARTS + _written({"mark": mark, "parts": _parts(value, mark)})
+    return _IN_PARTS + _write_json({"mark": mark, "parts": _split_parts(value, mark)})
 
 
 def of_json(text: str) -> Any:
@@ -97,12 +97,12 @@ def of_json(text: str) -> Any:
         return json.loads(text)
     try:
         found = json.loads(text[len(_IN_PARTS) :])
-        return _joined(found["parts"], found["mark"])
+        return _join_parts(found["parts"], found["mark"])
     except (LookupError, TypeError) as error:
         raise ValueError(f"parts of it are missing: {error!r}") from error
 
 
-def _copied(frames: list[_Frame]) -> dict[str, Any]:
+def _copy_frames(frames: list[_Frame]) -> dict[str, Any]:
     """Return the copy of the first frame's value; on failure the frames hold the place."""
     while True:
         frame = frames[-1]
@@ -119,7 +119,7 @@ def _copied(frames: list[_Frame]) -> dict[str, Any]:
                 frame.copy[place] = inner.copy
                 frames.append(inner)
                 break
-            frame.copy[place] = _leaf(item)
+            frame.copy[place] = _copy_leaf(item)
         else:
             if len(frames) == 1:
                 found: dict[str, Any] = frame.copy
@@ -143,7 +143,7 @@ def _flat_copy(value: Any) -> Any:
     return None
 
 
-def _leaf(value: Any) -> Any:
+def _copy_leaf(value: Any) -> Any:
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, str):
@@ -155,11 +155,11 @@ def _leaf(value: Any) -> Any:
     raise _UnkeepableError(f"is no JSON value but {type(value).__name__}")
 
 
-def _written(value: Any) -> str:
+def _write_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False)
 
 
-def _inner(value: Any) -> Iterable[tuple[Any, Any]]:
+def _list_inner(value: Any) -> Iterable[tuple[Any, Any]]:
     """Yield the lists and mappings in a value with their keys or positions."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     return [(key, item) for key, item in items if isinstance(item, _HOLDERS)]
@@ -180,7 +180,7 @@ def _is_deep(value: Any) -> bool:
     return True
 
 
-def _parts(value: Any, mark: str) -> list[Any]:
+def _split_parts(value: Any, mark: str) -> list[Any]:
     """Return the value without its very deep parts, then those, likewise.
 
     `mark` says which part belongs where. No value is changed: its owner may go on using it.
@@ -191,7 +191,7 @@ def _parts(value: Any, mark: str) -> list[Any]:
         waiting = [(top, 1)]
         while waiting:
             holder, depth = waiting.pop()
-            for key, item in _inner(holder):
+            for key, item in _list_inner(holder):
                 if depth < _LEVELS:
                     holder[key] = copy.copy(item)
                     waiting.append((holder[key], depth + 1))
@@ -201,12 +201,12 @@ def _parts(value: Any, mark: str) -> list[Any]:
     return parts
 
 
-def _joined(parts: list[Any], mark: str) -> Any:
+def _join_parts(parts: list[Any], mark: str) -> Any:
     for part in parts:
         waiting = [part]
         while waiting:
             holder = waiting.pop()
-            for key, item in _inner(holder):
+            for key, item in _list_inner(holder):
                 if isinstance(item, dict) and mark in item:
                     holder[key] = parts[item[mark]]
                 else:

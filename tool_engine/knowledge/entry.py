@@ -43,7 +43,7 @@ class VisibleCall:
 
     def __init__(self, params: bytes, tool: Tool | None, secrets: OwnSecrets | None = None) -> None:
         sent = restore(params)
-        self._plain = _mapping(sent, "value")
+        self._plain = _as_mapping(sent, "value")
         if secrets is None:
             secrets = OwnSecrets({}) if tool is None else secrets_of(tool, self._plain)
         self.secrets = secrets
@@ -59,7 +59,7 @@ class VisibleCall:
         return shown
 
     def result(self, data: bytes) -> dict[str, Any]:
-        output: dict[str, Any] = self.value(_mapping(restore(data), "result"))
+        output: dict[str, Any] = self.value(_as_mapping(restore(data), "result"))
         return output
 
     def value(self, value: Any, names: frozenset[str] = frozenset()) -> Any:
@@ -127,7 +127,7 @@ def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
         whole: Whether its result is wanted whole; that may take a second, so do it in a thread.
     """
     if isinstance(kept, ToolCallRecord):
-        return _redacted(kept)
+        return _redact_record(kept)
     tool = kept.tool
     visible = VisibleCall(kept.params, tool, kept.secrets)
     return ToolCallRecord(
@@ -189,13 +189,13 @@ def kept_record(record: ToolCallRecord) -> ToolCallRecord:
     """Return a foreign record as it may be kept: copied, bounded and redacted."""
     return msgspec.structs.replace(
         record,
-        params=redact(_mapping(restore(snapshot(record.params)), "value")),
-        result=redact(_mapping(restore(snapshot(record.result)), "result")),
+        params=redact(_as_mapping(restore(snapshot(record.params)), "value")),
+        result=redact(_as_mapping(restore(snapshot(record.result)), "result")),
         error=None if record.error is None else redact_text(bounded_text(record.error)),
     )
 
 
-def _redacted(record: ToolCallRecord) -> ToolCallRecord:
+def _redact_record(record: ToolCallRecord) -> ToolCallRecord:
     return msgspec.structs.replace(
         record,
         params=redact(record.params),
@@ -204,5 +204,5 @@ def _redacted(record: ToolCallRecord) -> ToolCallRecord:
     )
 
 
-def _mapping(value: Any, key: str) -> dict[str, Any]:
+def _as_mapping(value: Any, key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {key: value}

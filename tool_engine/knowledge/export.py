@@ -83,7 +83,7 @@ async def export_records(
     text = _json_lines if file_format == "jsonl" else _csv_lines
     if file_format == "csv":
         yield _csv_text([list(EXPORT_COLUMNS)])
-    async for page in _pages(store, query or RecordQuery()):
+    async for page in _read_pages(store, query or RecordQuery()):
         yield text(page)
 
 
@@ -100,7 +100,7 @@ def exported_row(record: ToolCallRecord) -> dict[str, Any]:
     return row
 
 
-async def _pages(
+async def _read_pages(
     store: ToolKnowledgeStore, query: RecordQuery
 ) -> AsyncIterator[Sequence[ToolCallRecord]]:
     left = query.limit

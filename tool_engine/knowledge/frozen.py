@@ -38,7 +38,7 @@ class Frozen:
 
     Args:
         data: A mapping.
-        what: What a person is told about if it cannot be kept.
+        what: What the error names if it cannot be kept.
 
     Raises:
         SessionError: It is no mapping, or holds what is no JSON value; most of the latter is found
@@ -74,7 +74,7 @@ class Frozen:
         with without_collection():
             value = marshal.loads(self._kept)  # noqa: S302 - written above
             try:
-                text = "".join(write_in_pieces(value, Weights(value), _written, ","))
+                text = "".join(write_in_pieces(value, Weights(value), _write_json, ","))
             except (ValueError, TypeError, RecursionError):
                 text = as_json(copied(value, self._what))
             del value  # before the collector looks at what there is
@@ -102,13 +102,13 @@ def read_in_pieces(text: str) -> Any:
     """
     if len(text) > SMALL and text[0] in "[{":
         with without_collection(), suppress(ValueError, LookupError):
-            value, end = _read(text, 0, _LEVELS)
+            value, end = _read_json(text, 0, _LEVELS)
             if end == len(text):
                 return value
     return of_json(text)
 
 
-def _written(value: Any) -> str:
+def _write_json(value: Any) -> str:
     """The JSON of a small value.
 
     Raises:
@@ -138,7 +138,7 @@ def _written(value: Any) -> str:
 _write: Final = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), check_circular=False)
 
 
-def _read(text: str, at: int, levels: int) -> tuple[Any, int]:
+def _read_json(text: str, at: int, levels: int) -> tuple[Any, int]:
     """The value that begins there, without spaces, and where it ends."""
     opening = text[at]
     if levels == 0 or opening not in "[{":
@@ -152,13 +152,13 @@ def _read(text: str, at: int, levels: int) -> tuple[Any, int]:
         return listed if is_list else named, at + 1
     while True:
         if is_list:
-            item, at = _read(text, at, levels - 1)
+            item, at = _read_json(text, at, levels - 1)
             listed.append(item)
         else:
             key, at = _reader.raw_decode(text, at)
             if type(key) is not str or text[at] != ":":
                 raise ValueError("no key")
-            named[key], at = _read(text, at + 1, levels - 1)
+            named[key], at = _read_json(text, at + 1, levels - 1)
         mark, at = text[at], at + 1
         if mark == closing:
             return listed if is_list else named, at

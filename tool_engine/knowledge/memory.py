@@ -75,7 +75,7 @@ class MemoryStorage(KnownArguments):
         if is_large or kept.error is not None or kept.whole is not None:
             if type(kept) is CallEntry:
                 bound(kept)
-            self._weigh(kept)
+            self._weigh_entry(kept)
 
     async def query(self, query: RecordQuery) -> list[ToolCallRecord]:
         """Return the matching records, newest first."""
@@ -83,11 +83,11 @@ class MemoryStorage(KnownArguments):
         if query.limit == 0:
             return records
         skip = query.offset
-        async for kept in self._matching(query):
+        async for kept in self._find_matching(query):
             if skip:
                 skip -= 1
                 continue
-            if _size(kept) > _SLOW:
+            if _estimate_size(kept) > _SLOW:
                 records.append(await asyncio.to_thread(record_of, kept, whole=query.whole))
             else:
                 records.append(record_of(kept, whole=query.whole))
@@ -97,46 +97,46 @@ class MemoryStorage(KnownArguments):
 
     async def totals(self, query: RecordQuery) -> RecordTotals:
         """Return the totals of the matching records; limit and offset do not count."""
-        matching = [kept async for kept in self._matching(query)]
+        matching = [kept async for kept in self._find_matching(query)]
         return RecordTotals.of(matching, dropped=self.dropped)
 
-    def _weigh(self, kept: KeptCall) -> None:
+    def _weigh_entry(self, kept: KeptCall) -> None:
         # Small entries are bounded by their number. Adding all up now and then instead of on every
         # call lets the bound be passed by at most a sixteenth.
-        self._unweighed += _size(kept)
+        self._unweighed += _estimate_size(kept)
         if self._unweighed <= self.max_bytes // 16:
             return
         self._unweighed = 0
-        surplus = sum(map(_size, self._kept)) - self.max_bytes
+        surplus = sum(map(_estimate_size, self._kept)) - self.max_bytes
         while surplus > 0:
-            surplus -= _size(self._kept.popleft())
+            surplus -= _estimate_size(self._kept.popleft())
 
     async def statistics(self, query: RecordQuery) -> CallStatistics:
         """Return how the matching records ended, and how long they took."""
-        matching = [kept async for kept in self._matching(query)]
+        matching = [kept async for kept in self._find_matching(query)]
         return CallStatistics.of_records(matching, redact_text)
 
-    async def _matching(self, query: RecordQuery) -> AsyncIterator[KeptCall]:
+    async def _find_matching(self, query: RecordQuery) -> AsyncIterator[KeptCall]:
         """Return matching entries of one moment in order, letting other tasks run."""
-        for position, kept in enumerate(_ordered(self._kept.copy(), query), start=1):
+        for position, kept in enumerate(_order_entries(self._kept.copy(), query), start=1):
             if query.matches(kept):
                 yield kept
             if position % _STEP == 0:
                 await asyncio.sleep(0)
 
 
-def _ordered(kept: Sequence[KeptCall], query: RecordQuery) -> Iterable[KeptCall]:
+def _order_entries(kept: Sequence[KeptCall], query: RecordQuery) -> Iterable[KeptCall]:
     """Return the entries between the records that the query names."""
     first, end = 0, len(kept)
     if query.after is not None:
-        first = _place(kept, "after", query.after) + 1
+        first = _find_place(kept, "after", query.after) + 1
     if query.before is not None:
-        end = max(_place(kept, "before", query.before), 0)
+        end = max(_find_place(kept, "before", query.before), 0)
     found = list(islice(kept, first, end))
     return found if query.oldest_first else reversed(found)
 
 
-def _place(kept: Sequence[KeptCall], field: str, record_id: str) -> int:
+def _find_place(kept: Sequence[KeptCall], field: str, record_id: str) -> int:
     """Return a record's position; -1 if it is gone, being older than all others."""
     for place, each in enumerate(reversed(kept), start=1):
         if each.record_id == record_id:
@@ -146,7 +146,7 @@ def _place(kept: Sequence[KeptCall], field: str, record_id: str) -> int:
     raise no_such_record(field, record_id)
 
 
-def _size(kept: KeptCall) -> int:
+def _estimate_size(kept: KeptCall) -> int:
     if not isinstance(kept, CallEntry):
         return 0
     more = 0 if kept.secrets is None else kept.secrets.size

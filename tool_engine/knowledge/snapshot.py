@@ -51,8 +51,8 @@ def snapshot(value: Any) -> bytes:
     try:
         data = pack(value)
     except Exception:  # noqa: BLE001 - hostile objects raise anything; the copy below holds them
-        return _shortened(value, None)
-    return data if len(data) <= MAX_SNAPSHOT else _shortened(value, len(data))
+        return _shorten_value(value, None)
+    return data if len(data) <= MAX_SNAPSHOT else _shorten_value(value, len(data))
 
 
 def beginning(value: Any, size: int | None = None) -> bytes:
@@ -62,7 +62,7 @@ def beginning(value: Any, size: int | None = None) -> bytes:
         value: What is kept.
         size: The bytes that the whole of it takes; None: unknown.
     """
-    return _shortened(value, size)
+    return _shorten_value(value, size)
 
 
 def copy_whole(value: Any, most: int) -> bytes | None:
@@ -105,33 +105,33 @@ def shortened(
         data = pack(value)
         if len(data) <= MAX_SNAPSHOT:
             return data
-    return _shortened(value, len(data), _Copier(hide=hide, hidden=parts))
+    return _shorten_value(value, len(data), _Copier(hide=hide, hidden=parts))
 
 
 def bounded_text(text: str) -> str:
     """Return `text`, or its beginning and full length if it is very long."""
-    return text if len(text) <= MAX_ERROR else _cut(text, MAX_ERROR)
+    return text if len(text) <= MAX_ERROR else _cut_text(text, MAX_ERROR)
 
 
-def _foreign(value: object) -> Any:
+def _replace_foreign(value: object) -> Any:
     """Return a stand-in for an object that msgspec does not know."""
-    return dict(value) if isinstance(value, Mapping) else _repr(value)
+    return dict(value) if isinstance(value, Mapping) else _safe_repr(value)
 
 
-pack: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder(enc_hook=_foreign).encode
+pack: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder(enc_hook=_replace_foreign).encode
 """Returns the value as MessagePack of any length; raises anything if it has no such form."""
 pack_plain: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder().encode
 """The same for values that msgspec knows by itself, without stand-ins."""
 
 
-def _repr(value: object) -> str:
+def _safe_repr(value: object) -> str:
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - a repr is foreign code
         return f"<unprintable {name_of(value)}>"
 
 
-def _cut(text: str, room: int, hide: Hide = redact_text) -> str:
+def _cut_text(text: str, room: int, hide: Hide = redact_text) -> str:
     # A secret that the cut would split is hidden first: half of it would not be recognised.
     window = text[: room + _OVERLAP]
     visible = hide(window)
@@ -140,18 +140,18 @@ def _cut(text: str, room: int, hide: Hide = redact_text) -> str:
     return f"{visible[:room]}… [{len(text):,} characters in all]"
 
 
-def _encoded(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _digits(number: int) -> int | str:
+def _keep_digits(number: int) -> int | str:
     if -(2**63) <= number < 2**64:
         return number
     bits = number.bit_length()
     return str(number) if bits <= _MAX_DECIMAL_BITS else f"<whole number of {bits:,} bits>"
 
 
-def _shortened(value: Any, size: int | None, copier: _Copier | None = None) -> bytes:
+def _shorten_value(value: Any, size: int | None, copier: _Copier | None = None) -> bytes:
     copier = _Copier() if copier is None else copier
     copy = copier.copy(value, 0)
     if copier.is_shortened or size is not None:
@@ -179,64 +179,64 @@ class _Copier:
         """Return a copy of `value` as far as the budget reaches."""
         self._left -= 8
         try:
-            return self._copy(value, depth)
+            return self._copy_value(value, depth)
         except Exception:  # noqa: BLE001 - even the class of a foreign object may raise
-            return self._text(f"<unreadable {name_of(value)}>")
+            return self._copy_text(f"<unreadable {name_of(value)}>")
 
-    def _copy(self, value: Any, depth: int) -> Any:
+    def _copy_value(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
-            return self._text(value)
+            return self._copy_text(value)
         if isinstance(value, Mapping | list | tuple | set | frozenset):
-            return self._nested(value, depth)
+            return self._copy_nested(value, depth)
         if isinstance(value, int) and not isinstance(value, bool):
-            return _digits(value)
-        return self._leaf(value)
+            return _keep_digits(value)
+        return self._copy_leaf(value)
 
-    def _nested(self, value: Mapping[Any, Any] | Collection[Any], depth: int) -> Any:
+    def _copy_nested(self, value: Mapping[Any, Any] | Collection[Any], depth: int) -> Any:
         if depth >= _MAX_DEPTH:
             return "[too deep]"
         try:
             if isinstance(value, Mapping):
-                return self._mapping(value, depth + 1)
-            return self._items(value, depth + 1)
+                return self._copy_mapping(value, depth + 1)
+            return self._copy_items(value, depth + 1)
         except Exception as error:  # noqa: BLE001 - foreign code, or a thread that still changes it
-            return self._text(f"[unreadable: {_repr(error)}]")
+            return self._copy_text(f"[unreadable: {_safe_repr(error)}]")
 
-    def _text(self, text: str) -> str:
+    def _copy_text(self, text: str) -> str:
         room = max(0, min(self._most_text, self._left))
         if len(text) > room:
             self.is_shortened = True
-        data = _encoded(text if len(text) <= room else _cut(text, room, self._hide))
+        data = _encode_text(text if len(text) <= room else _cut_text(text, room, self._hide))
         if len(data) > max(self._left, 0) + _FOR_NOTE:
             self.is_shortened = True
-            data = _encoded(_cut(text, room // _WIDEST, self._hide))
+            data = _encode_text(_cut_text(text, room // _WIDEST, self._hide))
         self._left -= len(data)
         return data.decode()
 
-    def _leaf(self, value: Any) -> Any:
+    def _copy_leaf(self, value: Any) -> Any:
         try:
             data = pack(value)
         except Exception:  # noqa: BLE001 - as in `snapshot`
-            return self._text(_repr(value))
+            return self._copy_text(_safe_repr(value))
         if len(data) > self._left:
-            return self._text(_repr(value))
+            return self._copy_text(_safe_repr(value))
         self._left -= len(data)
         return msgspec.Raw(data)
 
-    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    def _copy_mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         copy: dict[str, Any] = {}
         for position, (key, item) in enumerate(value.items()):
             if self._left <= 0:
                 self.is_shortened = True
                 copy[free_key("[more]", copy)] = f"{len(value) - position:,} more keys"
                 break
-            name = self._text(text_key(key, value, _repr))
+            name = self._copy_text(text_key(key, value, _safe_repr))
             # As in `redact`: a flag or a missing value is no secret.
             is_shown = key not in self._hidden or item is None or isinstance(item, bool)
             copy[free_key(name, copy)] = self.copy(item if is_shown else HIDDEN, depth)
         return copy
 
-    def _items(self, value: Collection[Any], depth: int) -> list[Any]:
+    def _copy_items(self, value: Collection[Any], depth: int) -> list[Any]:
         copy: list[Any] = []
         for position, item in enumerate(value):
             if self._left <= 0:
@@ -262,7 +262,7 @@ def _json_value(value: Any, depth: int) -> Any:
 
 def _json_leaf(value: float | bytes | datetime) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else _nonfinite(value)
+        return value if math.isfinite(value) else _name_nonfinite(value)
     return value.isoformat() if isinstance(value, datetime) else repr(value)
 
 
@@ -277,7 +277,7 @@ def _json_object(items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Any]
     return plain
 
 
-def _nonfinite(value: float) -> str:
+def _name_nonfinite(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"

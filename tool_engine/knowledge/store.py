@@ -32,7 +32,7 @@ from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text, words_of
 
 if TYPE_CHECKING:
-    from tool_engine.knowledge.sessions import MemorySessionStorage
+    from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 
 _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 1_000
@@ -177,7 +177,7 @@ class ToolKnowledgeStore(KnownArguments):
             `CallStatistics`.
         """
         query = RecordQuery(**filters)
-        found = await self._statistics(query)
+        found = await self._compute_statistics(query)
         succeeded = found.outcomes.get("succeeded", 0)
         return {
             "total_records": found.total,
@@ -188,7 +188,7 @@ class ToolKnowledgeStore(KnownArguments):
             "total_execution_time": round(found.total_execution_time, 4),
             "tool_distribution": {name: each["total"] for name, each in found.by_tool.items()},
             "error_distribution": found.error_types,
-            "dropped_records": await self._dropped(),
+            "dropped_records": await self._count_dropped(),
             "outcomes": found.outcomes,
             "execution_time": found.execution_time,
             "queue_wait": found.queue_wait,
@@ -234,17 +234,19 @@ class ToolKnowledgeStore(KnownArguments):
     def _memory_of_sessions(self) -> MemorySessionStorage:
         if self._in_memory is None:
             # Loaded late: most engines have no sessions.
-            self._in_memory = import_module("tool_engine.knowledge.sessions").MemorySessionStorage()
+            self._in_memory = import_module(
+                "tool_engine.knowledge.memory_sessions"
+            ).MemorySessionStorage()
         kept: MemorySessionStorage = self._in_memory
         return kept
 
-    async def _dropped(self) -> int:
+    async def _count_dropped(self) -> int:
         dropped: int | None = getattr(self.storage, "dropped", None)
         if dropped is None:
             return (await self.storage.totals(RecordQuery(limit=0))).dropped
         return dropped
 
-    async def _statistics(self, query: RecordQuery) -> CallStatistics:
+    async def _compute_statistics(self, query: RecordQuery) -> CallStatistics:
         statistics = getattr(self.storage, "statistics", None)
         if statistics is None:
             return CallStatistics.of_records(await self.storage.query(query), redact_text)

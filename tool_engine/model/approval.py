@@ -145,7 +145,7 @@ def fingerprint_of(tool_name: str, making: str, params: Mapping[str, Any]) -> st
 
     The order of keys makes no difference; `1`, `1.0`, `True` and `"1"` do.
     """
-    said = _written([tool_name, making, _exact(params)])
+    said = _written([tool_name, making, _mark_exact(params)])
     # Loaded by name: most programs ask for no consent.
     hashed = import_module("hashlib").sha256(said.encode("utf-8", "surrogatepass"))
     return str(hashed.hexdigest())
@@ -160,7 +160,7 @@ def is_plain(value: Any) -> bool:
     return value is None or type(value) in (bool, int, float, str)
 
 
-def _exact(value: Any) -> Any:
+def _mark_exact(value: Any) -> Any:
     """Mark the values that JSON would confuse with each other."""
     kind = type(value)
     if kind is str or value is None or kind is bool or kind is float:
@@ -169,9 +169,9 @@ def _exact(value: Any) -> Any:
         # As digits, a very large one could not be written.
         return ["int", f"{value:x}"]
     if isinstance(value, list | tuple):
-        return ["list", *map(_exact, value)]
+        return ["list", *map(_mark_exact, value)]
     if isinstance(value, Mapping):
-        pairs = [[_exact(key), _exact(item)] for key, item in value.items()]
+        pairs = [[_mark_exact(key), _mark_exact(item)] for key, item in value.items()]
         # No two keys are alike: their values need not be written to distinguish them.
         return ["mapping", *sorted(pairs, key=_key_of)]
     # Two of these are the same only if they are one object.

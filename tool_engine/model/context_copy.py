@@ -42,8 +42,8 @@ def pickled_parts(context: Struct) -> tuple[Any, ...]:
     if getattr(context, "_call", None) is not None:
         # It is that of the call, on a clock that others do not have.
         fields["deadline"] = None
-    return _remake, (type(context), fields)
+    return _remake_struct, (type(context), fields)
 
 
-def _remake(kind: type[Struct], fields: dict[str, Any]) -> Struct:
+def _remake_struct(kind: type[Struct], fields: dict[str, Any]) -> Struct:
     return kind(**fields)

@@ -80,7 +80,7 @@ class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
         if not isinstance(self.name, str) or not self.name.strip():
             raise ConfigurationError(f"the name of a group must be a text, got {self.name!r}")
         for field in _NAME_LISTS:
-            self._set(field, _names(f"{field} of {place}", getattr(self, field)))
+            self._set_field(field, _check_names(f"{field} of {place}", getattr(self, field)))
         for category in self.categories:
             known = [each.value for each in ToolCategory]
             check_choice(f"a category of {place}", category, known)
@@ -89,7 +89,7 @@ class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
         if len(set(names)) < len(names):
             raise ConfigurationError(f"two skills of {place} have the same name: {sorted(names)}")
 
-    def _set(self, field: str, value: Any) -> None:
+    def _set_field(self, field: str, value: Any) -> None:
         msgspec.structs.force_setattr(self, field, value)
 
     def selects(self, tool: Tool) -> bool:
@@ -127,7 +127,7 @@ def members_of_all(groups: Iterable[ToolGroup], tools: Sequence[Tool]) -> list[l
     return found
 
 
-def _names(what: str, values: Any) -> tuple[str, ...]:
+def _check_names(what: str, values: Any) -> tuple[str, ...]:
     # A text is a sequence of texts, too, and would select what was never named.
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
         raise ConfigurationError(f"{what} must be a list of names, got {values!r}")

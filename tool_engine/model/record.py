@@ -63,7 +63,7 @@ def is_own_id(record_id: str) -> bool:
     return record_id.startswith(_id_prefix(os.getpid()))
 
 
-def _outcome(is_success: bool, error_type: str | None) -> Outcome:
+def _outcome_of(is_success: bool, error_type: str | None) -> Outcome:
     if is_success:
         return Outcome.SUCCEEDED
     return Outcome.FAILED if error_type is None else outcome_of(error_type)
@@ -122,7 +122,7 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
     @property
     def outcome(self) -> Outcome:
         """Which of the five outcomes the call had."""
-        return _outcome(self.is_success, self.error_type)
+        return _outcome_of(self.is_success, self.error_type)
 
     @property
     def started_at(self) -> datetime:
@@ -184,7 +184,7 @@ class CallEntry(msgspec.Struct, gc=False):
 
     @property
     def outcome(self) -> Outcome:
-        return _outcome(self.is_success, self.error_type)
+        return _outcome_of(self.is_success, self.error_type)
 
     @property
     def bucket(self) -> str | None:

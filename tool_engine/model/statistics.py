@@ -134,7 +134,7 @@ class CallStatistics(msgspec.Struct, frozen=True):
         cls, records: Iterable[KeptCall], shown: Callable[[str], str] = str
     ) -> CallStatistics:
         """Sum up `records`; `shown` as for `of`."""
-        return cls.of(*_counted(records), shown)
+        return cls.of(*_count_calls(records), shown)
 
     @classmethod
     def of(
@@ -175,12 +175,12 @@ class CallStatistics(msgspec.Struct, frozen=True):
             total_execution_time=everything.seconds["execution_time"],
             execution_time=everything.times("execution_time"),
             queue_wait=everything.times("queue_wait"),
-            by_tool=_shown(tools),
-            by_bucket=_shown(buckets),
+            by_tool=_show_tallies(tools),
+            by_bucket=_show_tallies(buckets),
         )
 
 
-def _counted(
+def _count_calls(
     records: Iterable[KeptCall],
 ) -> tuple[list[CallCount], list[TimeCount]]:
     calls: list[CallCount] = []
@@ -194,6 +194,6 @@ def _counted(
     return calls, times
 
 
-def _shown(tallies: Mapping[str, _Tally]) -> dict[str, dict[str, Any]]:
+def _show_tallies(tallies: Mapping[str, _Tally]) -> dict[str, dict[str, Any]]:
     ordered = sorted(tallies.items(), key=lambda item: (-item[1].total, item[0]))
     return {name: tally.shown() for name, tally in ordered}

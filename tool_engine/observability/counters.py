@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
-from tool_engine.observability.calls import FollowedCall
+from tool_engine.observability.call_follower import FollowedCall
 
 _EXECUTION: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _WAIT: Final = (0.0, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -26,26 +26,26 @@ class CallCounters:
 
     def __init__(self, meet_loop: Callable[[], None]) -> None:
         self._meet_loop = meet_loop
-        self._executions = _counter(
+        self._executions = _make_counter(
             "tool_executions", "Calls that ended, by how.", "tool_name", "status"
         )
-        self._by_bucket = _counter(
+        self._by_bucket = _make_counter(
             "tool_bucket_executions", "The same by bucket.", "bucket", "status"
         )
-        self._errors = _counter(
+        self._errors = _make_counter(
             "tool_errors", "Calls that did not succeed, by why.", "tool_name", "error_type"
         )
-        self._retries = _counter("tool_retries", "Attempts after the first.", "tool_name")
-        self._events = _counter("tool_events", "Events of the engine, by name.", "event")
-        self._running = _gauge("tool_running", "Calls that have a slot.", "tool_name")
-        self._queued = _gauge("tool_queued", "Calls that wait for a slot.", "tool_name")
-        self._execution = _histogram(
+        self._retries = _make_counter("tool_retries", "Attempts after the first.", "tool_name")
+        self._events = _make_counter("tool_events", "Events of the engine, by name.", "event")
+        self._running = _make_gauge("tool_running", "Calls that have a slot.", "tool_name")
+        self._queued = _make_gauge("tool_queued", "Calls that wait for a slot.", "tool_name")
+        self._execution = _make_histogram(
             "tool_execution_seconds",
             "How long tools ran.",
             "tool_name",
             _EXECUTION,
         )
-        self._wait = _histogram(
+        self._wait = _make_histogram(
             "tool_queue_wait_seconds",
             "How long calls waited for a slot, those that did not have to included.",
             "bucket",
@@ -95,13 +95,13 @@ class CallCounters:
             self._wait.labels(call.bucket).observe(result.metadata["queue_wait"])
 
     def collect(self) -> Iterator[Metric]:
-        return chain.from_iterable(metric.collect() for metric in self._metrics())
+        return chain.from_iterable(metric.collect() for metric in self._list_metrics())
 
     def describe(self) -> Iterator[Metric]:
         """Return the metrics without values."""
-        return chain.from_iterable(metric.describe() for metric in self._metrics())
+        return chain.from_iterable(metric.describe() for metric in self._list_metrics())
 
-    def _metrics(self) -> tuple[Counter | Gauge | Histogram, ...]:
+    def _list_metrics(self) -> tuple[Counter | Gauge | Histogram, ...]:
         return (
             *(self._executions, self._by_bucket, self._errors, self._retries),
             *(self._events, self._running, self._queued, self._execution, self._wait),
@@ -111,13 +111,13 @@ class CallCounters:
 # None of them registers itself: the one collector of the engine does it for all.
 
 
-def _counter(name: str, text: str, *labels: str) -> Counter:
+def _make_counter(name: str, text: str, *labels: str) -> Counter:
     return Counter(name, text, labels, registry=None)
 
 
-def _gauge(name: str, text: str, label: str) -> Gauge:
+def _make_gauge(name: str, text: str, label: str) -> Gauge:
     return Gauge(name, text, (label,), registry=None)
 
 
-def _histogram(name: str, text: str, label: str, buckets: Sequence[float]) -> Histogram:
+def _make_histogram(name: str, text: str, label: str, buckets: Sequence[float]) -> Histogram:
     return Histogram(name, text, (label,), registry=None, buckets=buckets)

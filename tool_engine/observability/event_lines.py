@@ -66,7 +66,7 @@ class EventLines:
         self.end()
         if types:
             try:
-                self._unsubscribe = self._subscribe(_write, types)
+                self._unsubscribe = self._subscribe(_write_line, types)
             except EngineClosedError:
                 return
         self._types = types
@@ -86,7 +86,7 @@ def level_of(event: ToolEngineEvent) -> str:
     return LINES[event.event_type]
 
 
-def _write(event: ToolEngineEvent) -> None:
+def _write_line(event: ToolEngineEvent) -> None:
     fields: dict[str, Any] = {
         "tool_name": event.tool_name,
         "call_id": event.call_id,
@@ -98,12 +98,12 @@ def _write(event: ToolEngineEvent) -> None:
     if result is not None:
         fields |= {name: getattr(result, name) for name in _OF_RESULTS}
         fields |= {name: result.metadata.get(name) for name in _OF_METADATA}
-    fields |= {name: _short(value) for name, value in event.data.items()}
+    fields |= {name: _shorten_value(value) for name, value in event.data.items()}
     shown = {name: value for name, value in fields.items() if value is not None}
     _log.write(level_of(event), event.event_type.value, shown)
 
 
-def _short(value: object) -> object:
+def _shorten_value(value: object) -> object:
     """Replace what can be long, such as the names of ten thousand tools, by its count."""
     if isinstance(value, list) and len(value) > _LISTED:
         return [*value[:_LISTED], f"... {len(value) - _LISTED} more"]

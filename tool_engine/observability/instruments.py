@@ -14,7 +14,7 @@ from opentelemetry.metrics import Histogram, Meter
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.outcome import Outcome
-from tool_engine.observability.calls import FollowedCall
+from tool_engine.observability.call_follower import FollowedCall
 
 _DURATIONS: Final = tuple(0.01 * 2**step for step in range(14))
 """Boundaries, in seconds, that the conventions advise for `gen_ai.execute_tool.duration`."""
@@ -33,19 +33,19 @@ class CallInstruments:
     """
 
     def __init__(self, meter: Meter) -> None:
-        self._duration = _histogram(
+        self._duration = _make_histogram(
             meter,
             "gen_ai.execute_tool.duration",
             "The duration of a single tool execution, waiting for a slot included.",
             _DURATIONS,
         )
-        self._execution = _histogram(
+        self._execution = _make_histogram(
             meter,
             "tool_engine.execution.duration",
             "How long tools ran, without the time of waiting.",
             _EXECUTIONS,
         )
-        self._wait = _histogram(
+        self._wait = _make_histogram(
             meter,
             "tool_engine.queue.wait",
             "How long calls waited for a slot, those that did not have to included.",
@@ -64,18 +64,18 @@ class CallInstruments:
 
     def queued(self, call: FollowedCall, event: ToolEngineEvent) -> None:
         del event
-        self._queued.add(1, _place(call))
+        self._queued.add(1, _label_call(call))
 
     def started(self, call: FollowedCall, event: ToolEngineEvent, was_queued: bool) -> None:
         del event
-        place = _place(call)
+        place = _label_call(call)
         if was_queued:
             self._queued.add(-1, place)
         self._running.add(1, place)
 
     def retried(self, call: FollowedCall, event: ToolEngineEvent) -> None:
         del event
-        self._retries.add(1, _place(call))
+        self._retries.add(1, _label_call(call))
 
     def ended(
         self,
@@ -85,7 +85,7 @@ class CallInstruments:
         now: int,
     ) -> None:
         del event
-        place = _place(call)
+        place = _label_call(call)
         if call.is_queued:
             self._queued.add(-1, place)
         if call.is_running:
@@ -103,9 +103,9 @@ class CallInstruments:
             self._wait.record(result.metadata["queue_wait"], place)
 
 
-def _place(call: FollowedCall) -> dict[str, str]:
+def _label_call(call: FollowedCall) -> dict[str, str]:
     return {_TOOL: call.tool, _BUCKET: call.bucket}
 
 
-def _histogram(meter: Meter, name: str, text: str, bounds: Sequence[float]) -> Histogram:
+def _make_histogram(meter: Meter, name: str, text: str, bounds: Sequence[float]) -> Histogram:
     return meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=bounds)

@@ -72,7 +72,7 @@ def processors(
     """Return the processors of `configure`, for a program with its own set-up."""
     if is_console:
         rendering: list[Processor] = [
-            _escape,
+            _escape_line,
             structlog.dev.ConsoleRenderer(
                 colors=colors, exception_formatter=structlog.dev.plain_traceback
             ),
@@ -109,18 +109,18 @@ def hide_secrets(logger: WrappedLogger, method_name: str, event_dict: EventDict)
     return dict(redact(dict(event_dict)))
 
 
-def _escape(logger: WrappedLogger, method_name: str, event_dict: EventDict) -> EventDict:
+def _escape_line(logger: WrappedLogger, method_name: str, event_dict: EventDict) -> EventDict:
     """Escape line breaks and control characters, so that a line stays one line."""
     del logger, method_name
     return {
-        _printable(name): _printable(value)
+        _make_printable(name): _make_printable(value)
         if isinstance(value, str) and name != "exception"
         else value
         for name, value in event_dict.items()
     }
 
 
-def _printable(text: str) -> str:
+def _make_printable(text: str) -> str:
     escaped = DECEPTIVE.sub(lambda found: ascii(found[0])[1:-1], text)
     return escaped.encode("utf-8", "backslashreplace").decode()
 
@@ -129,15 +129,15 @@ def _to_json(event_dict: EventDict, **options: Any) -> str:
     try:
         return json.dumps(event_dict, allow_nan=False, **options)
     except ValueError:
-        return json.dumps(_finite(event_dict), **options)
+        return json.dumps(_replace_nonfinite(event_dict), **options)
 
 
-def _finite(value: Any) -> Any:
+def _replace_nonfinite(value: Any) -> Any:
     """Return the value with texts in place of the numbers that JSON does not have."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _replace_nonfinite(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [_replace_nonfinite(each) for each in value]
     return value

@@ -13,16 +13,21 @@ from weakref import WeakSet
 
 from tool_engine.errors import ConfigurationError, MissingExtraError
 from tool_engine.model.event import ToolEngineEventType
-from tool_engine.observability.calls import CALL_EVENTS, CallFollower, CallListener, ObservedEngine
+from tool_engine.observability.call_follower import (
+    CALL_EVENTS,
+    CallFollower,
+    CallListener,
+    ObservedEngine,
+)
 from tool_engine.observability.labels import LabelLimit
 
 try:
     from opentelemetry.metrics import MeterProvider, get_meter
     from opentelemetry.trace import TracerProvider, get_tracer
 
-    from tool_engine.observability.content import CallContent
     from tool_engine.observability.instruments import CallInstruments
     from tool_engine.observability.propagation import TraceHeaders
+    from tool_engine.observability.span_content import CallContent
     from tool_engine.observability.spans import CallSpans
 except ImportError as error:
     raise MissingExtraError(

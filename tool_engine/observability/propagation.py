@@ -34,11 +34,11 @@ class TraceHeaders:
     def headers_for(self, host: str | None) -> dict[str, str]:
         """Return `traceparent` and `tracestate` of the current span; none for other hosts."""
         headers: dict[str, str] = {}
-        if host is None or self._all or self._names(host.lower().rstrip(".")):
+        if host is None or self._all or self._is_named(host.lower().rstrip(".")):
             self._propagator.inject(headers)
         return headers
 
-    def _names(self, host: str) -> bool:
+    def _is_named(self, host: str) -> bool:
         above = host.split(".")[1:]
         parents = (".".join(above[start:]) for start in range(len(above)))
         return host in self._hosts or any(f"*.{parent}" in self._hosts for parent in parents)

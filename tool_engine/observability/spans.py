@@ -23,7 +23,7 @@ from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.settings.concurrency import CollisionPolicy
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.model.trace import TraceCarrier, trace_carrier
-from tool_engine.observability.calls import FollowedCall
+from tool_engine.observability.call_follower import FollowedCall
 
 _MAX_LEADERS: Final = 1_000
 _MAX_TEXT: Final = 1_000
@@ -74,9 +74,9 @@ class CallSpans:
 
     def queued(self, call: FollowedCall, event: ToolEngineEvent) -> None:
         """Begin the span of the call and, in it, that of its wait."""
-        opened = self._begin(call, event)
+        opened = self._begin_span(call, event)
         opened.wait = self._tracer.start_span(
-            _name("queue", event.tool),
+            _name_span("queue", event.tool),
             context=with_span(opened.span),
             attributes={
                 "tool_engine.bucket": call.bucket,
@@ -87,7 +87,7 @@ class CallSpans:
     def started(self, call: FollowedCall, event: ToolEngineEvent, was_queued: bool) -> None:
         """End the wait, and make the span the current one for the tool."""
         started = time_ns() if was_queued else call.began
-        opened: _OpenSpan = self._begin(call, event) if call.span is None else call.span
+        opened: _OpenSpan = self._begin_span(call, event) if call.span is None else call.span
         if opened.wait is not None:
             opened.wait.end(started)
         opened.started = started
@@ -121,10 +121,10 @@ class CallSpans:
         now: int,
     ) -> None:
         opened: _OpenSpan = call.span or _OpenSpan(self._span_at_end(call, event, result))
-        self._leave(opened)
+        self._leave_span(opened)
         span = opened.span
         if opened.wait is not None and not opened.started:
-            _mark(opened.wait, result)
+            _mark_failure(opened.wait, result)
             opened.wait.end(now)
         if span.is_recording():
             _describe_end(span, result)
@@ -133,8 +133,8 @@ class CallSpans:
                 return
         span.end(now)
 
-    def _begin(self, call: FollowedCall, event: ToolEngineEvent) -> _OpenSpan:
-        span = self._start(call, event)
+    def _begin_span(self, call: FollowedCall, event: ToolEngineEvent) -> _OpenSpan:
+        span = self._start_span(call, event)
         call.span = _OpenSpan(span)
         tool = event.tool
         if tool is not None and tool.concurrency.collision is CollisionPolicy.SINGLE_FLIGHT:
@@ -143,11 +143,11 @@ class CallSpans:
                 self._leaders.popitem(last=False)
         return call.span  # type: ignore[no-any-return]
 
-    def _start(self, call: FollowedCall, event: ToolEngineEvent, **where: Any) -> Span:
+    def _start_span(self, call: FollowedCall, event: ToolEngineEvent, **where: Any) -> Span:
         return self._tracer.start_span(
-            _name("execute_tool", event.tool),
+            _name_span("execute_tool", event.tool),
             kind=SpanKind.INTERNAL,
-            attributes=_attributes(event),
+            attributes=_list_attributes(event),
             start_time=call.began,
             **where,
         )
@@ -157,11 +157,11 @@ class CallSpans:
     ) -> Span:
         """Return the span of a call whose start was not seen."""
         if not call.is_shared:
-            return self._start(call, event)
+            return self._start_span(call, event)
         leader = self._leaders.get(result.metadata["shared_with"])
-        return self._start(call, event, links=None if leader is None else [Link(leader)])
+        return self._start_span(call, event, links=None if leader is None else [Link(leader)])
 
-    def _leave(self, opened: _OpenSpan) -> None:
+    def _leave_span(self, opened: _OpenSpan) -> None:
         """Restore the caller's context, unless another one is current by now."""
         outside = opened.outside
         if outside is not None and current.get_current() is opened.inside:
@@ -169,12 +169,12 @@ class CallSpans:
             trace_carrier.set(opened.carrier)
 
 
-def _name(operation: str, tool: Tool | None) -> str:
+def _name_span(operation: str, tool: Tool | None) -> str:
     """Return the name of a span; unknown tools share one, to bound the names."""
     return operation if tool is None else f"{operation} {tool.name}"
 
 
-def _attributes(event: ToolEngineEvent) -> dict[str, str | int]:
+def _list_attributes(event: ToolEngineEvent) -> dict[str, str | int]:
     """Return what is known from the beginning, so that samplers can use it."""
     tool = event.tool
     attributes: dict[str, str | int] = {
@@ -206,10 +206,10 @@ def _describe_end(span: Span, result: ToolExecutionResult) -> None:
     for key in ("generation", "shared_with"):
         if metadata.get(key) is not None:
             span.set_attribute(f"tool_engine.{key}", metadata[key])
-    _mark(span, result)
+    _mark_failure(span, result)
 
 
-def _mark(span: Span, result: ToolExecutionResult) -> None:
+def _mark_failure(span: Span, result: ToolExecutionResult) -> None:
     """Record how a call failed, by the conventions for errors."""
     if not result.is_success:
         span.set_attribute("error.type", result.error_type or "_OTHER")

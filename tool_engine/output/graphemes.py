@@ -39,7 +39,7 @@ def cluster_start(text: str, place: int) -> int:
 
     It is `place` itself inside a hundred marks and more: they are no character.
     """
-    return _edge(text, place, -1)
+    return _find_edge(text, place, -1)
 
 
 def cluster_end(text: str, place: int) -> int:
@@ -47,10 +47,10 @@ def cluster_end(text: str, place: int) -> int:
 
     It is `place` itself inside a hundred marks and more: they are no character.
     """
-    return _edge(text, place, 1)
+    return _find_edge(text, place, 1)
 
 
-def _edge(text: str, place: int, step: int) -> int:
+def _find_edge(text: str, place: int, step: int) -> int:
     # A row of letters that seems to be one character without end is cut between two letters.
     for joined in (is_joined, _is_marked):
         edge = place
@@ -65,7 +65,7 @@ def _edge(text: str, place: int, step: int) -> int:
 
 def _is_marked(text: str, place: int) -> bool:
     """True if the character behind `place` is a mark of the one before."""
-    return _extends(text[place])
+    return _extends_previous(text[place])
 
 
 def is_joined(text: str, place: int) -> bool:
@@ -80,7 +80,7 @@ def is_joined(text: str, place: int) -> bool:
         return before == "\r" and behind == "\n"
     if _is_separate(before) or _is_separate(behind):
         return False
-    if _extends(behind) or before in _PREPENDED:
+    if _extends_previous(behind) or before in _PREPENDED:
         return True
     if before == _ZWJ and not behind.isalnum() and not behind.isspace():
         return True
@@ -96,7 +96,7 @@ def _is_separate(character: str) -> bool:
     return unicodedata.category(character) in _SEPARATE
 
 
-def _extends(character: str) -> bool:
+def _extends_previous(character: str) -> bool:
     return character in _EXTENDING or unicodedata.category(character).startswith("M")
 
 
@@ -114,7 +114,7 @@ def _flags_before(text: str, place: int) -> int:
 
 def _is_syllable(before: str, behind: str) -> bool:
     """True if two parts of Korean letters are one syllable."""
-    first, second = _hangul(before), _hangul(behind)
+    first, second = _hangul_kind(before), _hangul_kind(behind)
     if first == "L":
         return second in ("L", "V", "LV", "LVT")
     if first in ("LV", "V"):
@@ -122,7 +122,7 @@ def _is_syllable(before: str, behind: str) -> bool:
     return first in ("LVT", "T") and second == "T"
 
 
-def _hangul(character: str) -> str:
+def _hangul_kind(character: str) -> str:
     code = ord(character)
     if 0xAC00 <= code <= 0xD7A3:
         return "LVT" if (code - 0xAC00) % 28 else "LV"

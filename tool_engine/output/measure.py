@@ -31,13 +31,13 @@ def shallow(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | float):
-        return _number(value)
+        return _fit_number(value)
     if isinstance(value, list | tuple | set | frozenset):
         return list(value)
-    return _foreign(value)
+    return _replace_foreign(value)
 
 
-def _foreign(value: Any) -> Any:
+def _replace_foreign(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return repr(bytes(value[:_MAX_BYTES]))
     if isinstance(value, Mapping):
@@ -53,7 +53,7 @@ def plain(value: Any) -> Any:
     Raises:
         RecursionError: It holds itself, or nests too deep.
     """
-    return value if _is_plain(value) else _copied(value)
+    return value if _is_plain(value) else _copy_value(value)
 
 
 def _is_plain(value: Any) -> bool:
@@ -65,17 +65,17 @@ def _is_plain(value: Any) -> bool:
     return kind in _PLAIN or kind is int or (kind is float and math.isfinite(value))
 
 
-def _copied(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     value = shallow(value)
     if isinstance(value, dict):
         copy: dict[str, Any] = {}
         for key, item in value.items():
-            copy[free_key(key_of(text_key(key, value, key_of)), copy)] = _copied(item)
+            copy[free_key(key_of(text_key(key, value, key_of)), copy)] = _copy_value(item)
         return copy
-    return [_copied(item) for item in value] if isinstance(value, list) else value
+    return [_copy_value(item) for item in value] if isinstance(value, list) else value
 
 
-def _number(value: float) -> float | str:
+def _fit_number(value: float) -> float | str:
     if isinstance(value, int):
         bits = int.bit_length(value)
         return int(value) if bits <= _MAX_BITS else f"<whole number of {bits:,} bits>"
@@ -147,7 +147,7 @@ class Measure:
 
     def _size_of_list(self, value: list[Any], most: float, depth: int) -> int:
         total = 2 if value else 4
-        for item in self._shown(value):
+        for item in self._list_shown(value):
             total += 2 + self.size(item, most - total, depth)
             if total - 2 > most:
                 break
@@ -157,7 +157,7 @@ class Measure:
         """Return the characters of a key, with the colon and the space behind it."""
         return text_size(key_of(key), most) + 2
 
-    def _shown(self, value: list[Any]) -> Iterator[Any]:
+    def _list_shown(self, value: list[Any]) -> Iterator[Any]:
         head, tail = self.ends(len(value))
         if head + tail == len(value):
             return iter(value)

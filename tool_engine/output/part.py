@@ -72,19 +72,26 @@ def note_of(
         is_kept: Whether the record has the whole.
     """
     rest = next(
-        (text for text in _rests(parts, call_id, can_read, is_kept) if text_size(text) <= room), ""
+        (
+            text
+            for text in _describe_rests(parts, call_id, can_read, is_kept)
+            if text_size(text) <= room
+        ),
+        "",
     )
-    told = [part.words() for part in parts if len(write_path(part.path)) <= _LONGEST_PATH]
-    for number in range(min(len(told), 8), 0, -1):
+    part_words = [part.words() for part in parts if len(write_path(part.path)) <= _LONGEST_PATH]
+    for number in range(min(len(part_words), 8), 0, -1):
         more = f"; and {count - number:,} more" if count > number else ""
-        note = f"Shortened: {'; '.join(told[:number])}{more}. {rest}"
+        note = f"Shortened: {'; '.join(part_words[:number])}{more}. {rest}"
         if text_size(note) <= room:
             return note
     general = f"Shortened. {rest}"
     return general if text_size(general) <= room else rest
 
 
-def _rests(parts: Sequence[CutPart], call_id: str, can_read: bool, is_kept: bool) -> list[str]:
+def _describe_rests(
+    parts: Sequence[CutPart], call_id: str, can_read: bool, is_kept: bool
+) -> list[str]:
     """Return wordings of how to get the rest, the most helpful first."""
     if not can_read:
         kept = "whole" if is_kept else "beginning"

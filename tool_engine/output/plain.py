@@ -82,7 +82,7 @@ class _Taking:
         if _is_known(value) or depth >= _MAX_DEPTH or self._left < 0:
             return value
         if callable(getattr(type(value), "model_dump", None)):
-            return self.plain(_dumped(value, place), place, depth + 1)
+            return self.plain(_dump_model(value, place), place, depth + 1)
         held = value if isinstance(value, Mapping) else fields_of(value)
         if held is not None:
             named = held.items()
@@ -95,12 +95,12 @@ class _Taking:
         raise _without_form(value, place)
 
 
-def _dumped(value: Any, place: str) -> Any:
+def _dump_model(value: Any, place: str) -> Any:
     try:
         return value.model_dump(mode="json")
     except Exception as error:
         raise ToolExecutionError(
-            f"the tool has run, but {_named(value, place)} cannot be written as JSON: "
+            f"the tool has run, but {_name_value(value, place)} cannot be written as JSON: "
             f"{type(error).__name__}: {error}"
         ) from error
 
@@ -120,11 +120,11 @@ def _without_form(value: Any, place: str) -> ToolExecutionError:
             "a pydantic model"
         )
     return ToolExecutionError(
-        f"the tool has run, but {_named(value, place)} has no form in JSON: {cure}"
+        f"the tool has run, but {_name_value(value, place)} has no form in JSON: {cure}"
     )
 
 
-def _named(value: Any, place: str) -> str:
+def _name_value(value: Any, place: str) -> str:
     kind = f"class {value.__name__}" if isinstance(value, type) else type(value).__name__
     where = f" at {place.removeprefix('.')[:200]!r}" if place else ""
     return f"the {kind} that it returned{where}"

@@ -65,7 +65,7 @@ class _Shaper:
     def shape(self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext) -> Any:
         """Return the value, or its limited form."""
         try:
-            return self._shape(value, secrets, context)
+            return self._shape_value(value, secrets, context)
         except ToolExecutionError:
             raise
         except Exception as error:  # a foreign mapping may raise anything
@@ -73,12 +73,12 @@ class _Shaper:
                 f"the tool has run, but its output cannot be read: {type(error).__name__}: {error}"
             ) from error
 
-    def _shape(self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext) -> Any:
+    def _shape_value(self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext) -> Any:
         if is_quick(value) and not has_own_form(value):
             value = plain_output(value)
         returned = output = as_output(value)
         if self._limits.select is not None:
-            output = self._selected(self._limits.select, value)
+            output = self._select_part(self._limits.select, value)
 
         reader = Reader(context.call_id or "", self._has_reader and is_known(context))
         cut = cut_output(output, self._limits, secrets.splits, reader)
@@ -87,7 +87,7 @@ class _Shaper:
         kept = self._keep(returned, output, _is_kept)
         return LimitedOutput(output, kept, cut, self._has_reader)
 
-    def _selected(self, expression: str, returned: Any) -> dict[str, Any]:
+    def _select_part(self, expression: str, returned: Any) -> dict[str, Any]:
         # Loaded by name on first use: few tools select, and the import takes milliseconds.
         select = import_module("tool_engine.output.select")
         try:
@@ -127,16 +127,18 @@ class _SyncShaping:
         secrets = secrets_of(tool, params)
         value = self._executor.execute(tool, params, context)
         if inspect.isawaitable(value):
-            return self._later(value, secrets, context)
+            return self._shape_later(value, secrets, context)
         return self._shaper.shape(value, secrets, context)
 
-    async def _later(self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext) -> Any:
+    async def _shape_later(
+        self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext
+    ) -> Any:
         return await asyncio.to_thread(self._shaper.shape, await value, secrets, context)
 
 
 def is_quick(value: Any) -> bool:
     """True if an output is small enough to handle without a thread."""
-    return _is_tiny(value) or _fits(value, _AT_ONCE)
+    return _is_tiny(value) or _fits_size(value, _AT_ONCE)
 
 
 def _is_tiny(value: Any) -> bool:
@@ -154,7 +156,7 @@ def _is_tiny(value: Any) -> bool:
     return True
 
 
-def _fits(value: Any, most: int) -> bool:
+def _fits_size(value: Any, most: int) -> bool:
     measure = Measure(_UNLIMITED, overhead=_PER_OBJECT)
     try:
         # What nests too deep is measured no further, and may hold anything.
@@ -164,4 +166,4 @@ def _fits(value: Any, most: int) -> bool:
 
 
 def _is_kept(value: Any) -> bool:
-    return _fits(value, MOST_KEPT)
+    return _fits_size(value, MOST_KEPT)

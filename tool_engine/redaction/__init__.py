@@ -1,16 +1,11 @@
 """What must never be seen in a record, an event, a log or an error, and how is it hidden?
 
-The one place that hides secrets: by the name of their key (`names`), by their shape in a text
-(`shapes`, `pairs`), and by the value of every secret that was resolved (`known`), or that a call
-was sent (`own`). `words` puts foreign exceptions into words.
+The one place that hides secrets: by the name of their key (`secret_names`), by their shape in a
+text (`shapes`, `pairs`), and by the value of every secret that was resolved (`known`), or that a
+call was sent (`own`). `error_words` puts foreign exceptions into words.
 """
 
-from tool_engine.redaction.known import remember_secret, secret_forms
-from tool_engine.redaction.names import is_secret_key
-from tool_engine.redaction.own import NO_SECRETS, OwnSecrets, find_unlike, secrets_of
-from tool_engine.redaction.text import HIDDEN, redact_text
-from tool_engine.redaction.value import redact
-from tool_engine.redaction.words import (
+from tool_engine.redaction.error_words import (
     hide_quotes,
     kind_of,
     secrets_asked,
@@ -19,6 +14,11 @@ from tool_engine.redaction.words import (
     trace_of,
     words_of,
 )
+from tool_engine.redaction.known import remember_secret, secret_forms
+from tool_engine.redaction.own import NO_SECRETS, OwnSecrets, find_unlike, secrets_of
+from tool_engine.redaction.secret_names import is_secret_key
+from tool_engine.redaction.text import HIDDEN, redact_text
+from tool_engine.redaction.value import redact
 
 __all__ = [
     "HIDDEN",

@@ -40,19 +40,19 @@ def secret_forms(value: str) -> tuple[str, ...]:
     its long lines. See `find_spelled` for texts that are escaped in part.
     """
     bare = value.strip()
-    forms = [value, bare, *_lines(bare)]
+    forms = [value, bare, *_split_lines(bare)]
     if len(value) <= LONGEST_CODED:
-        forms += _escaped(bare)
-        forms += (form for form in _coded(bare) if len(form) >= _SHORTEST_CODED)
+        forms += _escape_forms(bare)
+        forms += (form for form in _code_forms(bare) if len(form) >= _SHORTEST_CODED)
     return tuple(dict.fromkeys(form for form in forms if len(form) >= _SHORTEST))
 
 
-def _lines(value: str) -> list[str]:
+def _split_lines(value: str) -> list[str]:
     lines = [line.strip() for line in value.splitlines()[:_MOST_LINES]]
     return [line for line in lines if len(line) >= _SHORTEST_LINE and "-----" not in line]
 
 
-def _escaped(value: str) -> Iterator[str]:
+def _escape_forms(value: str) -> Iterator[str]:
     # Loaded late: the imports take longer than the rest of this package.
     from html import escape
     from urllib.parse import quote, quote_plus
@@ -76,25 +76,27 @@ def _with_small_digits(quoted: str) -> str:
     return "%".join((first, *(part[:2].lower() + part[2:] for part in others)))
 
 
-def _coded(value: str) -> Iterator[str]:
+def _code_forms(value: str) -> Iterator[str]:
     data = value.encode("utf-8", "surrogatepass")
-    in_digits, whole, *inner = hexlify(data), *_base64(data)
+    in_digits, whole, *inner = hexlify(data), *_base64_forms(data)
     for digits in (in_digits, hexlify(in_digits)):
         yield digits.decode()
         yield digits.decode().upper()
     # Base64 is often encoded in base64 once more.
-    once = [*_either((whole, *inner))]
+    once = [*_both_alphabets((whole, *inner))]
     yield from once
-    yield from _either(form for text in once for form in _base64(text.rstrip("=").encode()))
+    yield from _both_alphabets(
+        form for text in once for form in _base64_forms(text.rstrip("=").encode())
+    )
 
 
-def _either(texts: Iterable[str]) -> Iterator[str]:
+def _both_alphabets(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         yield text
         yield text.replace("+", "-").replace("/", "_")
 
 
-def _base64(data: bytes) -> list[str]:
+def _base64_forms(data: bytes) -> list[str]:
     """Return base64 of the bytes, and of them inside longer data."""
     whole = b2a_base64(data, newline=False).decode()
     # Bytes before it shift it by one or two; the letters that they share are left out.
@@ -136,9 +138,9 @@ class KnownSecrets:
             return
         with self._lock:
             grams = self._grams.pop(value, None)
-            self._grams[value] = self._file(value) if grams is None else grams
+            self._grams[value] = self._file_secret(value) if grams is None else grams
             while len(self._grams) > self._most:
-                self._forget(next(iter(self._grams)))
+                self._forget_secret(next(iter(self._grams)))
 
     def holds_number(self, number: float) -> bool:
         """Return True if `number`, as written, is a secret."""
@@ -159,7 +161,7 @@ class KnownSecrets:
         }
         return [span for value in values for span in spans_of(text, secret_forms(value))]
 
-    def _file(self, value: str) -> tuple[int, ...]:
+    def _file_secret(self, value: str) -> tuple[int, ...]:
         forms = secret_forms(value)
         grams = tuple(dict.fromkeys(self._free_gram(form) for form in forms))
         for gram in grams:
@@ -178,7 +180,7 @@ class KnownSecrets:
         ]
         return min(grams, key=lambda gram: len(self._index.get(gram, ())))
 
-    def _forget(self, value: str) -> None:
+    def _forget_secret(self, value: str) -> None:
         for gram in self._grams.pop(value):
             left = tuple(other for other in self._index[gram] if other != value)
             if left:

@@ -84,12 +84,12 @@ class OwnSecrets:
         self._keys = _KEYS_SHOWN.union(declared or ())
 
     @cached_property
-    def _texts(self) -> tuple[str, ...]:
+    def _secret_texts(self) -> tuple[str, ...]:
         """All forms, the longest first: a secret may be part of another one."""
-        return tuple(sorted(self._found, key=len, reverse=True))
+        return tuple(sorted(self._found_names, key=len, reverse=True))
 
     @cached_property
-    def _found(self) -> frozenset[str]:
+    def _found_names(self) -> frozenset[str]:
         said = self._said or ()
         return frozenset(said).union(*map(secret_forms, said))
 
@@ -97,7 +97,7 @@ class OwnSecrets:
     def _by_end(self) -> dict[int, list[str]]:
         """The forms by their last four bytes; what is shorter is under -1."""
         filed: dict[int, list[str]] = {}
-        for form in self._texts:
+        for form in self._secret_texts:
             data = form.encode("utf-8", "surrogatepass")[-GRAM:]
             gram = int.from_bytes(data, sys.byteorder) if len(data) == GRAM else -1
             filed.setdefault(gram, []).append(form)
@@ -118,26 +118,28 @@ class OwnSecrets:
         if self.hides_all:
             if names and isinstance(value, Mapping):
                 value = {key: HIDDEN if key in names else each for key, each in value.items()}
-                return self._unread(value, self._keys.union(names))
-            return self._unread(value, self._keys)
+                return self._shape_only(value, self._keys.union(names))
+            return self._shape_only(value, self._keys)
         if not self._said:
             return redact(value, names, self.parts)
         # Texts are redacted in one pass: what looks like a secret may be a part of one.
-        return self._hide(redact(value, names, self.parts, self.text), None)
+        return self._hide_values(redact(value, names, self.parts, self.text), None)
 
     def text(self, text: str) -> str:
         """Return a text without these secrets and all that look like secrets."""
         if self.hides_all:
             return text and HIDDEN
-        return self._without(text, secret_spans(text))
+        return self._cut_spans(text, secret_spans(text))
 
     def hide(self, value: Any) -> Any:
         """Return a value without these secrets; all else is unchanged."""
         if self.hides_all:
-            return self._unread(value, self._keys)
-        return self._hide(value, self.hide_text)
+            return self._shape_only(value, self._keys)
+        return self._hide_values(value, self.hide_text)
 
-    def _hide(self, value: Any, hide_text: Callable[[str], str] | None, depth: int = 0) -> Any:
+    def _hide_values(
+        self, value: Any, hide_text: Callable[[str], str] | None, depth: int = 0
+    ) -> Any:
         """Hide secret values; `hide_text` None: texts are already redacted."""
         if not self._said or value is None or isinstance(value, bool) or depth > _DEEPEST:
             return value
@@ -148,25 +150,25 @@ class OwnSecrets:
             for key, item in value.items():
                 name = key if hide_text is None or not isinstance(key, str) else hide_text(key)
                 name = name if name == key else free_key(name, copy)
-                copy[name] = self._hide(item, hide_text, depth + 1)
+                copy[name] = self._hide_values(item, hide_text, depth + 1)
             return copy
         if isinstance(value, list):
-            return [self._hide(item, hide_text, depth + 1) for item in value]
+            return [self._hide_values(item, hide_text, depth + 1) for item in value]
         is_number = isinstance(value, int | float)
         texts = read_number(value) if is_number else (to_text(value),)
-        return value if self._found.isdisjoint(texts) else HIDDEN
+        return value if self._found_names.isdisjoint(texts) else HIDDEN
 
     def hide_text(self, text: str) -> str:
         """Return a text without the values of these secrets."""
         if self.hides_all:
             return text and HIDDEN
-        return self._without(text, []) if self._said else text
+        return self._cut_spans(text, []) if self._said else text
 
     def splits(self, text: str, place: int) -> bool:
         """Return True if a cut before `place` leaves a half of something that is hidden."""
         return not self.hides_all and splits_secret(text, place, self.text)
 
-    def _unread(self, value: Any, keys: frozenset[str], depth: int = 0) -> Any:
+    def _shape_only(self, value: Any, keys: frozenset[str], depth: int = 0) -> Any:
         """Return the shape of a value: all of its texts, numbers and other keys are hidden."""
         if value is None or isinstance(value, bool):
             return value
@@ -176,18 +178,18 @@ class OwnSecrets:
             copy: dict[Any, Any] = {}
             for key, item in value.items():
                 name = key if key in keys else free_key(HIDDEN, copy)
-                copy[name] = self._unread(item, keys, depth + 1)
+                copy[name] = self._shape_only(item, keys, depth + 1)
             return copy
         if isinstance(value, list | tuple):
-            return [self._unread(item, keys, depth + 1) for item in value]
+            return [self._shape_only(item, keys, depth + 1) for item in value]
         return HIDDEN
 
-    def _without(self, text: str, spans: list[Span]) -> str:
+    def _cut_spans(self, text: str, spans: list[Span]) -> str:
         """Return a text without these spans and without the secrets' values."""
         if self._said:
             # What looks like a secret may be a part of one: both are searched in the original
             # text, or else the rest would be left.
-            spans += find_spelled(text, self._spans)
+            spans += find_spelled(text, self._find_spans)
         text = hide_spans(text, spans)
         if not self._said:
             return text
@@ -212,10 +214,10 @@ class OwnSecrets:
     @property
     def size(self) -> int:
         """Characters of all secrets that are searched."""
-        return sum(map(len, self._texts))
+        return sum(map(len, self._secret_texts))
 
-    def _spans(self, text: str) -> list[Span]:
-        forms: Collection[str] = self._texts
+    def _find_spans(self, text: str) -> list[Span]:
+        forms: Collection[str] = self._secret_texts
         if len(forms) > FEW:
             grams = grams_in(text, self._by_end)
             found = [form for gram in (*grams, -1) for form in self._by_end.get(gram, ())]
@@ -223,8 +225,8 @@ class OwnSecrets:
         return spans_of(text, forms, overlap=False)
 
     def _spans_of_beginning(self, text: str) -> list[Span]:
-        spans = self._spans(text)
-        for form in self._texts:
+        spans = self._find_spans(text)
+        for form in self._secret_texts:
             if len(form) > _HEAD:
                 at = text.find(form[:_HEAD], max(0, len(text) - len(form) + 1))
                 if at >= 0:
@@ -233,7 +235,7 @@ class OwnSecrets:
 
     def _without_half(self, text: str, end: int) -> str:
         """Hide the beginning of a secret at the end of a shortened text."""
-        for secret in self._texts:
+        for secret in self._secret_texts:
             for length in range(min(len(secret) - 1, end), _SHORTEST - 1, -1):
                 if text.startswith(secret[:length], end - length):
                     return f"{text[: end - length]}{HIDDEN}{text[end:]}"
@@ -258,7 +260,7 @@ def secrets_of(tool: Tool, params: Mapping[str, Any], *, shortest: int = _SHORTE
     if not names and not parts:
         return NO_SECRETS
     schemas = tool.parameters_schema["properties"]
-    misspelt = frozenset(_misspelt(params, schemas, names | parts))
+    misspelt = frozenset(_find_misspelt(params, schemas, names | parts))
     if parts:
         misspelt |= {name for name in params if any(find_unlike(params[name], schemas.get(name)))}
         parts |= frozenset(_misspelt_inside(params, tool.parameters_schema, parts))
@@ -297,13 +299,13 @@ def find_unlike(value: Any, schema: Any) -> Iterator[bool]:
     if (isinstance(value, Mapping) and kind != "array") or (
         isinstance(value, list | tuple) and kind != "object"
     ):
-        for item, below in _inside(value, _forms(schema)):
+        for item, below in _walk_parts(value, _list_forms(schema)):
             yield from find_unlike(item, below)
     else:
         yield True
 
 
-def _misspelt(
+def _find_misspelt(
     sent: Mapping[str, Any], declared: Collection[str], secret: Collection[str]
 ) -> Iterator[str]:
     """Yield undeclared keys of `sent` whose nearest declared key is secret."""
@@ -315,20 +317,20 @@ def _misspelt(
 
 def _misspelt_inside(value: Any, schema: Any, secret: Collection[str]) -> Iterator[str]:
     """Yield the misspelt keys of all objects inside `value`."""
-    waiting = list(_inside(value, [schema]))
+    waiting = list(_walk_parts(value, [schema]))
     while waiting:
         part, below = waiting.pop()
         if not isinstance(part, Mapping | list | tuple) or not isinstance(below, dict):
             continue
-        forms = _forms(below)
+        forms = _list_forms(below)
         if isinstance(part, Mapping):
             declared = {name for form in forms for name in form.get("properties", ())}
             if not declared.isdisjoint(secret):
-                yield from _misspelt(part, declared, secret)
-        waiting.extend(_inside(part, forms))
+                yield from _find_misspelt(part, declared, secret)
+        waiting.extend(_walk_parts(part, forms))
 
 
-def _forms(schema: Any) -> list[dict[str, Any]]:
+def _list_forms(schema: Any) -> list[dict[str, Any]]:
     """Return a schema and its subschemas for the same value."""
     found, waiting = [], [schema]
     while waiting:
@@ -342,7 +344,7 @@ def _forms(schema: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _inside(value: Any, forms: Iterable[dict[str, Any]]) -> Iterator[tuple[Any, Any]]:
+def _walk_parts(value: Any, forms: Iterable[dict[str, Any]]) -> Iterator[tuple[Any, Any]]:
     """Yield the parts of a value, each with every schema that may apply."""
     for form in forms:
         if isinstance(value, Mapping):

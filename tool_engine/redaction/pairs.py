@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tool_engine.redaction.names import is_secret_key
+from tool_engine.redaction.secret_names import is_secret_key
 
 _MOST_FINDS: Final = 1_000
 """A text with more secret names is hidden from there on: it was made to take long."""
@@ -91,19 +91,21 @@ def pair_spans(text: str) -> Iterator[Span]:
         return
     small = text.lower()
     if any(hint in small for hint in _HINTS):
-        yield from _first(_assigned(text), text)
+        yield from _take_first(_find_assigned(text), text)
         if has_tags and ">" in text:
-            yield from _first(_tagged(text), text)
+            yield from _take_first(_find_tagged(text), text)
         if has_cells:
-            yield from _first(_in_cells(text), text)
+            yield from _take_first(_in_cells(text), text)
         if has_options:
-            yield from _first(_options(text), text)
+            yield from _take_first(_find_options(text), text)
     if "curl" in small:
-        users = (span for user in _CURL_USER.finditer(text) for span in _option(text, user.end()))
-        yield from _first(users, text)
+        users = (
+            span for user in _CURL_USER.finditer(text) for span in _find_option(text, user.end())
+        )
+        yield from _take_first(users, text)
 
 
-def _first(spans: Iterator[Span], text: str) -> Iterator[Span]:
+def _take_first(spans: Iterator[Span], text: str) -> Iterator[Span]:
     """Yield up to so many spans; the rest of the text is one then."""
     for number, (start, end) in enumerate(spans, 1):
         if number > _MOST_FINDS:
@@ -112,7 +114,7 @@ def _first(spans: Iterator[Span], text: str) -> Iterator[Span]:
         yield start, end
 
 
-def _assigned(text: str) -> Iterator[Span]:
+def _find_assigned(text: str) -> Iterator[Span]:
     name, names = _NAME.search(text), 0
     while name is not None:
         after = name.end()
@@ -121,38 +123,38 @@ def _assigned(text: str) -> Iterator[Span]:
             if names > _MOST_FINDS:
                 yield after, len(text)
                 return
-            for span in _value(text, name):
+            for span in _find_value(text, name):
                 yield span
                 # A value that is hidden already is not searched again.
                 after = max(after, span[1])
         name = _NAME.search(text, after)
 
 
-def _options(text: str) -> Iterator[Span]:
+def _find_options(text: str) -> Iterator[Span]:
     for option in _OPTION.finditer(text):
         if is_secret_key(option[1]):
-            yield from _option(text, option.end())
+            yield from _find_option(text, option.end())
 
 
-def _value(text: str, name: re.Match[str]) -> Iterator[Span]:
+def _find_value(text: str, name: re.Match[str]) -> Iterator[Span]:
     start = name.end()
     first = text[start : start + 1]
     if first in _BLOCK_MARKS and (block := _BLOCK.match(text, start)) is not None:
-        yield from _indented(text, name.start(), block.end())
+        yield from _find_indented(text, name.start(), block.end())
         return
     pattern = _QUOTED if first in _QUOTES else _QUOTED_TWICE if first == "\\" else None
     quoted = None if pattern is None else pattern.match(text, start)
     if quoted is not None:
-        yield from _kept(text, quoted.span(quoted.lastindex or 0), name[1])
+        yield from _trim_span(text, quoted.span(quoted.lastindex or 0), name[1])
     elif _is_header(name[1]):
-        yield from _header(text, start, name)
+        yield from _find_header(text, start, name)
     else:
         bare = None if _CODE.match(text, start) else _BARE.match(text, start)
         if bare is not None and not _is_prose(text, name, bare):
             yield from _without_closing(bare)
 
 
-def _indented(text: str, name: int, start: int) -> Iterator[Span]:
+def _find_indented(text: str, name: int, start: int) -> Iterator[Span]:
     """Yield the block's lines, which are indented more than its name."""
     indent = name - max(text.rfind("\n", 0, name), text.rfind("\r", 0, name)) - 1
     end = place = start
@@ -168,7 +170,7 @@ def _indented(text: str, name: int, start: int) -> Iterator[Span]:
         yield start + len(text[start:end]) - len(text[start:end].lstrip()), end
 
 
-def _tagged(text: str) -> Iterator[Span]:
+def _find_tagged(text: str) -> Iterator[Span]:
     """Yield the text of XML elements with a secret name or attribute."""
     for pattern in (_ELEMENT, _ATTRIBUTE):
         for number, found in enumerate(pattern.finditer(text)):
@@ -188,10 +190,10 @@ def _in_cells(text: str) -> Iterator[Span]:
             return
         value = found[2]
         if _WORDY.fullmatch(value) is None and is_secret_key(found[1].strip()):
-            yield from _kept(text, found.span(2), found[1])
+            yield from _trim_span(text, found.span(2), found[1])
 
 
-def _kept(text: str, span: Span, name: str) -> Iterator[Span]:
+def _trim_span(text: str, span: Span, name: str) -> Iterator[Span]:
     start, end = span
     if _is_header(name):
         scheme = _SCHEME.match(text, start, end)
@@ -204,7 +206,7 @@ def _is_header(name: str) -> bool:
     return name.lower().endswith(("authorization", "cookie"))
 
 
-def _header(text: str, start: int, name: re.Match[str]) -> Iterator[Span]:
+def _find_header(text: str, start: int, name: re.Match[str]) -> Iterator[Span]:
     scheme = _SCHEME.match(text, start)
     if scheme is not None:
         value = _BARE.match(text, scheme.end())
@@ -214,7 +216,7 @@ def _header(text: str, start: int, name: re.Match[str]) -> Iterator[Span]:
         if value is None or (not quote and _is_sentence(text, name, value)):
             return
     if value is not None:
-        yield from _kept(text, value.span(), name[1])
+        yield from _trim_span(text, value.span(), name[1])
 
 
 def _is_sentence(text: str, name: re.Match[str], value: re.Match[str]) -> bool:
@@ -253,7 +255,7 @@ def _ends_line(text: str, at: int) -> bool:
     return not rest or rest[0] in "\r\n"
 
 
-def _option(text: str, start: int) -> Iterator[Span]:
+def _find_option(text: str, start: int) -> Iterator[Span]:
     opening = 1 if text[start : start + 1] in ("'", '"') else 0
     value = _BARE_OPTION.match(text, start + opening)
     if value is None or value[0].startswith("-") or value[0].isdigit():

@@ -47,7 +47,7 @@ def readings(value: Any, declared: Collection[str] | None = None) -> Iterator[st
             waiting.extend(item)
         elif isinstance(item, str):
             yield to_text(item)
-            yield from (text for text in _converted(item) if len(text) >= _SHORTEST)
+            yield from (text for text in _read_converted(item) if len(text) >= _SHORTEST)
         elif item is not None and not isinstance(item, bool):
             yield from read_number(item)
 
@@ -61,7 +61,7 @@ def read_number(value: Any) -> Iterator[str]:
         yield str(float(value))
 
 
-def _converted(text: str) -> Iterator[str]:
+def _read_converted(text: str) -> Iterator[str]:
     """Yield the texts of what a function with such a hint receives."""
     if len(text) <= _LONGEST:
         for kind in _KINDS:

@@ -51,35 +51,37 @@ def _is_jwt(match: re.Match[str]) -> bool:
     return match["rest"] is not None and match.end() - match.start() >= 20
 
 
-def _token(prefix: str, tail: str, *, free: bool = True) -> str:
+def _token_pattern(prefix: str, tail: str, *, free: bool = True) -> str:
     """Return the pattern of a token; `free`: `_` or `-` may stand before it."""
     return (r"(?<![A-Za-z0-9])" if free else r"(?<![\w\-])") + prefix + tail
 
 
 _END: Final = r"(?![A-Za-z0-9])"
-_AWS: Final = _token(r"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])", r"[A-Z0-9]{16}") + _END
+_AWS: Final = _token_pattern(r"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])", r"[A-Z0-9]{16}") + _END
 _DASHED: Final = (
-    _Shape("sk-", _token(r"sk-(?:ant|proj|svcacct|admin|or|lf)-", r"[\w\-]{16,}", free=False)),
-    _Shape("sk-", _token("sk-", r"[A-Za-z0-9]{16,}", free=False)),
-    _Shape("glpat-", _token("glpat-", r"[\w\-]{20,}(?:\.[0-9a-z]{9})?")),
-    _Shape("gl", _token("gl(?:ptt|dt|rt|cbt|ft|imt|agent|soat|oas|ffct)-", r"[\w\-]{20,}")),
-    _Shape("xox", _token("xox[abeoprs]-", r"[A-Za-z0-9\-]{10,}")),
-    _Shape("xapp-", _token(r"xapp-\d-", r"[A-Za-z0-9\-]{20,}")),
-    _Shape("pypi-", _token("pypi-AgE", r"[\w\-]{50,}")),
-    _Shape("GOCSPX-", _token("GOCSPX-", r"[\w\-]{20,}")),
-    _Shape("pplx-", _token("pplx-", r"[A-Za-z0-9]{40,}")),
-    _Shape("PMAK-", _token("PMAK-", r"[a-f0-9]{24}-[a-f0-9]{34}")),
-    _Shape("NRAK-", _token("NRAK-", r"[A-Z0-9]{27}")),
-    _Shape("sq0", _token("sq0(?:atp|csp)-", r"[\w\-]{22,}")),
-    _Shape("xkeysib-", _token("xkeysib-", r"[a-f0-9]{64}-[A-Za-z0-9]{16}")),
-    _Shape("xai-", _token("xai-", r"[A-Za-z0-9]{40,}")),
-    _Shape("tvly-", _token("tvly-", r"[A-Za-z0-9\-]{20,}")),
-    _Shape("nvapi-", _token("nvapi-", r"[\w\-]{40,}")),
-    _Shape("csk-", _token("csk-", r"[A-Za-z0-9]{40,}")),
-    _Shape("pat-", _token(r"pat-(?:na|eu|ap)\d-", r"[a-f0-9\-]{36,}")),
+    _Shape(
+        "sk-", _token_pattern(r"sk-(?:ant|proj|svcacct|admin|or|lf)-", r"[\w\-]{16,}", free=False)
+    ),
+    _Shape("sk-", _token_pattern("sk-", r"[A-Za-z0-9]{16,}", free=False)),
+    _Shape("glpat-", _token_pattern("glpat-", r"[\w\-]{20,}(?:\.[0-9a-z]{9})?")),
+    _Shape("gl", _token_pattern("gl(?:ptt|dt|rt|cbt|ft|imt|agent|soat|oas|ffct)-", r"[\w\-]{20,}")),
+    _Shape("xox", _token_pattern("xox[abeoprs]-", r"[A-Za-z0-9\-]{10,}")),
+    _Shape("xapp-", _token_pattern(r"xapp-\d-", r"[A-Za-z0-9\-]{20,}")),
+    _Shape("pypi-", _token_pattern("pypi-AgE", r"[\w\-]{50,}")),
+    _Shape("GOCSPX-", _token_pattern("GOCSPX-", r"[\w\-]{20,}")),
+    _Shape("pplx-", _token_pattern("pplx-", r"[A-Za-z0-9]{40,}")),
+    _Shape("PMAK-", _token_pattern("PMAK-", r"[a-f0-9]{24}-[a-f0-9]{34}")),
+    _Shape("NRAK-", _token_pattern("NRAK-", r"[A-Z0-9]{27}")),
+    _Shape("sq0", _token_pattern("sq0(?:atp|csp)-", r"[\w\-]{22,}")),
+    _Shape("xkeysib-", _token_pattern("xkeysib-", r"[a-f0-9]{64}-[A-Za-z0-9]{16}")),
+    _Shape("xai-", _token_pattern("xai-", r"[A-Za-z0-9]{40,}")),
+    _Shape("tvly-", _token_pattern("tvly-", r"[A-Za-z0-9\-]{20,}")),
+    _Shape("nvapi-", _token_pattern("nvapi-", r"[\w\-]{40,}")),
+    _Shape("csk-", _token_pattern("csk-", r"[A-Za-z0-9]{40,}")),
+    _Shape("pat-", _token_pattern(r"pat-(?:na|eu|ap)\d-", r"[a-f0-9\-]{36,}")),
     _Shape("AGE-SECRET-KEY-", "AGE-SECRET-KEY-1[A-Z0-9]{58}"),
-    _Shape("key-", _token("key-", "[a-f0-9]{32}", free=False) + _END),
-    _Shape("-us", _token("", r"[a-f0-9]{32}-us\d{1,2}") + _END),
+    _Shape("key-", _token_pattern("key-", "[a-f0-9]{32}", free=False) + _END),
+    _Shape("-us", _token_pattern("", r"[a-f0-9]{32}-us\d{1,2}") + _END),
     _Shape(
         "-----BEGIN ",
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?"
@@ -87,41 +89,41 @@ _DASHED: Final = (
     ),
 )
 _UNDERLINED: Final = (
-    _Shape("gh", _token("gh[pousr]_", r"[A-Za-z0-9]{20,}")),
-    _Shape("github_pat_", _token("github_pat_", r"\w{20,}")),
-    _Shape("k_", _token("[sr]k_(?:live|test|prod)_", r"[A-Za-z0-9]{10,}")),
-    _Shape("whsec_", _token("whsec_", r"[A-Za-z0-9+/]{20,}")),
-    _Shape("npm_", _token("npm_", r"[A-Za-z0-9]{36,}")),
-    _Shape("hf_", _token("hf_", r"[A-Za-z0-9]{30,}")),
-    _Shape("api_org_", _token("api_org_", r"[A-Za-z]{34,}")),
-    _Shape("_v1_", _token("do[opr]_v1_", r"[a-f0-9]{64}")),
-    _Shape("shp", _token("shp(?:at|ca|pa|ss)_", r"[A-Fa-f0-9]{32}")),
-    _Shape("lin_api_", _token("lin_api_", r"[A-Za-z0-9]{40}")),
-    _Shape("ntn_", _token("ntn_", r"[A-Za-z0-9]{40,}")),
-    _Shape("pscale_", _token("pscale_(?:tkn|oauth|pw)_", r"[\w=.\-]{32,}")),
-    _Shape("rubygems_", _token("rubygems_", r"[a-f0-9]{48}")),
-    _Shape("gls", _token("glsa_", r"[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}")),
-    _Shape("glc_", _token("glc_", r"[A-Za-z0-9+/]{32,}=*")),
-    _Shape("sntry", _token("sntry[su]_", r"[\w+/=\-]{30,}")),
-    _Shape("pcsk_", _token("pcsk_", r"\w{30,}")),
-    _Shape("gsk_", _token("gsk_", r"[A-Za-z0-9]{40,}")),
-    _Shape("r8_", _token("r8_", r"[A-Za-z0-9]{32,}") + _END),
-    _Shape("fig", _token("fig(?:d|u|o|or|uh)_", r"[\w\-]{30,}")),
-    _Shape("secret_", _token("secret_", r"[A-Za-z0-9]{43}") + _END),
-    _Shape("sbp_", _token("sbp_", r"[a-f0-9]{40}")),
-    _Shape("dckr_pat_", _token("dckr_pat_", r"[\w\-]{20,}")),
-    _Shape("jina_", _token("jina_", r"[\w\-]{40,}")),
-    _Shape("e2b_", _token("e2b_", r"[a-f0-9]{40}")),
-    _Shape("lsv2_", _token("lsv2_(?:pt|sk)_", r"[a-f0-9]{32}_[a-f0-9]{8,}")),
-    _Shape("fw_", _token("fw_", r"[A-Za-z0-9]{22,}") + _END, _has_digit),
-    _Shape("fm2_", _token("fm2_", r"[A-Za-z0-9+/]{100,}=*")),
+    _Shape("gh", _token_pattern("gh[pousr]_", r"[A-Za-z0-9]{20,}")),
+    _Shape("github_pat_", _token_pattern("github_pat_", r"\w{20,}")),
+    _Shape("k_", _token_pattern("[sr]k_(?:live|test|prod)_", r"[A-Za-z0-9]{10,}")),
+    _Shape("whsec_", _token_pattern("whsec_", r"[A-Za-z0-9+/]{20,}")),
+    _Shape("npm_", _token_pattern("npm_", r"[A-Za-z0-9]{36,}")),
+    _Shape("hf_", _token_pattern("hf_", r"[A-Za-z0-9]{30,}")),
+    _Shape("api_org_", _token_pattern("api_org_", r"[A-Za-z]{34,}")),
+    _Shape("_v1_", _token_pattern("do[opr]_v1_", r"[a-f0-9]{64}")),
+    _Shape("shp", _token_pattern("shp(?:at|ca|pa|ss)_", r"[A-Fa-f0-9]{32}")),
+    _Shape("lin_api_", _token_pattern("lin_api_", r"[A-Za-z0-9]{40}")),
+    _Shape("ntn_", _token_pattern("ntn_", r"[A-Za-z0-9]{40,}")),
+    _Shape("pscale_", _token_pattern("pscale_(?:tkn|oauth|pw)_", r"[\w=.\-]{32,}")),
+    _Shape("rubygems_", _token_pattern("rubygems_", r"[a-f0-9]{48}")),
+    _Shape("gls", _token_pattern("glsa_", r"[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}")),
+    _Shape("glc_", _token_pattern("glc_", r"[A-Za-z0-9+/]{32,}=*")),
+    _Shape("sntry", _token_pattern("sntry[su]_", r"[\w+/=\-]{30,}")),
+    _Shape("pcsk_", _token_pattern("pcsk_", r"\w{30,}")),
+    _Shape("gsk_", _token_pattern("gsk_", r"[A-Za-z0-9]{40,}")),
+    _Shape("r8_", _token_pattern("r8_", r"[A-Za-z0-9]{32,}") + _END),
+    _Shape("fig", _token_pattern("fig(?:d|u|o|or|uh)_", r"[\w\-]{30,}")),
+    _Shape("secret_", _token_pattern("secret_", r"[A-Za-z0-9]{43}") + _END),
+    _Shape("sbp_", _token_pattern("sbp_", r"[a-f0-9]{40}")),
+    _Shape("dckr_pat_", _token_pattern("dckr_pat_", r"[\w\-]{20,}")),
+    _Shape("jina_", _token_pattern("jina_", r"[\w\-]{40,}")),
+    _Shape("e2b_", _token_pattern("e2b_", r"[a-f0-9]{40}")),
+    _Shape("lsv2_", _token_pattern("lsv2_(?:pt|sk)_", r"[a-f0-9]{32}_[a-f0-9]{8,}")),
+    _Shape("fw_", _token_pattern("fw_", r"[A-Za-z0-9]{22,}") + _END, _has_digit),
+    _Shape("fm2_", _token_pattern("fm2_", r"[A-Za-z0-9+/]{100,}=*")),
 )
 _DOTTED: Final = (
-    _Shape("ya29.", _token(r"ya29\.", r"[\w\-]{20,}")),
-    _Shape("SG.", _token(r"SG\.", r"[\w\-]{16,64}\.[\w\-]{16,64}")),
-    _Shape("hv", _token(r"hv[sb]\.", r"[\w\-]{24,}")),
-    _Shape("dp.", _token(r"dp\.(?:pt|st|ct|sa)\.", r"[\w\-.]{40,}")),
-    _Shape("dt0c01.", _token(r"dt0c01\.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}")),
+    _Shape("ya29.", _token_pattern(r"ya29\.", r"[\w\-]{20,}")),
+    _Shape("SG.", _token_pattern(r"SG\.", r"[\w\-]{16,64}\.[\w\-]{16,64}")),
+    _Shape("hv", _token_pattern(r"hv[sb]\.", r"[\w\-]{24,}")),
+    _Shape("dp.", _token_pattern(r"dp\.(?:pt|st|ct|sa)\.", r"[\w\-.]{40,}")),
+    _Shape("dt0c01.", _token_pattern(r"dt0c01\.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}")),
     _Shape("eyJ", r"eyJ[\w\-]*+(?P<rest>\.[\w\-]{6,}+(?:\.[\w\-]*+){1,3})?", _is_jwt),
     _Shape(
         "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[\w/+]+)"
@@ -130,13 +132,13 @@ _DOTTED: Final = (
     _Shape(".webhook.office.com/", r"\.webhook\.office\.com/webhookb2/(?P<secret>[\w\-@/]+)"),
 )
 _OTHERS: Final = (
-    _Shape("AIza", _token("AIza", r"[\w\-]{35}") + _END),
+    _Shape("AIza", _token_pattern("AIza", r"[\w\-]{35}") + _END),
     _Shape("A", _AWS),
-    _Shape("SK", _token("SK", "[0-9a-f]{32}") + _END),
-    _Shape("ATATT3", _token("ATATT3", r"[\w=\-]{60,}")),
-    _Shape("dapi", _token("dapi", r"[a-f0-9]{32}(?:-\d)?") + _END),
+    _Shape("SK", _token_pattern("SK", "[0-9a-f]{32}") + _END),
+    _Shape("ATATT3", _token_pattern("ATATT3", r"[\w=\-]{60,}")),
+    _Shape("dapi", _token_pattern("dapi", r"[a-f0-9]{32}(?:-\d)?") + _END),
     _Shape("Q~", r"(?<![\w~.])[\w~.]{3}\dQ~[\w~.\-]{31,34}"),
-    _Shape("GR1348941", _token("GR1348941", r"[\w\-]{20}")),
+    _Shape("GR1348941", _token_pattern("GR1348941", r"[\w\-]{20}")),
     _Shape("1//0", r"(?<![A-Za-z0-9/])1//0[\w\-]{40,}"),
 )
 _SPACED: Final = (
@@ -185,11 +187,11 @@ def shape_spans(text: str) -> Iterator[Span]:
         if mark in text:
             for shape in shapes:
                 if shape.literal in text:
-                    yield from _spans(shape, text)
+                    yield from _find_spans(shape, text)
 
 
-def _spans(shape: _Shape, text: str) -> Iterator[Span]:
-    pattern = _compiled(shape.pattern)
+def _find_spans(shape: _Shape, text: str) -> Iterator[Span]:
+    pattern = _compile_pattern(shape.pattern)
     group = "secret" if "secret" in pattern.groupindex else 0
     for number, match in enumerate(pattern.finditer(text)):
         if number >= _MOST_FINDS:
@@ -198,16 +200,16 @@ def _spans(shape: _Shape, text: str) -> Iterator[Span]:
         if shape.is_secret is None or shape.is_secret(match):
             yield match.span(group)
             if shape.pattern is _AWS:
-                yield from _near(match, text)
+                yield from _find_near_key(match, text)
 
 
-def _near(key_id: re.Match[str], text: str) -> Iterator[Span]:
+def _find_near_key(key_id: re.Match[str], text: str) -> Iterator[Span]:
     """Yield AWS secrets near their key id: they have no shape of their own."""
     start, end = max(0, key_id.start() - _NEAR), key_id.end() + _NEAR
-    for match in _compiled(_LIKE_AWS).finditer(text, start, end):
+    for match in _compile_pattern(_LIKE_AWS).finditer(text, start, end):
         yield match.span()
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)

@@ -120,13 +120,15 @@ class _Reading:
                     self._written_text, self._written[number], self._written[number + 1]
                 )
                 base = self._plain[number], self._written[number]
-                written[0].extend(_places(starts[first:to_first], table, base, 0))
-                written[1].extend(_places(ends[last:to_last], table, base, 1))
+                written[0].extend(_map_places(starts[first:to_first], table, base, 0))
+                written[1].extend(_map_places(ends[last:to_last], table, base, 1))
             first, last = to_first, to_last
         return zip(*written, strict=True)
 
 
-def _places(places: list[int], table: _Table, base: tuple[int, int], side: int) -> Iterator[int]:
+def _map_places(
+    places: list[int], table: _Table, base: tuple[int, int], side: int
+) -> Iterator[int]:
     """Yield where parts begin, or end with `side` 1, in the written text."""
     plain, written = table
     before, start = base
@@ -160,7 +162,7 @@ def find_spelled(text: str, find: Callable[[str], list[Span]]) -> list[Span]:
 
     Takes time in proportion to the length of `text`, if `find` does.
     """
-    return _found(text, find, _LEVELS)
+    return _find_decoded(text, find, _LEVELS)
 
 
 def spans_of(text: str, forms: Iterable[str], *, overlap: bool = True) -> list[Span]:
@@ -182,20 +184,20 @@ def spans_of(text: str, forms: Iterable[str], *, overlap: bool = True) -> list[S
     return spans
 
 
-def _found(text: str, find: Callable[[str], list[Span]], levels: int) -> list[Span]:
+def _find_decoded(text: str, find: Callable[[str], list[Span]], levels: int) -> list[Span]:
     found = find(text)
     if levels:
         for kind in _KINDS:
             # Most texts have none of the signs, and are not searched further.
             if kind.sign in text and kind.one.search(text) is not None:
                 reading = _Reading(text, kind)
-                inner = _found(reading.text, find, levels - 1)
+                inner = _find_decoded(reading.text, find, levels - 1)
                 if inner:
                     found += reading.spans(merged(inner))
     return found
 
 
-def _percent(escaped: str) -> str:
+def _decode_percent(escaped: str) -> str:
     return bytes.fromhex(escaped.replace("%", "")).decode("utf-8", "replace")
 
 
@@ -234,7 +236,7 @@ def _of_bytes(escaped: str) -> Iterator[tuple[int, int]]:
         yield 3 * (ord(letter) - _MARK if is_damaged else len(letter.encode())), 1
 
 
-def _count(error: UnicodeError) -> tuple[str, int]:
+def _count_invalid(error: UnicodeError) -> tuple[str, int]:
     """Replace invalid bytes, as `replace` does, with one letter that holds their number."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
@@ -242,17 +244,17 @@ def _count(error: UnicodeError) -> tuple[str, int]:
 
 
 _COUNTED: Final = "tool_engine.counted"
-codecs.register_error(_COUNTED, _count)
+codecs.register_error(_COUNTED, _count_invalid)
 
 
 @lru_cache(maxsize=4096)
-def _reference(escaped: str) -> str:
+def _decode_reference(escaped: str) -> str:
     # Loaded late: it brings a table of thousands of names.
     return str(import_module("html").unescape(escaped))
 
 
 @lru_cache(maxsize=4096)
-def _backslash(escaped: str) -> str:
+def _decode_backslash(escaped: str) -> str:
     kind, digits = escaped[1], escaped[2:].strip("{}")
     if len(digits) > _LONGEST:
         high, low = int(escaped[2:6], 16), int(escaped[8:], 16)
@@ -266,7 +268,9 @@ def _backslash(escaped: str) -> str:
 _LONGEST: Final = 8
 """Most digits of one character."""
 _KINDS: Final = (
-    _Kind("%", re.compile("%[0-9A-Fa-f]{2}"), _PERCENT, _percent, _percent_end, _percent_table),
-    _Kind("&", _REFERENCE, _REFERENCE, _reference),
-    _Kind("\\", _BACKSLASH, _BACKSLASH, _backslash),
+    _Kind(
+        "%", re.compile("%[0-9A-Fa-f]{2}"), _PERCENT, _decode_percent, _percent_end, _percent_table
+    ),
+    _Kind("&", _REFERENCE, _REFERENCE, _decode_reference),
+    _Kind("\\", _BACKSLASH, _BACKSLASH, _decode_backslash),
 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tool_engine.model.json.free_key import free_key, text_key
 from tool_engine.redaction.known import known_secrets
-from tool_engine.redaction.names import is_secret_key
+from tool_engine.redaction.secret_names import is_secret_key
 from tool_engine.redaction.text import HIDDEN, redact_text
 
 _MAX_DEPTH: Final = 64
@@ -48,18 +48,18 @@ class _Redaction:
 
     def of(self, value: Any, depth: int) -> Any:
         if value is None or isinstance(value, str | int | float):
-            return self._plain(value)
+            return self._redact_plain(value)
         if depth >= _MAX_DEPTH:
             return "[too deep]"
         if isinstance(value, Mapping):
-            return self._mapping(value, depth + 1)
+            return self._redact_mapping(value, depth + 1)
         if isinstance(value, list | tuple):
-            return self._list(value, depth + 1)
+            return self._redact_list(value, depth + 1)
         if isinstance(value, set | frozenset):
             return [self.of(item, depth + 1) for item in value]
         return self._text(repr(value))
 
-    def _plain(self, value: str | float | None) -> Any:
+    def _redact_plain(self, value: str | float | None) -> Any:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -68,7 +68,7 @@ class _Redaction:
             return HIDDEN if known_secrets.holds_number(value) else value
         return self._text(repr(value))
 
-    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    def _redact_mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         named = _named_secrets(value)
         copy: dict[str, Any] = {}
         for key, item in value.items():
@@ -81,7 +81,7 @@ class _Redaction:
             copy[name] = item if is_place else self.of(item, depth) if is_shown else HIDDEN
         return copy
 
-    def _list(self, values: Iterable[Any], depth: int) -> list[Any]:
+    def _redact_list(self, values: Iterable[Any], depth: int) -> list[Any]:
         copy: list[Any] = []
         option, is_in_key = "", False
         for item in values:

@@ -10,9 +10,9 @@ from typing import Any
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands.captured import Captured
-from tool_engine.executors.commands.entry import CommandPlan, compile_entry
-from tool_engine.executors.commands.executor import CommandExecutor
-from tool_engine.executors.commands.outcome import output_of
+from tool_engine.executors.commands.command_entry import CommandPlan, compile_entry
+from tool_engine.executors.commands.command_executor import CommandExecutor
+from tool_engine.executors.commands.command_outcome import output_of
 from tool_engine.executors.commands.shell import check_script
 from tool_engine.executors.commands.shell_entry import SCRIPT
 from tool_engine.executors.commands.shell_entry import compile_entry as compile_shell_entry
@@ -108,7 +108,7 @@ class RecordedCommandExecutor(CommandExecutor):
             return await self.real.execute(tool, params, context)
         return await super().execute(tool, params, context)
 
-    async def _finished(
+    async def _run_command(
         self, plan: CommandPlan, argv: list[str], env: dict[str, str], seconds: float | None
     ) -> Finished:
         return self.recording.finished(argv, plan.max_output)

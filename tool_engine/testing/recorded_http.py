@@ -15,7 +15,7 @@ import aiohttp
 from yarl import URL
 
 from tool_engine.executors.http.addresses import AllowList
-from tool_engine.executors.http.executor import HTTPExecutor
+from tool_engine.executors.http.http_executor import HTTPExecutor
 from tool_engine.executors.http.response_entry import SavePlan
 from tool_engine.testing.exchanges import Recording, SentRequest
 from tool_engine.testing.scratch import ScratchFolder
@@ -42,12 +42,14 @@ class RecordedHTTPExecutor(HTTPExecutor):
         self._tokens.forget()
         self._recording = recording
 
-    async def _save(
+    async def _save_answer(
         self, request: Any, sending: Any, plan: SavePlan, params: Mapping[str, Any]
     ) -> dict[str, Any]:
-        return await super()._save(request, sending, scratch_plan(plan, self.scratch), params)
+        return await super()._save_answer(
+            request, sending, scratch_plan(plan, self.scratch), params
+        )
 
-    def _connector(self, allow: AllowList) -> aiohttp.BaseConnector:
+    def _make_connector(self, allow: AllowList) -> aiohttp.BaseConnector:
         return _MemoryConnector(self)
 
 

@@ -12,9 +12,9 @@ import msgspec
 
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.files.editing import FileEditExecutor
-from tool_engine.executors.files.entry import FileEntry, compile_entry
+from tool_engine.executors.files.file_entry import FileEntry, compile_entry
+from tool_engine.executors.files.file_reading import FileReadExecutor
 from tool_engine.executors.files.listing import FolderReadExecutor
-from tool_engine.executors.files.reading import FileReadExecutor
 from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.files.searching import FileSearchExecutor
 from tool_engine.executors.files.writing import FileWriteExecutor

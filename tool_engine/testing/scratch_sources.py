@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any, Final
 
 from tool_engine.errors import MissingExtraError, ToolExecutionError
-from tool_engine.executors.sql.executor import SQLExecutor
+from tool_engine.executors.sql.sql_executor import SQLExecutor
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.settings.source import DatabaseSource

@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeVar
 
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.commands.executor import CommandExecutor
+from tool_engine.executors.commands.command_executor import CommandExecutor
 from tool_engine.executors.commands.shell import ShellExecutor
-from tool_engine.executors.sql.executor import SQLExecutor
+from tool_engine.executors.sql.sql_executor import SQLExecutor
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.testing.exchanges import Recording
 from tool_engine.testing.recorded_commands import (

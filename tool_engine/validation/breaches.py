@@ -149,8 +149,8 @@ def _of_forms(value: Any, check: Check, path: Path) -> Iterator[Breach]:
 def _read_forms(value: Any, check: Check) -> Reading:
     first = [next(breaches(value, form), None) for form in check.positions]
     declared = [form.certain.get("type") for form in check.positions]
-    told = [None if found is None else _as_form(found) for found in first]
-    return first_of_forms(value, declared, told)
+    firsts = [None if found is None else _as_form(found) for found in first]
+    return first_of_forms(value, declared, firsts)
 
 
 def _as_form(breach: Breach) -> tuple[Path, Reading]:

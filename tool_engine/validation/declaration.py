@@ -38,14 +38,14 @@ class Declaration:
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
-        problems = list(self._problems())
+        problems = list(self._find_problems())
         if problems:
             raise DefinitionError(*problems)
         try:
             self.schema: dict[str, Any] = tool.parameters_schema
             self.rules: jsonschema_rs.Draft202012Validator = build_validator(self.schema)
         except _UNREADABLE as error:
-            raise DefinitionError(*self._unreadable(error)) from error
+            raise DefinitionError(*self._explain_unreadable(error)) from error
         short = {
             each.name: {"validation": each.validation, "schema": each.schema}
             for each in tool.parameters
@@ -65,7 +65,7 @@ class Declaration:
         }
         # A default of null says "none given", whatever the parameter's type.
         values = {name: value for name, value in declared.items() if value is not None}
-        return {**declared, **self._judged(values, without_required(self.schema))}
+        return {**declared, **self._judge_values(values, without_required(self.schema))}
 
     def filling(self) -> Filling | None:
         """Return the defaults to fill in inside the arguments; None: none.
@@ -83,7 +83,7 @@ class Declaration:
             return None
         filling = Filling({}, keys)
         problems = [
-            self._broken(error, tuple(error.instance_path))
+            self._explain_broken(error, tuple(error.instance_path))
             for error in misfits(filling, build_validator(without_required(self.schema)))
         ]
         if problems:
@@ -94,10 +94,10 @@ class Declaration:
         # References lead to the parameters, so these must stand where they did.
         below = {} if can_be_split(place.schema) else self.schema["properties"]
         schema = {"type": "object", "properties": {**below, _DEFAULT: place.schema}}
-        judged = self._judged({_DEFAULT: place.default}, schema, place.path)
+        judged = self._judge_values({_DEFAULT: place.default}, schema, place.path)
         return judged[_DEFAULT]
 
-    def _judged(
+    def _judge_values(
         self, values: dict[str, Any], schema: dict[str, Any], at: Path | None = None
     ) -> dict[str, Any]:
         """Return `values` as plain JSON that fits `schema`; `at` is the place of a single one."""
@@ -108,13 +108,13 @@ class Declaration:
             return path if at is None else (*at, *path[1:])
 
         problems = [
-            self._problem(place(refusal.path), f"must {refusal.rule}, got {refusal.got}")
+            self._make_problem(place(refusal.path), f"must {refusal.rule}, got {refusal.got}")
             for refusal in shaper.refusals
         ]
         if not problems:
             errors = build_validator(schema).iter_errors(shaped)
             problems = [
-                self._broken(error, place(find_error(error, shaped)[0])) for error in errors
+                self._explain_broken(error, place(find_error(error, shaped)[0])) for error in errors
             ]
         if problems:
             raise DefinitionError(*problems)
@@ -125,7 +125,7 @@ class Declaration:
         return frozenset(
             name
             for name in self.root.properties
-            if "number" in _types(self.root.child(name).certain)
+            if "number" in _list_types(self.root.child(name).certain)
             and not self.root.child(name).is_integer
         )
 
@@ -133,13 +133,13 @@ class Declaration:
         """True if a rule of some parameter depends on how large a number is."""
         return any(self.root.child(name).is_bounded for name in self.root.properties)
 
-    def _problems(self) -> Iterator[DefinitionProblem]:
+    def _find_problems(self) -> Iterator[DefinitionProblem]:
         names: dict[str, int] = {}
         for index, parameter in enumerate(self._tool.parameters):
             place = f"parameters[{index}]"
             first = names.setdefault(parameter.name, index)
             if first != index:
-                yield self._at(
+                yield self._locate_problem(
                     f"{place}.name",
                     f"parameter {parameter.name!r} is already declared as parameters[{first}]; "
                     "rename one of them",
@@ -149,31 +149,33 @@ class Declaration:
                     near = find_nearest(str(key), VALIDATION_KEYS)
                     hint = f"did you mean {near!r}?" if near else "put it under `schema`"
                     message = f"{key!r} is not a known key: {hint}"
-                    yield self._at(f"{place}.validation.{key}", message)
+                    yield self._locate_problem(f"{place}.validation.{key}", message)
 
-    def _unreadable(self, whole: Exception) -> list[DefinitionProblem]:
+    def _explain_unreadable(self, whole: Exception) -> list[DefinitionProblem]:
         problems = []
         for index, parameter in enumerate(self._tool.parameters):
             try:
                 build_validator(parameters_schema([parameter]))
             except _UNREADABLE as error:
-                message = f"parameter {parameter.name!r}: {_reason(parameter, error)}"
-                problems.append(self._at(f"parameters[{index}]", message))
+                message = f"parameter {parameter.name!r}: {_explain_parameter(parameter, error)}"
+                problems.append(self._locate_problem(f"parameters[{index}]", message))
         # Each alone may be right, and only their references to one another wrong.
-        return problems or [self._at("parameters", f"cannot be read together: {whole}")]
+        return problems or [self._locate_problem("parameters", f"cannot be read together: {whole}")]
 
-    def _broken(self, error: jsonschema_rs.ValidationError, path: Path) -> DefinitionProblem:
+    def _explain_broken(
+        self, error: jsonschema_rs.ValidationError, path: Path
+    ) -> DefinitionProblem:
         reading = read(error, error.instance)
         secrets = frozenset(item.name for item in self._tool.parameters if item.secret)
         got = json_text(shown(error.instance, path, secrets))
-        return self._problem(path, f"must {reading.rule}, got {got}")
+        return self._make_problem(path, f"must {reading.rule}, got {got}")
 
-    def _problem(self, path: Path, message: str) -> DefinitionProblem:
+    def _make_problem(self, path: Path, message: str) -> DefinitionProblem:
         names = [parameter.name for parameter in self._tool.parameters]
         place = f"parameters[{names.index(str(path[0]))}].default" if path else "parameters"
-        return self._at(place, f"the default of {subject(path)} {message}; correct it")
+        return self._locate_problem(place, f"the default of {subject(path)} {message}; correct it")
 
-    def _at(self, place: str, message: str) -> DefinitionProblem:
+    def _locate_problem(self, place: str, message: str) -> DefinitionProblem:
         file = self._tool.source or f"tool {self._tool.name!r}"
         return DefinitionProblem(message, file, path=place)
 
@@ -183,7 +185,7 @@ def without_required(schema: dict[str, Any]) -> dict[str, Any]:
     return {keyword: value for keyword, value in schema.items() if keyword != "required"}
 
 
-def _reason(parameter: ToolParameter, error: Exception) -> str:
+def _explain_parameter(parameter: ToolParameter, error: Exception) -> str:
     if parameter.type not in PARAMETER_TYPES and parameter.type != "any":
         near = find_nearest(str(parameter.type), PARAMETER_TYPES)
         hint = f"did you mean {near!r}?" if near else f"known are {', '.join(PARAMETER_TYPES)}"
@@ -196,6 +198,6 @@ def _reason(parameter: ToolParameter, error: Exception) -> str:
     return f"its rules are not JSON Schema 2020-12{where}: {error.message}{cure}"
 
 
-def _types(schema: dict[str, Any]) -> list[str]:
+def _list_types(schema: dict[str, Any]) -> list[str]:
     declared = schema.get("type", ())
     return [declared] if isinstance(declared, str) else list(declared)

@@ -83,7 +83,7 @@ class Filling:
             rest = cls.of(schema.get("additionalProperties"), judge, (*path, ANY))
         if "prefixItems" not in schema:
             items = cls.of(schema.get("items"), judge, (*path, ANY))
-        written = {name: judge(place) for name, place in _defaults(schema, path)}
+        written = {name: judge(place) for name, place in _find_defaults(schema, path)}
         defaults = {name: fresh(value) for name, value in written.items()}
         for name in defaults.keys() & keys.keys():
             keys[name].fill(defaults[name])
@@ -136,7 +136,7 @@ class Filling:
                 self._rest.fill(value[name])
 
 
-def _defaults(schema: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Place]]:
+def _find_defaults(schema: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Place]]:
     required = schema.get("required", ())
     for name, value in schema.get("properties", {}).items():
         if name not in required and _has_usable_default(value):

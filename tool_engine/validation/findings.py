@@ -63,19 +63,21 @@ class Findings:
     def add_refusals(self) -> None:
         """Add the values that JSON cannot hold."""
         for refusal in self._shaper.refusals:
-            self._append(_refusal, refusal)
+            self._append_finding(_describe_refusal, refusal)
         self._more += self._shaper.more_refusals
 
     def add_unknown(self) -> None:
         for note in self._shaper.unknown:
-            names = _at(self._root, note.path).properties
-            self._append(_extra, (*note.path, note.key), names, "error")
+            names = _position_at(self._root, note.path).properties
+            self._append_finding(_describe_extra, (*note.path, note.key), names, "error")
         self._more += self._shaper.more_unknown
 
     def warnings(self) -> list[ValidationError]:
         """Return the unknown keys as warnings, each with the nearest declared key."""
         found = [
-            _extra((*note.path, note.key), _at(self._root, note.path).properties, "warning")
+            _describe_extra(
+                (*note.path, note.key), _position_at(self._root, note.path).properties, "warning"
+            )
             for note in self._shaper.unknown
         ]
         if self._shaper.more_unknown:
@@ -90,23 +92,23 @@ class Findings:
                 self._is_cut = True
                 return
             if isinstance(breach, Missing):
-                self._append(self._missing, breach.name, breach.path)
+                self._append_finding(self._describe_missing, breach.name, breach.path)
             elif isinstance(breach, Undeclared):
                 place = (*breach.path, breach.key)
-                self._append(_extra, place, breach.known, "error")
+                self._append_finding(_describe_extra, place, breach.known, "error")
             elif breach.path not in self._refused:
-                self._append(self._broken, breach)
+                self._append_finding(self._describe_breach, breach)
 
     def add_errors(self, errors: Iterable[jsonschema_rs.ValidationError], value: Any) -> None:
         """Add the compiled validator's errors about the arguments as a whole."""
-        self.add(breach for error in errors for breach in self._of(error, value))
+        self.add(breach for error in errors for breach in self._breaches_of(error, value))
 
-    def _of(self, error: jsonschema_rs.ValidationError, value: Any) -> Iterator[Breach]:
+    def _breaches_of(self, error: jsonschema_rs.ValidationError, value: Any) -> Iterator[Breach]:
         kind = error.kind
         where, value = find_error(error, value)
         if where in self._refused:
             return
-        position = _at(self._root, where)
+        position = _position_at(self._root, where)
         if isinstance(kind, _Kind.Required):
             yield Missing(where, kind.property)
         elif isinstance(kind, _Kind.AdditionalProperties | _Kind.UnevaluatedProperties):
@@ -115,23 +117,23 @@ class Findings:
         else:
             yield Broken(where, value, partial(read, error, value, position.certain.get("type")))
 
-    def _broken(self, breach: Broken) -> ValidationError:
+    def _describe_breach(self, breach: Broken) -> ValidationError:
         path, value, reading = breach.path, breach.value, breach.read()
         actual = shown(value, path, self._secrets)
-        if self._secrets and any(find_unlike(value, _at(self._root, path).certain)):
+        if self._secrets and any(find_unlike(value, _position_at(self._root, path).certain)):
             actual = HIDDEN
         message = f"{subject(path)} must {reading.rule}"
         if actual == HIDDEN:
             message += f", got a hidden {type_of(value)}"
         else:
-            message += f", got {reading.got or _named(actual, value, reading.error_type)}"
+            message += f", got {reading.got or _name_value(actual, value, reading.error_type)}"
             message += reading.cure
         return ValidationError(
             path_text(path), reading.error_type, message, reading.expected, actual
         )
 
-    def _missing(self, name: str, path: Path) -> ValidationError:
-        schema = _at(self._root, path).properties.get(name)
+    def _describe_missing(self, name: str, path: Path) -> ValidationError:
+        schema = _position_at(self._root, path).properties.get(name)
         wanted = schema.get("type") if isinstance(schema, dict) else None
         words = f" ({wanted})" if isinstance(wanted, str) else ""
         near = find_nearest(name, [note.key for note in self._shaper.unknown if note.path == path])
@@ -140,7 +142,7 @@ class Findings:
         message = f"missing required parameter {subject(where)}{words}{hint}"
         return ValidationError(path_text(where), "missing_required", message, wanted)
 
-    def _append(self, make: Callable[..., ValidationError], *details: Any) -> None:
+    def _append_finding(self, make: Callable[..., ValidationError], *details: Any) -> None:
         # A finding that is only counted is not put into words.
         if len(self._errors) < MAX_NOTES:
             self._errors.append(make(*details))
@@ -148,13 +150,13 @@ class Findings:
             self._more += 1
 
 
-def _at(position: Position, path: Path) -> Position:
+def _position_at(position: Position, path: Path) -> Position:
     for step in path:
         position = position.child(step) if isinstance(step, str) else position.item
     return position
 
 
-def _named(actual: Any, value: Any, error_type: str) -> str:
+def _name_value(actual: Any, value: Any, error_type: str) -> str:
     text = cut(actual) if isinstance(actual, str) and type_of(value) != "string" else ""
     text = text or json_text(actual)
     kind = type_of(value)
@@ -162,7 +164,7 @@ def _named(actual: Any, value: Any, error_type: str) -> str:
     return f"the {kind} {text}" if is_named else text
 
 
-def _extra(path: Path, names: Iterable[str], level: str) -> ValidationError:
+def _describe_extra(path: Path, names: Iterable[str], level: str) -> ValidationError:
     known = list(names)
     near = find_nearest(str(path[-1]), known)
     if near:
@@ -177,7 +179,7 @@ def _extra(path: Path, names: Iterable[str], level: str) -> ValidationError:
     return ValidationError(place, "extra_parameter", message, known, place, level)
 
 
-def _refusal(refusal: Refusal) -> ValidationError:
+def _describe_refusal(refusal: Refusal) -> ValidationError:
     cure = _JSON_VALUES if refusal.rule == "be a JSON value" else ""
     message = f"{subject(refusal.path)} must {refusal.rule}, got {refusal.got}{cure}"
     expected = refusal.rule.partition(" ")[2]

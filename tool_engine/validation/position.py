@@ -75,9 +75,9 @@ class Position:
     ) -> None:
         self._root = root
         self._short = short
-        self._schemas: _Schemas = tuple(_applicable(root, schemas))
+        self._schemas: _Schemas = tuple(_find_applicable(root, schemas))
         self.certain: dict[str, Any] = certain or {}
-        types = [name for schema in self._schemas for name in _types(schema)]
+        types = [name for schema in self._schemas for name in _list_types(schema)]
         self.is_integer: bool = "integer" in types and "number" not in types
         self._children: dict[str | None, Position] = {}
         self._names = {name for schema in self._schemas for name in schema.get("properties", ())}
@@ -124,7 +124,9 @@ class Position:
         key = name if name in self._names else None
         found = self._children.get(key)
         if found is None:
-            found = self._children[key] = self._declared(name) if key else self._rest()
+            found = self._children[key] = (
+                self._declared_property(name) if key else self._rest_schemas()
+            )
         return found
 
     @cached_property
@@ -163,7 +165,7 @@ class Position:
         Left out are the keys that are required or unknown, and the values below, each of which has
         a position of its own.
         """
-        return build_validator(self._own) if self._own else None
+        return build_validator(self._own_rules) if self._own_rules else None
 
     def own_rules_hold(self, value: Any) -> bool:
         return self.own_rules is None or self.own_rules.is_valid(value)
@@ -171,14 +173,14 @@ class Position:
     @cached_property
     def own_checks(self) -> list[Check]:
         """The `own_rules`, one keyword at a time."""
-        own = self._own
+        own = self._own_rules
         companions = {other for keyword in own for other in _TOGETHER.get(keyword, ())}
         # `properties` is a rule of its own, beside patterns too.
         companions.discard("properties")
         return [Check(self._root, own, keyword) for keyword in own if keyword not in companions]
 
     @cached_property
-    def _own(self) -> dict[str, Any]:
+    def _own_rules(self) -> dict[str, Any]:
         rules = {
             keyword: value
             for keyword, value in self.certain.items()
@@ -196,7 +198,7 @@ class Position:
             del rules["items"]
         return rules
 
-    def _declared(self, name: str) -> Position:
+    def _declared_property(self, name: str) -> Position:
         schemas = [
             schema["properties"][name]
             for schema in self._schemas
@@ -206,7 +208,7 @@ class Position:
         short = short_rules(self._short.get("properties", _NO_KEYS).get(name, "any"))
         return Position(self._root, schemas, certain if isinstance(certain, dict) else None, short)
 
-    def _rest(self) -> Position:
+    def _rest_schemas(self) -> Position:
         # A value is never put under the one pattern that its key matches: to hand over 1.0 as 1
         # where some pattern says integer loses nothing, and Rust's patterns are not Python's.
         schemas = [
@@ -260,14 +262,14 @@ class Check:
             schemas = [*value.values(), rest.get("additionalProperties", True)]
         elif self.keyword == "prefixItems":
             schemas = [*value, rest.get("items", True)]
-        return [self._position(schema) for schema in schemas]
+        return [self._make_position(schema) for schema in schemas]
 
     @cached_property
     def matchers(self) -> list[jsonschema_rs.Draft202012Validator]:
         """Return a validator of keys for each key pattern."""
         return [build_validator({"pattern": pattern}) for pattern in self.value]
 
-    def _position(self, schema: Any) -> Position:
+    def _make_position(self, schema: Any) -> Position:
         if not isinstance(schema, dict):
             schema = {} if schema else _NEVER
         return Position(self._root, [schema], schema)
@@ -280,7 +282,7 @@ def can_be_split(schema: Any) -> bool:
     return all(map(can_be_split, schema)) if isinstance(schema, list | tuple) else True
 
 
-def _applicable(root: dict[str, Any], schemas: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def _find_applicable(root: dict[str, Any], schemas: Iterable[Any]) -> Iterator[dict[str, Any]]:
     pending = [schema for schema in schemas if isinstance(schema, dict)]
     seen: set[int] = set()
     while pending:
@@ -291,11 +293,11 @@ def _applicable(root: dict[str, Any], schemas: Iterable[Any]) -> Iterator[dict[s
         yield schema
         branches = [branch for keyword in _BRANCHES for branch in schema.get(keyword, ())]
         branches += [schema.get(keyword) for keyword in _CONDITIONS]
-        branches.append(_target(root, schema.get("$ref")))
+        branches.append(_resolve_reference(root, schema.get("$ref")))
         pending.extend(branch for branch in branches if isinstance(branch, dict))
 
 
-def _target(root: Any, reference: object) -> Any:
+def _resolve_reference(root: Any, reference: object) -> Any:
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     for token in reference[2:].split("/"):
@@ -304,7 +306,7 @@ def _target(root: Any, reference: object) -> Any:
     return root
 
 
-def _types(schema: dict[str, Any]) -> list[str]:
+def _list_types(schema: dict[str, Any]) -> list[str]:
     declared = schema.get("type", ())
     return [declared] if isinstance(declared, str) else list(declared)
 

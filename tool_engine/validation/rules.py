@@ -63,7 +63,7 @@ def _read_bound(kind: Any, value: Any, declared: Any) -> Reading | None:
         what = "an integer" if declared == "integer" else "a number"
         return broken_rule(f"be {what} {bound}", bound)
     if type(kind) in _COUNTED:
-        return _counted(*_COUNTED[type(kind)], kind.limit, value)
+        return _count_against(*_COUNTED[type(kind)], kind.limit, value)
     return None
 
 
@@ -107,14 +107,14 @@ def read_type(types: list[str], value: Any) -> Reading:
     got = text_of(value) if found in ("null", "boolean") else None
     cure = ""
     if found == "string":
-        cure = _unquoted(types, value.strip())
+        cure = _describe_unquoted(types, value.strip())
     elif types == ["string"] and found in ("number", "integer", "boolean"):
         cure = ": send it in quotes"
     expected = types[0] if len(types) == 1 else types
     return Reading("type_mismatch", expected, f"be {words}", got, cure)
 
 
-def _unquoted(types: list[str], text: str) -> str:
+def _describe_unquoted(types: list[str], text: str) -> str:
     try:
         held = type_of(json.loads(text)) if len(text) <= _MAX_JSON else None
     except (ValueError, RecursionError):
@@ -132,7 +132,7 @@ def read_options(options: list[Any], value: Any) -> Reading:
     """Put into words that `value` is none of `options`."""
     rule = f"be one of {listed(options)}" if len(options) > 1 else f"be {listed(options)}"
     cure = ""
-    same = [option for option in options if _bare(option) == _bare(value)]
+    same = [option for option in options if _bare_text(option) == _bare_text(value)]
     if same:
         cure = f": send {json_text(same[0])}"
     elif isinstance(value, str):
@@ -141,7 +141,7 @@ def read_options(options: list[Any], value: Any) -> Reading:
     return Reading("invalid_enum", options, rule, None, cure)
 
 
-def _bare(value: Any) -> str | None:
+def _bare_text(value: Any) -> str | None:
     # What is left of a value when its quotes are: the usual way to miss an option.
     return text_of(value).strip('"').lower() if type_of(value) not in ("array", "object") else None
 
@@ -151,30 +151,30 @@ def _read_forms(error: _Error, forms: list[list[_Error]], value: Any) -> Reading
         form[0].kind.types if len(form) == 1 and isinstance(form[0].kind, _Kind.Type) else None
         for form in forms
     ]
-    told = [((), read(form[0], form[0].instance)) for form in forms]
-    return first_of_forms(value, declared, told)
+    firsts = [((), read(form[0], form[0].instance)) for form in forms]
+    return first_of_forms(value, declared, firsts)
 
 
 def first_of_forms(
-    value: Any, declared: Sequence[Any], told: Sequence[tuple[Path, Reading] | None]
+    value: Any, declared: Sequence[Any], firsts: Sequence[tuple[Path, Reading] | None]
 ) -> Reading:
     """Put into words that a value fits none of several forms.
 
     Args:
         value: The value.
         declared: The type or types that each form declares, if it declares any.
-        told: The first thing wrong by each form, with its place in the value.
+        firsts: The first thing wrong by each form, with its place in the value.
     """
     types = [[each] if isinstance(each, str) else list(each or ()) for each in declared]
     if all(types) and not any(_is_of(value, each) for each in types):
         return read_type(list(dict.fromkeys(name for names in types for name in names)), value)
     said = []
-    for number, found in enumerate(told, 1):
+    for number, found in enumerate(firsts, 1):
         if found is not None:
             path, inner = found
             what = f"{subject(path)} must {inner.rule}" if path else f"it must {inner.rule}"
             said.append(f"({number}) {what}")
-    forms = f"{len(told)} forms"
+    forms = f"{len(firsts)} forms"
     more = f", or {len(said) - _MAX_FORMS} more" if len(said) > _MAX_FORMS else ""
     return broken_rule(f"fit one of {forms}: {', or '.join(said[:_MAX_FORMS])}{more}", forms)
 
@@ -191,10 +191,10 @@ def _is_of(value: Any, types: list[str]) -> bool:
 
 def read_counted(keyword: str, limit: Any, value: Any) -> Reading:
     """Put into words that a list or an object has too many or too few parts."""
-    return _counted(*COUNTED_KEYWORDS[keyword], limit, value)
+    return _count_against(*COUNTED_KEYWORDS[keyword], limit, value)
 
 
-def _counted(bound: str, word: str, limit: Any, value: Any) -> Reading:
+def _count_against(bound: str, word: str, limit: Any, value: Any) -> Reading:
     expected = f"{bound} {limit} {word}{'' if limit == 1 else 's'}"
     return broken_rule(f"have {expected}", expected, got=f"{len(value)}")
 

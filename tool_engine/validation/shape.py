@@ -86,7 +86,7 @@ class Shaper:
         shaped: dict[str, Any] = {}
         declared = root.properties
         for raw, item in params.items():
-            key = self._key(raw)
+            key = self._shape_key(raw)
             if key is None:
                 continue
             if key not in declared:
@@ -94,7 +94,7 @@ class Shaper:
                 continue
             self._trail.append(key)
             try:
-                self._count()
+                self._count_values()
                 shaped[key] = self.value(item, root.child(key))
             except _OverflowError:
                 # The parameter is given up as a whole: each further branch could take as long.
@@ -106,94 +106,98 @@ class Shaper:
         """Return the shaped form of `value`; None where it was refused."""
         kind = type(value)
         if kind is str:
-            return value if value.isascii() or is_encodable(value) else self._surrogate()
+            return value if value.isascii() or is_encodable(value) else self._refuse_surrogate()
         if kind is int:
-            return self._integer(value, position)
+            return self._shape_integer(value, position)
         if kind is bool or value is None:
             return value
         if kind is float:
-            return self._float(value, position)
+            return self._shape_float(value, position)
         if kind is dict or kind is list:
-            return self._object(value, position) if kind is dict else self._list(value, position)
+            return (
+                self._shape_object(value, position)
+                if kind is dict
+                else self._shape_list(value, position)
+            )
         is_lost = type(value) is Unreadable
         got = value.words if is_lost else f"a value of type {name_of(value)}"
-        return self._refuse("be a JSON value", got)
+        return self._refuse_value("be a JSON value", got)
 
-    def _object(self, value: dict[Any, Any], position: Position) -> dict[str, Any]:
+    def _shape_object(self, value: dict[Any, Any], position: Position) -> dict[str, Any]:
         self._go_down()
         declared = position.properties if position.drops_unknown else None
         if declared is None or value.keys() <= declared.keys():
             is_plain = len(value) > _FEW and _are_plain_texts(value)
             if is_plain and _are_plain(value.values(), with_floats=position.is_open):
-                self._count(len(value))
+                self._count_values(len(value))
                 return dict(value)
         shaped: dict[str, Any] = {}
         trail = self._trail
         for raw, item in value.items():
-            key = self._key(raw)
+            key = self._shape_key(raw)
             if key is None:
                 continue
             if declared is not None and key not in declared:
                 self._note_unknown(key)
                 continue
             trail.append(key)
-            self._count()
+            self._count_values()
             shaped[key] = self.value(item, position.child(key))
             trail.pop()
         return shaped
 
-    def _list(self, value: list[Any], position: Position) -> list[Any]:
+    def _shape_list(self, value: list[Any], position: Position) -> list[Any]:
         self._go_down()
         below = position.item
         if len(value) > _FEW and _are_plain(value, with_floats=not below.is_integer):
-            self._count(len(value))
+            self._count_values(len(value))
             return list(value)
         shaped: list[Any] = []
         trail = self._trail
         for index, item in enumerate(value):
             trail.append(index)
-            self._count()
+            self._count_values()
             shaped.append(self.value(item, below))
             trail.pop()
         return shaped
 
-    def _key(self, key: Any) -> str | None:
+    def _shape_key(self, key: Any) -> str | None:
         if type(key) is str and key.isascii():
             return key
         if type(key) is not str:
             got = f"a key of type {name_of(key)}"
-            self._refuse("have only text as keys", got, is_key=True)
+            self._refuse_value("have only text as keys", got, is_key=True)
             return None
         if not is_encodable(key):
             got = "a key with half of a surrogate pair"
-            self._refuse("have keys of valid Unicode", got, is_key=True)
+            self._refuse_value("have keys of valid Unicode", got, is_key=True)
             return None
         return key
 
-    def _integer(self, value: int, position: Position) -> Any:
+    def _shape_integer(self, value: int, position: Position) -> Any:
         if SMALLEST < value < LARGEST or not position.is_bounded:
             return value
-        return self._refuse("have at most 4,200 digits", "more", "constraint_violation")
+        return self._refuse_value("have at most 4,200 digits", "more", "constraint_violation")
 
-    def _float(self, value: float, position: Position) -> Any:
+    def _shape_float(self, value: float, position: Position) -> Any:
         if not math.isfinite(value):
-            return self._refuse("be a finite number", _NOT_FINITE[str(value)])
+            return self._refuse_value("be a finite number", _NOT_FINITE[str(value)])
         return int(value) if position.is_integer and value.is_integer() else value
 
-    def _surrogate(self) -> Any:
-        return self._refuse("be valid Unicode text", "half of a surrogate pair")
+    def _refuse_surrogate(self) -> Any:
+        return self._refuse_value("be valid Unicode text", "half of a surrogate pair")
 
     def _go_down(self) -> None:
         if len(self._trail) >= MAX_DEPTH:
             rule = f"have at most {MAX_DEPTH} levels of nesting"
-            self._overflow(rule, "more, or a value that holds itself")
+            self._refuse_overflow(rule, "more, or a value that holds itself")
 
-    def _count(self, values: int = 1) -> None:
+    def _count_values(self, values: int = 1) -> None:
         self._values += values
         if self._values > MAX_VALUES:
-            self._overflow(f"have at most {MAX_VALUES:,} values inside", "more")
+            self._refuse_overflow(f"have at most {MAX_VALUES:,} values inside", "more")
 
-    def _refuse(
+    def _refuse_value(
         self, rule: str, got: str, error_type: str = "type_mismatch", *, is_key: bool = False
     ) -> None:
         if len(self.refusals) < MAX_NOTES:
@@ -201,7 +205,7 @@ class Shaper:
         else:
             self.more_refusals += 1
 
-    def _overflow(self, rule: str, got: str) -> None:
+    def _refuse_overflow(self, rule: str, got: str) -> None:
         path = tuple(self._trail[:1])
         self.refusals.append(Refusal(path, rule, got, "constraint_violation"))
         raise _OverflowError

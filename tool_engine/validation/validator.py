@@ -153,23 +153,23 @@ class CompiledParameters:
             if self._filling is not None:
                 self._filling.fill(filled)
             return ValidationResult(is_valid=True, validated_params=filled, warnings=warnings)
-        self._find(shaped, findings)
+        self._find_breaches(shaped, findings)
         return ValidationResult(is_valid=False, errors=findings.errors, warnings=warnings)
 
-    def _find(self, shaped: dict[str, Any], findings: Findings) -> None:
+    def _find_breaches(self, shaped: dict[str, Any], findings: Findings) -> None:
         findings.add_refusals()
         if self._is_split:
             findings.add(breaches(shaped, self._root))
         elif is_small(shaped):
             findings.add_errors(self._rules.iter_errors(shaped), shaped)
         else:
-            findings.add(self._wholesale(shaped))
+            findings.add(self._find_oversized(shaped))
         if self._strict:
             findings.add_unknown()
         if not findings.errors:  # pragma: no cover - a refusal always says something
             findings.add([Broken((), shaped, partial(phrase_of, "schema"))])
 
-    def _wholesale(self, shaped: dict[str, Any]) -> Iterator[Breach]:
+    def _find_oversized(self, shaped: dict[str, Any]) -> Iterator[Breach]:
         """Yield a breach for each wrong parameter that is too large to examine."""
         for name in self._root.required:
             if name not in shaped:

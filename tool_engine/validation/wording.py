@@ -73,7 +73,7 @@ def shown(value: Any, path: Path, secrets: frozenset[str]) -> Any:
     is_mixture = bool(secrets) and not path and isinstance(value, str)
     if is_mixture or not secrets.isdisjoint(keys) or any(map(is_secret_key, keys)):
         return HIDDEN if value is not None else None
-    value = redact(_bounded(value, 0), secrets, secrets)
+    value = redact(_bound_value(value, 0), secrets, secrets)
     if isinstance(value, str):
         return cut(value)
     return value if len(json_text(value, limit=None)) <= MAX_TEXT else json_text(value)
@@ -87,35 +87,35 @@ def json_text(value: Any, limit: int | None = MAX_TEXT) -> str:
 
 def text_of(value: Any) -> str:
     """Return a value as short JSON, whatever its size."""
-    return json_text(_bounded(value, 0))
+    return json_text(_bound_value(value, 0))
 
 
 def listed(values: Iterable[Any]) -> str:
     """Return values as JSON, separated by commas, cut where the list grows long."""
-    return cut(", ".join(json_text(_bounded(value, 0), _MAX_KEY) for value in values))
+    return cut(", ".join(json_text(_bound_value(value, 0), _MAX_KEY) for value in values))
 
 
 def _key_text(key: str) -> str:
-    return cut(str(redact(_encodable(key[:_MAX_READ]))), _MAX_KEY)
+    return cut(str(redact(_make_encodable(key[:_MAX_READ]))), _MAX_KEY)
 
 
-def _encodable(text: str) -> str:
+def _make_encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _bounded(value: Any, depth: int) -> Any:
+def _bound_value(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        return _encodable(value[:_MAX_READ])
+        return _make_encodable(value[:_MAX_READ])
     if isinstance(value, int) and value.bit_length() > _MAX_DIGITS_BITS:
         return f"a number of about {int(value.bit_length() * 0.30103) + 1} digits"
     if isinstance(value, list | dict) and depth >= _MAX_DEPTH:
         return "…"
     if isinstance(value, list):
-        items = [_bounded(item, depth + 1) for item in value[:_MAX_ITEMS]]
+        items = [_bound_value(item, depth + 1) for item in value[:_MAX_ITEMS]]
         return items if len(value) <= _MAX_ITEMS else [*items, f"… {len(value)} items"]
     if isinstance(value, dict):
         entries = [
-            (_encodable(str(key)[:_MAX_READ]), _bounded(item, depth + 1))
+            (_make_encodable(str(key)[:_MAX_READ]), _bound_value(item, depth + 1))
             for key, item, _ in zip(value, value.values(), range(_MAX_ITEMS), strict=False)
         ]
         more = [("…", f"{len(value)} keys")] if len(value) > _MAX_ITEMS else []

@@ -20,7 +20,7 @@ from tool_engine.catalog.definition.starter import (
 from tool_engine.catalog.definition.structure import definition_schema
 from tool_engine.catalog.lint import lint_text
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.executors.registry import BUILTIN_EXECUTORS, ExecutorRegistry
+from tool_engine.executors.executor_registry import BUILTIN_EXECUTORS, ExecutorRegistry
 
 
 @pytest.mark.parametrize("kind", KINDS)

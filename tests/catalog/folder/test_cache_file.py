@@ -114,8 +114,8 @@ def copied_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         "catalog/definition/rules.py",
         "catalog/definition.schema.json",
-        "executors/http/entry.py",
-        "executors/files/entry.py",
+        "executors/http/http_entry.py",
+        "executors/files/file_entry.py",
         "model/tool.py",
         "errors.py",
     ],

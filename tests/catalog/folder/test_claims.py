@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tool_engine.catalog.folder.claims import Claims
+from tool_engine.catalog.folder.folder_reading import Claims
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.tool import Tool
 

@@ -87,7 +87,7 @@ def test_a_folder_that_gets_its_old_number(
     tools: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """K49: a folder that is deleted and made again is watched again, even under its old inode."""
-    monkeypatch.setattr(file_events, "_identity", lambda directory: (1, 1))
+    monkeypatch.setattr(file_events, "_folder_identity", lambda directory: (1, 1))
     assert watched.events.follow()
     (emitter,) = watched.events._observer.emitters
     shutil.rmtree(tools)

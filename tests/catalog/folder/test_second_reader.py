@@ -60,7 +60,7 @@ def start_with(monkeypatch: pytest.MonkeyPatch, code: str) -> list[subprocess.Po
         started.append(process)
         return process
 
-    monkeypatch.setattr(second_reader, "_started", start)
+    monkeypatch.setattr(second_reader, "_start_process", start)
     return started
 
 
@@ -189,7 +189,7 @@ def test_nothing_can_be_started(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     def refuse() -> subprocess.Popen[bytes]:
         raise PermissionError("no process for you")
 
-    monkeypatch.setattr(second_reader, "_started", refuse)
+    monkeypatch.setattr(second_reader, "_start_process", refuse)
     assert shown(look(folder)) == shown(expected)
 
 
@@ -258,7 +258,7 @@ def test_what_the_second_process_tells(folder: Path, monkeypatch: pytest.MonkeyP
     serve()
     told.seek(0)
     assert told.read(len(RULES)) == RULES
-    batches = list(second_reader._batches(told))
+    batches = list(second_reader._read_batches(told))
     assert [len(batch) for batch in batches] == [99, 99, 99]
     (first, *_) = batches[0].values()
     assert b"Number 299" in first

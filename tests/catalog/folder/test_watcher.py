@@ -368,7 +368,7 @@ def test_events_after_the_loop_has_closed(tools: Path) -> None:
     """K49: an event that nobody can hear any more is dropped."""
     loop = asyncio.new_event_loop()
     watcher = ToolWatcher(tools, Follower(tools), watch=True)
-    watcher._observe(loop)
+    watcher._observe_folder(loop)
     loop.close()
     (tools / "a.yaml").write_text("x", encoding="utf-8")
     watcher._stop_observing()

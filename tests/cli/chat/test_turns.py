@@ -14,8 +14,8 @@ import pytest
 
 from tests.cli.talking import ASKS, CTRL_C, CTRL_D, PROMPT, WAIT, at_terminal, in_pipe
 from tool_engine.cli import settings
+from tool_engine.cli.chat.chat_view import PlainView
 from tool_engine.cli.chat.turns import ChatTurns
-from tool_engine.cli.chat.view import PlainView
 from tool_engine.errors import RecordsUnavailableError
 
 TOOLS = {

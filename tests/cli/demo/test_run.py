@@ -150,7 +150,7 @@ def test_an_event_that_does_not_come_is_a_broken_promise(
     monkeypatch.setattr("tool_engine.cli.demo.stage._PATIENCE", 0.001)
     steps = tuple(each for each in demo_steps.STEPS if "broken file" in each[0])
     monkeypatch.setattr(demo, "STEPS", steps)
-    monkeypatch.setattr("tool_engine.cli.demo.stage.Stage._write", lambda *_: None)
+    monkeypatch.setattr("tool_engine.cli.demo.stage.Stage._write_definition", lambda *_: None)
     ended = command("demo")
     assert ended.code == 1
     assert "NOT OK: the engine published a load_error" in ended.out

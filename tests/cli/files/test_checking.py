@@ -11,7 +11,7 @@ import pytest
 from tool_engine.catalog.definition_files import FileStamp
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.files.checking import Checker, check_files
-from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.executors.executor_registry import ExecutorRegistry
 
 
 def write(folder: Path, name: str, text: str) -> str:

@@ -125,14 +125,14 @@ async def test_a_file_that_is_written_slowly_is_told_when_it_is_whole(
 ) -> None:
     """No half of a file is ever blamed, however often it is looked at while it is written."""
     looks: asyncio.Queue[float] = asyncio.Queue()
-    real = _Watched._look
+    real = _Watched._look_again
 
     async def look(self: _Watched, paths: frozenset[str] | None, settle: float) -> Any:
         found = await real(self, paths, settle)
         looks.put_nowait(settle)
         return found
 
-    monkeypatch.setattr(_Watched, "_look", look)
+    monkeypatch.setattr(_Watched, "_look_again", look)
     async with watched(monkeypatch, tools) as screen:
         await screen.take("problems")
         with (tools / "ping.yaml").open("w", encoding="utf-8") as stream:
@@ -243,7 +243,7 @@ async def test_a_file_that_goes_while_it_is_looked_at_is_no_error(
         return is_there
 
     monkeypatch.setattr(Path, "exists", exists)
-    assert list(await watcher._look(None, 0.0)) == []
+    assert list(await watcher._look_again(None, 0.0)) == []
     assert watcher._news.empty()
 
 
@@ -271,13 +271,13 @@ def test_ctrl_c_in_this_process(
     command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same as seen from inside: the exit code is 130, and nothing more is printed."""
-    real = _Watched._tell
+    real = _Watched._print_changes
 
     def tell(self: _Watched, *news: Any) -> None:
         real(self, *news)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(_Watched, "_tell", tell)
+    monkeypatch.setattr(_Watched, "_print_changes", tell)
     ended = command("validate", "--watch")
     assert (ended.code, ended.err) == (130, "")
     assert ended.out == "3 files checked, 3 valid, 0 invalid, 0 problems\n"
@@ -286,13 +286,13 @@ def test_ctrl_c_in_this_process(
 def test_it_ends_when_its_reader_has_gone(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`validate --watch | head -1` ends without waiting for the next change."""
     reader, writer = os.pipe()
-    real = _Watched._tell
+    real = _Watched._print_changes
 
     def tell(self: _Watched, *news: Any) -> None:
         real(self, *news)
         os.close(reader)
 
-    monkeypatch.setattr(_Watched, "_tell", tell)
+    monkeypatch.setattr(_Watched, "_print_changes", tell)
     with os.fdopen(writer, "w", encoding="utf-8") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         assert run(["--tools", str(tools), "validate", "--watch"]) == 1

@@ -380,7 +380,7 @@ async def test_what_comes_while_a_follower_begins(
     config = ToolEngineConfig(
         tools_directory=str(empty), auto_reload=False, records=url, keep_events=99
     )
-    newest = events._newest
+    newest = events._read_newest
     async with ToolEngine(config) as engine, asyncio.timeout(30):
 
         async def later(*words: Any) -> list[ToolEngineEvent]:
@@ -389,7 +389,7 @@ async def test_what_comes_while_a_follower_begins(
                 await asyncio.sleep(0.01)
             return await newest(*words)
 
-        monkeypatch.setattr(events, "_newest", later)
+        monkeypatch.setattr(events, "_read_newest", later)
         await engine.execute("nobody")
         told = told_events(
             Settings(records=url), EventFilters(RecordFilters()), follow=True, is_quiet=True

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.commands import hard_links
-from tool_engine.executors.commands.hard_links import check_hard_links
+from tool_engine.executors.commands import shell as hard_links
+from tool_engine.executors.commands.shell import check_hard_links
 from tool_engine.trusted import Kind, TrustedPath
 
 

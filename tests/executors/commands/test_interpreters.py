@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tool_engine.executors.commands.interpreters import script_places
+from tool_engine.executors.commands.command_entry import script_places
 
 
 @pytest.mark.parametrize(

@@ -136,4 +136,4 @@ def test_main(
 def test_a_call_that_fails_is_no_sandbox() -> None:
     """What the kernel refuses is told with its reason."""
     with pytest.raises(OSError, match="syscall 446: Bad file descriptor"):
-        launcher._call("syscall", 446, -1, 0)
+        launcher._call_libc("syscall", 446, -1, 0)

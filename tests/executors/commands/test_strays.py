@@ -80,9 +80,9 @@ def test_numbers_that_begin_anew(start: Start, monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_proc_does_not_tell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A process that has ended meanwhile, or is another user's, counts as not there."""
-    assert strays._content("/proc/0/environ") == b""
-    assert strays._content(str(tmp_path)) == b""
-    monkeypatch.setattr(strays, "_content", lambda path: b"")
+    assert strays._read_content("/proc/0/environ") == b""
+    assert strays._read_content(str(tmp_path)) == b""
+    monkeypatch.setattr(strays, "_read_content", lambda path: b"")
     assert strays._last_process() == 0
     assert not is_group_alive(os.getpgrp())
 
@@ -90,7 +90,7 @@ def test_what_proc_does_not_tell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_a_number_that_went_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has the mark no more when there is a handle is not killed."""
     answers = iter([True, False])
-    monkeypatch.setattr(strays, "_processes", lambda: [str(os.getpid())])
+    monkeypatch.setattr(strays, "_list_processes", lambda: [str(os.getpid())])
     monkeypatch.setattr(strays, "_has_mark", lambda pid, mark: next(answers))
     assert end_strays("mark") == 0
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tool_engine import ToolConfigLoader
-from tool_engine.executors.registry import BUILTIN_EXECUTORS
+from tool_engine.executors.executor_registry import BUILTIN_EXECUTORS
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 

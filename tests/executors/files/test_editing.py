@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.files import editing
 from tool_engine.executors.files.diff import edited
-from tool_engine.executors.files.editing import _changes
+from tool_engine.executors.files.editing import _find_changes
 
 if TYPE_CHECKING:
     from tests.executors.files.conftest import Desk
@@ -126,9 +126,9 @@ def test_model(pieces: list[str], old: str, new: str) -> None:
     plain = before.replace("\r\n", "\n")
     if old == new or old not in plain:
         with pytest.raises(ToolExecutionError):
-            _changes(before, old, new, "a", replaces_all=True)
+            _find_changes(before, old, new, "a", replaces_all=True)
         return
-    changes = _changes(before, old, new, "a", replaces_all=True)
+    changes = _find_changes(before, old, new, "a", replaces_all=True)
     after = edited(before, changes)
     kept = "".join(edited(before, [each._replace(new="\0") for each in changes]).split("\0"))
     removed = [before[change.start : change.end].replace("\r\n", "\n") for change in changes]

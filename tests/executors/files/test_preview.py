@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.files.diff import edited
 from tool_engine.executors.files.editing import FileEditExecutor
-from tool_engine.executors.files.preview import _change
-from tool_engine.executors.files.writing import FileWriteExecutor
+from tool_engine.executors.files.writing import FileWriteExecutor, _describe_change
 
 if TYPE_CHECKING:
     from tests.executors.files.conftest import Desk
@@ -65,4 +64,4 @@ def test_what_would_fail(desk: Desk) -> None:
 @given(LINES, LINES)
 def test_the_change_is_the_whole_change(before: str, after: str) -> None:
     """Whatever the two texts are, the shown change makes one of the other."""
-    assert edited(before, [_change(before, after)]) == after
+    assert edited(before, [_describe_change(before, after)]) == after

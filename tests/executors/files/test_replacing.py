@@ -102,7 +102,7 @@ def test_change_at_the_last_moment(
     file = desk.root / "a.txt"
     if not is_new:
         file.write_text("old")
-    real = replacing._write
+    real = replacing._write_file
 
     def write(*args: Any) -> None:
         real(*args)
@@ -112,7 +112,7 @@ def test_change_at_the_last_moment(
         else:
             file.write_text("somebody else's")
 
-    monkeypatch.setattr(replacing, "_write", write)
+    monkeypatch.setattr(replacing, "_write_file", write)
     with pytest.raises(ToolExecutionError, match="changed by somebody else"):
         desk.write("a.txt", "mine")
     assert "mine" not in file.read_text()

@@ -154,5 +154,5 @@ def test_model(text: str, pattern: str) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(searching, "_BLOCK", 8)
         search = _Search({"pattern": pattern, "limit": 1000}, 1000, Budget(None))
-        search._search(text.replace("\r\n", "\n"), "a")
+        search._search_text(text.replace("\r\n", "\n"), "a")
     assert [match["line"] for match in search.result()["matches"]] == expected

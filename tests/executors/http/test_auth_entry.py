@@ -9,7 +9,7 @@ import pytest
 
 from tool_engine.executors.http.auth import BasicAuth, KeyAuth, TokenAuth
 from tool_engine.executors.http.auth_entry import AUTH_TYPES
-from tool_engine.executors.http.entry import check_entry, compile_entry
+from tool_engine.executors.http.http_entry import check_entry, compile_entry
 from tool_engine.model.tool import Tool
 
 Make = Callable[..., Tool]

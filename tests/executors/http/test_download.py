@@ -18,7 +18,7 @@ from aiohttp import web
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http import download as http_download
-from tool_engine.executors.http.entry import compile_entry
+from tool_engine.executors.http.http_entry import compile_entry
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -229,7 +229,7 @@ async def test_cancelled(run: Any, site: Any, tool: Any, root: Path) -> None:
     assert len(os.listdir("/dev/fd")) <= before + 1  # noqa: PTH208 - the server's connection
 
 
-@pytest.mark.parametrize("step", ["_open", "_append", "_settle"])
+@pytest.mark.parametrize("step", ["_open_file", "_append_data", "_finish_file"])
 async def test_cancelled_at_every_step(
     run: Any, serve: Any, tool: Any, root: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from tool_engine import (
     ToolExecutionContext,
 )
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.http.entry import check_entry
+from tool_engine.executors.http.http_entry import check_entry
 from tool_engine.executors.http.idempotency import idempotency_key, parse_idempotency_key
 from tool_engine.executors.templates import TemplateError
 from tool_engine.model.parameter import ToolParameter

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.executors.http.entry import check_entry, compile_entry
+from tool_engine.executors.http.http_entry import check_entry, compile_entry
 from tool_engine.model.parameter import ToolParameter
 
 PAGES = {"next": "link"}

@@ -37,7 +37,7 @@ def pipe() -> Iterator[Pipe]:
 def answered(function: Callable[..., Any], context: Any = None, **params: Any) -> Any:
     request = {"id": 7, "params": params, "context": context, "seconds": 5.0}
     with asyncio.Runner() as runner:
-        answer = json.loads(guest._answer(function, runner, request, None))
+        answer = json.loads(guest._answer_request(function, runner, request, None))
     assert answer.pop("id") == 7
     return answer
 
@@ -123,40 +123,40 @@ def test_context() -> None:
         return [context.caller_id, context.deadline > 0]
 
     assert answered(use, context=wire) == {"value": ["me", True]}
-    assert guest._context(wire, None).deadline is None
+    assert guest._make_context(wire, None).deadline is None
 
 
 def test_signatures() -> None:
     """A function tells what it takes; what is none tells what it is."""
-    described = guest._signature(lambda a, b=1, *, context: None)
+    described = guest._describe_signature(lambda a, b=1, *, context: None)
     assert described["parameters"] == [["a", 1, False], ["b", 1, True], ["context", 3, False]]
     assert described["is_callable"]
-    assert guest._signature(max)["parameters"] is None
-    assert not guest._signature(5)["is_callable"]
-    assert not guest._signature(dict)["is_callable"]
-    assert guest._find("os", "path.join") is os.path.join
+    assert guest._describe_signature(max)["parameters"] is None
+    assert not guest._describe_signature(5)["is_callable"]
+    assert not guest._describe_signature(dict)["is_callable"]
+    assert guest._find_function("os", "path.join") is os.path.join
 
 
 def test_messages(pipe: Pipe) -> None:
     """A message is its length and its JSON; the end of the pipe is the end of all."""
     reads, writes = pipe
-    guest._write(writes, guest._encoded({"a": "é"}))
-    assert guest._read(reads) == {"a": "é"}
-    large = guest._encoded(["x" * 3_000_000])
-    writer = threading.Thread(target=guest._write, args=(writes, large))
+    guest._write_message(writes, guest._encode_message({"a": "é"}))
+    assert guest._read_message(reads) == {"a": "é"}
+    large = guest._encode_message(["x" * 3_000_000])
+    writer = threading.Thread(target=guest._write_message, args=(writes, large))
     writer.start()
-    assert guest._read(reads) == ["x" * 3_000_000]
+    assert guest._read_message(reads) == ["x" * 3_000_000]
     writer.join()
     os.write(writes, b"\0\0")
     os.close(writes)
-    assert guest._read(reads) is None
+    assert guest._read_message(reads) is None
 
 
 def test_limits_are_never_raised() -> None:
     """A limit that is already lower stays."""
-    guest._limit(resource.RLIMIT_CORE, 0)
+    guest._set_limit(resource.RLIMIT_CORE, 0)
     assert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
-    guest._limit(resource.RLIMIT_CORE, 10**9)
+    guest._set_limit(resource.RLIMIT_CORE, 10**9)
     assert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
 
 
@@ -166,7 +166,7 @@ def test_processor_time_is_counted_from_now() -> None:
     try:
         with asyncio.Runner() as runner:
             request = {"id": 1, "params": {}, "context": None, "seconds": None}
-            guest._answer(lambda: None, runner, request, 1000.0)
+            guest._answer_request(lambda: None, runner, request, 1000.0)
         used = resource.getrusage(resource.RUSAGE_SELF)
         limit, hard = resource.getrlimit(resource.RLIMIT_CPU)
         assert 1000 <= limit <= used.ru_utime + used.ru_stime + 1001
@@ -184,8 +184,8 @@ def test_idle_end() -> None:
         "reads, writes = os.pipe()\n"
         "settings = {'path': sys.path, 'memory': None, 'cpu': None, 'module': 'os', "
         "'name': 'getpid'}\n"
-        "guest._write(writes, guest._encoded(settings))\n"
-        "sys.exit(guest._serve(reads, os.open(os.devnull, os.O_WRONLY)))\n"
+        "guest._write_message(writes, guest._encode_message(settings))\n"
+        "sys.exit(guest._serve_calls(reads, os.open(os.devnull, os.O_WRONLY)))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, timeout=30)
     assert done.returncode == 0

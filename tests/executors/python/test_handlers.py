@@ -13,8 +13,8 @@ import pytest
 
 from tool_engine.errors import DefinitionError
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
-from tool_engine.executors.python.executor import ProcessExecutor
 from tool_engine.executors.python.handlers import PythonHandlers
+from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 

@@ -13,7 +13,7 @@ import pytest
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.cli.files.checking import check_files
 from tool_engine.errors import ConfigurationError
-from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.executors.executor_registry import ExecutorRegistry
 
 Write = Callable[[str], str]
 

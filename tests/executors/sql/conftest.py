@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.postgres import PostgresServer
-from tool_engine.executors.sql.executor import SQLExecutor
+from tool_engine.executors.sql.sql_executor import SQLExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.settings.source import checked_sources

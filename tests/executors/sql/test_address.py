@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.sql.address import resolved
+from tool_engine.executors.sql.sql_executor import resolved
 from tool_engine.model.settings.source import DatabaseSource
 from tool_engine.redaction import redact_text
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tool_engine.executors.sql.entry import SQLPlan
 from tool_engine.executors.sql.rows import Rows
+from tool_engine.executors.sql.sql_entry import SQLPlan
 from tool_engine.executors.sql.statement import parse_statement
 
 PLAN = SQLPlan(

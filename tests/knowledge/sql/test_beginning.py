@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import column
 from sqlalchemy.dialects import postgresql, sqlite
 
-from tool_engine.knowledge.sql.beginning import begins_with
+from tool_engine.knowledge.sql.queries import begins_with
 
 TEXTS = ["call-1", "call-10", "call-2", "CALL-1", "call_1", "call-1%", "", "é"]
 

@@ -34,8 +34,8 @@ from tool_engine.cli.app import run
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.export import export_records
 from tool_engine.knowledge.sql.event_reader import EventReader
-from tool_engine.knowledge.sql.events import SQLEventStorage
 from tool_engine.knowledge.sql.schema.schema import TABLES
+from tool_engine.knowledge.sql.sql_events import SQLEventStorage
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.approval import ApprovalDecision
 from tool_engine.model.call import ToolExecutionResult

@@ -20,7 +20,7 @@ from tool_engine.errors import (
 from tool_engine.events import EventBus, EventLog
 from tool_engine.knowledge.sql import event_reader
 from tool_engine.knowledge.sql.event_reader import EventReader, EventTail
-from tool_engine.knowledge.sql.events import BLOCK, SQLEventStorage
+from tool_engine.knowledge.sql.sql_events import BLOCK, SQLEventStorage
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 STARTED = ToolEngineEventType.EXECUTION_STARTED

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.knowledge.sql.conftest import BOUND
-from tool_engine.knowledge.sql.events import BLOCK, SQLEventStorage
+from tool_engine.knowledge.sql.sql_events import BLOCK, SQLEventStorage
 
 ROUNDS = 3
 PAGE = 37
 WRITER = """
 import asyncio, sys
 from tool_engine.events import EventBus, EventLog
-from tool_engine.knowledge.sql.events import SQLEventStorage
+from tool_engine.knowledge.sql.sql_events import SQLEventStorage
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 async def main():

@@ -13,9 +13,9 @@ from sqlalchemy import text
 
 from tests.contracts.test_approval_storage_contract import request_for
 from tests.knowledge.sql.conftest import BOUND, Open, call
-from tests.knowledge.sql.test_sessions import changed
+from tests.knowledge.sql.test_sql_sessions import changed
 from tool_engine.errors import ConfigurationError
-from tool_engine.knowledge.sql.approvals import SQLApprovalStorage
+from tool_engine.knowledge.sql.sql_approvals import SQLApprovalStorage
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.approval import ApprovalDecision
 from tool_engine.model.record import RecordQuery

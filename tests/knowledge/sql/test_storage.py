@@ -343,7 +343,7 @@ async def test_missing_library(
     database: Path, open_storage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the extra the engine does not start, and says what to install."""
-    for name in ("tool_engine.knowledge.sql.reading", "aiosqlite"):
+    for name in ("tool_engine.knowledge.sql.reader", "aiosqlite"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "aiosqlite", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'tool-engine\[sql\]'"):

@@ -245,7 +245,7 @@ async def test_near_names_among_thousands(engine: CountingEngine) -> None:
     load = ToolConfigLoader().from_mapping
     for number in range(600):
         index = index.with_tool(load(definition(f"zz{number}")))
-    engine._swap(index)
+    engine._swap_index(index)
     session = ToolSession(engine, "s", ToolCallConfig(tool_toggles={"note": False}))
     session.register_tool({"name": "remember", "description": "Only here."}, lambda: "x")
     assert session.missing("hal").endswith("did you mean 'half'?")

@@ -127,7 +127,7 @@ class Approvals:
                 group = groups[bare]
                 approved_groups[bare] = LockedGroup.of(group, self._content_hash(group))
             elif not is_group and name in tools:
-                approved[name] = self._approved(tools[name])
+                approved[name] = self._lock_tool(tools[name])
             elif before is None:
                 hint = f"; did you mean {PREFIX + name!r}?" if name in groups else ""
                 what = f"group {bare!r}" if is_group else f"tool {name!r}"
@@ -136,7 +136,7 @@ class Approvals:
                 )
         return ToolLock(approved.values(), file=self.file, groups=approved_groups.values())
 
-    def _approved(self, tool: Tool) -> LockedTool:
+    def _lock_tool(self, tool: Tool) -> LockedTool:
         code = self._code_hash(tool)
         handler = code if code is not None and is_hash(code) else None
         return LockedTool(tool.name, tool.version, self._content_hash(tool), handler)

@@ -82,12 +82,12 @@ class Gate:
         passed = Passed(wanted, {}, {}, [])
         chosen = self._held_back(wanted)
         if self._approvals.is_enforced:
-            self._quarantine({**{tool.name: tool for tool in wanted}, **chosen}, passed)
+            self._quarantine_tools({**{tool.name: tool for tool in wanted}, **chosen}, passed)
             chosen.update(dict.fromkeys(passed.quarantined))
         for tool in wanted.new_since(present):
             before = present.get(tool.name)
             if before is not None and tool.name not in chosen:
-                chosen[tool.name] = self._choose(tool, before, passed)
+                chosen[tool.name] = self._choose_tool(tool, before, passed)
         self._notes = {name: note for name, note in self._notes.items() if name in wanted}
         chosen = {name: tool for name, tool in chosen.items() if tool is not wanted.get(name)}
         if chosen:
@@ -105,17 +105,17 @@ class Gate:
         in_code = wanted.registered
         return {name: hold.tool for name, hold in self._holds.items() if name not in in_code}
 
-    def _quarantine(self, tools: Mapping[str, Tool | None], passed: Passed) -> None:
+    def _quarantine_tools(self, tools: Mapping[str, Tool | None], passed: Passed) -> None:
         for name, tool in tools.items():
             if tool is not None and tool.source is not None:
                 refusal = self._approvals.refusal(tool)
                 if refusal is not None:
                     passed.quarantined[name] = refusal
 
-    def _choose(self, tool: Tool, present: Tool, passed: Passed) -> Tool:
+    def _choose_tool(self, tool: Tool, present: Tool, passed: Passed) -> Tool:
         """Return the tool with its notes, or `present` where it is refused."""
         if present.definition_hash == tool.definition_hash:
-            noted = self._noted(tool)
+            noted = self._note_tool(tool)
             return present if present == noted else noted
         diff = compared(present, tool)
         if self._is_strict and diff.breaks_unannounced:
@@ -124,9 +124,9 @@ class Gate:
         passed.diffs[tool.name] = diff
         if diff.warning is not None:
             self._notes[tool.name] = _Note(tool.definition_hash, f"{tool.source}: {diff.warning}")
-        return self._noted(tool)
+        return self._note_tool(tool)
 
-    def _noted(self, tool: Tool) -> Tool:
+    def _note_tool(self, tool: Tool) -> Tool:
         note = self._notes.get(tool.name)
         if note is None or note.definition_hash != tool.definition_hash:
             return tool

@@ -96,8 +96,8 @@ class ToolLock:
         except OSError as error:
             raise LockFileError(f"cannot read {file}: {why_unread(error)}") from error
         except UnicodeDecodeError as error:
-            raise _broken(file, f"it is not UTF-8 text (byte {error.start})") from error
-        tools, groups = _parse(text, file)
+            raise _broken_error(file, f"it is not UTF-8 text (byte {error.start})") from error
+        tools, groups = _parse_lock(text, file)
         return cls(tools, file=file, data=data, groups=groups)
 
     @classmethod
@@ -163,7 +163,7 @@ class ToolLock:
         return held_back(group, known, message, place)
 
     def text(self) -> str:
-        lines = [_line(self.tools[name]) for name in sorted(self.tools)]
+        lines = [_write_line(self.tools[name]) for name in sorted(self.tools)]
         if self.groups:
             # A lock without groups stays the same text, also for an engine that knows no groups.
             groups = [self.groups[name] for name in sorted(self.groups)]
@@ -196,68 +196,72 @@ def content_hash(tool: Tool | ToolGroup) -> str:
     Unlike `tool.definition_hash` it stays the same when a newer engine knows more keys: those that
     hold their default are left out.
     """
-    content = {key: value for key, value in _said(tool).items() if key not in _NOT_CONTENT}
-    return f"sha256:{hashlib.sha256(_encoded(content)).hexdigest()}"
+    content = {
+        key: value for key, value in _without_defaults(tool).items() if key not in _NOT_CONTENT
+    }
+    return f"sha256:{hashlib.sha256(_encode_value(content)).hexdigest()}"
 
 
 def is_hash(text: str) -> bool:
     return _HASH.fullmatch(text) is not None
 
 
-def _encoded(value: Any) -> bytes:
+def _encode_value(value: Any) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 
-def _said(value: Any) -> Any:
+def _without_defaults(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         return {
-            name: _said(item)
-            for name, default in _fields(type(value))
+            name: _without_defaults(item)
+            for name, default in _field_defaults(type(value))
             if (item := getattr(value, name)) != default or type(item) is not type(default)
         }
-    return [_said(item) for item in value] if isinstance(value, list | tuple) else value
+    return [_without_defaults(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+def _field_defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
     return tuple(
         (field.name, field.default_factory() if callable(field.default_factory) else field.default)
         for field in msgspec.structs.fields(kind)
     )
 
 
-def _line(tool: LockedTool) -> str:
+def _write_line(tool: LockedTool) -> str:
     values = {"version": tool.version, "definition": tool.definition, "handler": tool.handler}
     return _said_in_line(tool.name, values)
 
 
 def _said_in_line(name: str, values: Mapping[str, Any]) -> str:
     said = ", ".join(
-        f"{key} = {_quoted(value)}" for key, value in values.items() if value is not None
+        f"{key} = {_quote_value(value)}" for key, value in values.items() if value is not None
     )
-    return f"{name if _BARE_KEY.fullmatch(name) else _quoted(name)} = {{ {said} }}"
+    return f"{name if _BARE_KEY.fullmatch(name) else _quote_value(name)} = {{ {said} }}"
 
 
-def _quoted(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     # JSON and TOML write texts and lists alike, except for one character that TOML does not
     # allow unescaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _parse(text: str, file: str) -> tuple[list[LockedTool], list[LockedGroup]]:
+def _parse_lock(text: str, file: str) -> tuple[list[LockedTool], list[LockedGroup]]:
     # Loaded on first use: most programs have no lock to read.
     import tomllib
 
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _broken(file, str(error)) from error
+        raise _broken_error(file, str(error)) from error
     if content.get("format") != _FORMAT or type(content["format"]) is not int:
-        raise _broken(file, f"format is {content.get('format')!r}; this engine reads {_FORMAT}")
+        raise _broken_error(
+            file, f"format is {content.get('format')!r}; this engine reads {_FORMAT}"
+        )
     tools, groups = content.get("tools", {}), content.get("groups", {})
     are_tables = isinstance(tools, dict) and isinstance(groups, dict)
     if not are_tables or not content.keys() <= {"format", "tools", "groups"}:
-        raise _broken(file, "it has format, [tools] and [groups], and nothing else")
+        raise _broken_error(file, "it has format, [tools] and [groups], and nothing else")
     return (
         [_locked_tool(name, fields, file) for name, fields in tools.items()],
         [_locked_group(name, fields, file) for name, fields in groups.items()],
@@ -267,10 +271,12 @@ def _parse(text: str, file: str) -> tuple[list[LockedTool], list[LockedGroup]]:
 def _locked_tool(name: str, fields: Any, file: str) -> LockedTool:
     is_table = isinstance(fields, Mapping) and {"version", "definition"} <= fields.keys() <= _FIELDS
     if not is_table or not all(isinstance(value, str) for value in fields.values()):
-        raise _broken(file, f"the line of {name!r} has version, definition and handler, as texts")
+        raise _broken_error(
+            file, f"the line of {name!r} has version, definition and handler, as texts"
+        )
     for key in ("definition", "handler"):
         if key in fields and not is_hash(fields[key]):
-            raise _broken(file, f"{key} of {name!r} is not sha256: and 64 digits")
+            raise _broken_error(file, f"{key} of {name!r} is not sha256: and 64 digits")
     return LockedTool(name, **fields)
 
 
@@ -278,13 +284,13 @@ def _locked_group(name: str, fields: Any, file: str) -> LockedGroup:
     try:
         made = LockedGroup.read(name, fields)
     except ValueError as error:
-        raise _broken(file, f"the line of the group {name!r}: {error}") from error
+        raise _broken_error(file, f"the line of the group {name!r}: {error}") from error
     if not is_hash(made.definition):
-        raise _broken(file, f"definition of the group {name!r} is not sha256: and 64 digits")
+        raise _broken_error(file, f"definition of the group {name!r} is not sha256: and 64 digits")
     return made
 
 
-def _broken(file: str, why: str) -> LockFileError:
+def _broken_error(file: str, why: str) -> LockFileError:
     return LockFileError(
         f"{file} is no lock file: {why}; bring back the file of before, or read all tools and "
         "write it anew with `tool-engine lock`"

@@ -68,9 +68,9 @@ class LockedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
         return made
 
     def fields(self) -> dict[str, Any]:
-        told: dict[str, Any] = msgspec.to_builtins(self)
-        del told["name"]
-        return told
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        del values["name"]
+        return values
 
     def as_group(self) -> ToolGroup:
         """Return a group that only takes away, as the approved one does."""
@@ -99,11 +99,13 @@ def held_back(
     return ToolGroup(
         name=first.name,
         description=first.description,
-        tools=_all(each.tools for each in named),
-        tags=_all(each.tags for each in named),
-        categories=_all(each.categories for each in named),
-        disabled_tools=_all(each.disabled_tools for each in named),
-        permission=_strict([each.permission for each in named if each.permission is not None]),
+        tools=_merge_names(each.tools for each in named),
+        tags=_merge_names(each.tags for each in named),
+        categories=_merge_names(each.categories for each in named),
+        disabled_tools=_merge_names(each.disabled_tools for each in named),
+        permission=_strictest_permission(
+            [each.permission for each in named if each.permission is not None]
+        ),
         is_quarantined=True,
         version=first.version,
         source=source,
@@ -111,11 +113,11 @@ def held_back(
     )
 
 
-def _all(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+def _merge_names(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in lists for name in names))
 
 
-def _strict(said: list[Permission]) -> Permission:
+def _strictest_permission(said: list[Permission]) -> Permission:
     """Return the strictest policies, none where all of them never ask."""
     execution = [each.execution for each in said if each.execution not in (None, _EXECUTION[0])]
     result = [each.result for each in said if each.result not in (None, _RESULT[0])]

@@ -188,17 +188,17 @@ def _compare_bound(field: str, old: int | None, new: int | None) -> Iterator[Too
 def _compare_entry(
     field: str, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[ToolChange]:
-    for path, before, after in _leaves(("entry",), old, new):
+    for path, before, after in _changed_leaves(("entry",), old, new):
         kind = {"handler": "handler_changed", "url": "endpoint_changed"}.get(path[-1])
         yield changed(".".join(path), BREAKING, before, after, kind or "entry_changed")
 
 
-def _leaves(
+def _changed_leaves(
     path: tuple[str, ...], old: Any, new: Any
 ) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in [*old, *(key for key in new if key not in old)]:
-            yield from _leaves((*path, key), old.get(key), new.get(key))
+            yield from _changed_leaves((*path, key), old.get(key), new.get(key))
     elif not is_same(old, new):
         yield path, old, new
 
@@ -279,7 +279,7 @@ def _compare_parameter(path: str, old: ToolParameter, new: ToolParameter) -> Ite
         level = BREAKING if new.required else COMPATIBLE
         yield changed(f"{path}.required", level, old.required, new.required, kind)
     yield from _compare_default(path, old, new, is_secret)
-    before, after = _schema(old), _schema(new)
+    before, after = _schema_of(old), _schema_of(new)
     for change in schema_changes(before, after):
         yield _schema_change(path, change, _INPUT_LEVELS[change.reach], is_secret=is_secret)
     if not old.required and _takes_null(before) != _takes_null(after):
@@ -310,7 +310,7 @@ def _compare_default(
     yield changed(f"{path}.default", level, before, after)
 
 
-def _schema(parameter: ToolParameter) -> dict[str, Any]:
+def _schema_of(parameter: ToolParameter) -> dict[str, Any]:
     plain = msgspec.structs.replace(parameter, default=None, has_default=False)
     schema: dict[str, Any] = parameters_schema([plain])["properties"][parameter.name]
     return schema

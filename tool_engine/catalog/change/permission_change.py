@@ -24,7 +24,7 @@ def compare_permission(
 ) -> Iterator[ToolChange]:
     """Yield changes of consent; asking more often breaks callers."""
     before, after = old or Permission(), new or Permission()
-    stricter = _stricter(before, after)
+    stricter = _compare_policies(before, after)
     for name, asks_more in stricter.items():
         level = BREAKING if asks_more else COMPATIBLE
         kind = "permission_tightened" if asks_more else "permission_loosened"
@@ -45,12 +45,12 @@ def compare_accepts(
     yield changed(field, level, old, new)
 
 
-def _stricter(old: Permission, new: Permission) -> dict[str, bool]:
+def _compare_policies(old: Permission, new: Permission) -> dict[str, bool]:
     """Return the changed policies, with True where it asks more often.
 
     What is not given counts as the loosest value: other places may still ask for more.
     """
-    before, after = _ranks(old), _ranks(new)
+    before, after = _rank_policies(old), _rank_policies(new)
     return {name: after[name] > rank for name, rank in before.items() if after[name] != rank}
 
 
@@ -61,7 +61,7 @@ def _takes_all_of(old: list[str] | None, new: list[str] | None) -> bool:
     return old is not None and all(_is_covered(label, new) for label in old)
 
 
-def _ranks(permission: Permission) -> dict[str, int]:
+def _rank_policies(permission: Permission) -> dict[str, int]:
     execution = permission.execution or ExecutionPolicy.AUTO
     result = permission.result or ResultPolicy.NEVER
     return {"execution": _EXECUTION.index(execution), "result": _RESULT.index(result)}

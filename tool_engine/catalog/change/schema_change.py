@@ -87,10 +87,10 @@ def schema_changes(
 
 def is_same(old: Any, new: Any) -> bool:
     """Return True for equal JSON; 1, 1.0 and true all differ."""
-    return _text(old) == _text(new)
+    return _encode_value(old) == _encode_value(new)
 
 
-def _text(value: Any) -> bytes:
+def _encode_value(value: Any) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 
@@ -117,7 +117,7 @@ def _is_entangled(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return "items" in changed and ("prefixItems" in old or "prefixItems" in new)
 
 
-def _change(
+def _make_change(
     key: str, kind: str, reach: Reach, old: Any, new: Any, message: str | None = None
 ) -> SchemaChange:
     name = _SHORT_NAMES.get(key, key)
@@ -126,18 +126,18 @@ def _change(
 
 def _from_to(old: Any, new: Any) -> str:
     if old is None:
-        return f"{_shown(new)} is new"
+        return f"{_show_value(new)} is new"
     if new is None:
-        return f"{_shown(old)} is gone"
-    return f"changed from {_shown(old)} to {_shown(new)}"
+        return f"{_show_value(old)} is gone"
+    return f"changed from {_show_value(old)} to {_show_value(new)}"
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-def _types(schema: Mapping[str, Any]) -> frozenset[str]:
+def _list_types(schema: Mapping[str, Any]) -> frozenset[str]:
     declared = schema.get("type")
     if declared is None:
         return _ALL_TYPES
@@ -147,7 +147,7 @@ def _types(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _type_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[SchemaChange]:
-    before, after = _types(old), _types(new)
+    before, after = _list_types(old), _list_types(new)
     if before == after:
         return
     is_wider = all(each in after or (each == "integer" and "number" in after) for each in before)
@@ -159,22 +159,22 @@ def _type_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Sc
         kind, reach = "type_widened", Reach.MORE
     elif is_narrower:
         kind, reach = "type_narrowed", Reach.FEWER
-    yield _change("type", kind, reach, old.get("type", "any"), new.get("type", "any"))
+    yield _make_change("type", kind, reach, old.get("type", "any"), new.get("type", "any"))
 
 
-def _values(schema: Mapping[str, Any]) -> set[bytes] | None:
+def _allowed_values(schema: Mapping[str, Any]) -> set[bytes] | None:
     """Return the values left by `enum` and `const`; None for all."""
     allowed: set[bytes] | None = None
     if "enum" in schema:
-        allowed = {_text(value) for value in schema["enum"]}
+        allowed = {_encode_value(value) for value in schema["enum"]}
     if "const" in schema:
-        const = {_text(schema["const"])}
+        const = {_encode_value(schema["const"])}
         allowed = const if allowed is None else allowed & const
     return allowed
 
 
 def _enum_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[SchemaChange]:
-    before, after = _values(old), _values(new)
+    before, after = _allowed_values(old), _allowed_values(new)
     if before is None and after is None:
         return
     kind, reach = "changed", Reach.OTHER
@@ -186,7 +186,7 @@ def _enum_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Sc
         kind, reach = ("grown", Reach.MORE) if before < after else ("shrunk", Reach.FEWER)
     shown = _shown_enum(old), _shown_enum(new)
     if not is_same(*shown):
-        yield _change("enum", f"enum_{kind}", reach, *shown)
+        yield _make_change("enum", f"enum_{kind}", reach, *shown)
 
 
 def _shown_enum(schema: Mapping[str, Any]) -> Any:
@@ -195,22 +195,22 @@ def _shown_enum(schema: Mapping[str, Any]) -> Any:
 
 def _rule_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[SchemaChange]:
     for key in [*_LOWER, *_UPPER, *sorted(_PLAIN_RULES)]:
-        before, after = (_rule(schema, key) for schema in (old, new))
+        before, after = (_read_rule(schema, key) for schema in (old, new))
         name = _SHORT_NAMES.get(key, key)
         if is_same(before, after):
             continue
         if before is None:
-            yield _change(key, f"{name}_added", Reach.FEWER, before, after)
+            yield _make_change(key, f"{name}_added", Reach.FEWER, before, after)
         elif after is None:
-            yield _change(key, f"{name}_removed", Reach.MORE, before, after)
+            yield _make_change(key, f"{name}_removed", Reach.MORE, before, after)
         elif key in _LOWER or key in _UPPER:
             yield from _bound_changes(key, name, before, after)
         else:
             reach = _step_reach(before, after) if key == "multipleOf" else Reach.OTHER
-            yield _change(key, f"{name}_changed", reach, before, after)
+            yield _make_change(key, f"{name}_changed", reach, before, after)
 
 
-def _rule(schema: Mapping[str, Any], key: str) -> Any:
+def _read_rule(schema: Mapping[str, Any], key: str) -> Any:
     value = schema.get(key)
     return None if key in _NO_RULE and value == _NO_RULE[key] else value
 
@@ -220,7 +220,7 @@ def _bound_changes(key: str, name: str, before: float, after: float) -> Iterator
         return
     is_tighter = (after > before) == (key in _LOWER)
     word, reach = ("tightened", Reach.FEWER) if is_tighter else ("loosened", Reach.MORE)
-    yield _change(key, f"{name}_{word}", reach, before, after)
+    yield _make_change(key, f"{name}_{word}", reach, before, after)
 
 
 def _step_reach(before: float, after: float) -> Reach:
@@ -237,7 +237,7 @@ def _object_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[
     rest_after = new.get("additionalProperties", True)
     for name in before:
         if name in after:
-            yield from _under(name, schema_changes(before[name], after[name]))
+            yield from _nest_changes(name, schema_changes(before[name], after[name]))
         else:
             reach = _reach_of(schema_changes(before[name], rest_after))
             message = f"the property {name!r} is gone"
@@ -250,7 +250,7 @@ def _object_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[
     if not is_same(rest_before, rest_after):
         reach = _reach_of(schema_changes(rest_before, rest_after))
         key = "additionalProperties"
-        yield _change(key, "other_properties_changed", reach, rest_before, rest_after)
+        yield _make_change(key, "other_properties_changed", reach, rest_before, rest_after)
     yield from _required_changes(old.get("required", ()), new.get("required", ()))
 
 
@@ -264,20 +264,24 @@ def _required_changes(old: Any, new: Any) -> Iterator[SchemaChange]:
 
 
 def _item_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[SchemaChange]:
-    yield from _under("items", schema_changes(old.get("items", True), new.get("items", True)))
+    yield from _nest_changes(
+        "items", schema_changes(old.get("items", True), new.get("items", True))
+    )
 
 
 def _word_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[SchemaChange]:
     before, after = old.get("default"), new.get("default")
     if ("default" in old) != ("default" in new) or not is_same(before, after):
-        yield _change("default", "default_changed", Reach.DEFAULT, before, after)
+        yield _make_change("default", "default_changed", Reach.DEFAULT, before, after)
     for key in sorted(_WORDS):
         if not is_same(old.get(key), new.get(key)):
             message = f"another {key}"
-            yield _change(key, f"{key}_changed", Reach.SAME, old.get(key), new.get(key), message)
+            yield _make_change(
+                key, f"{key}_changed", Reach.SAME, old.get(key), new.get(key), message
+            )
 
 
-def _under(name: str, changes: list[SchemaChange]) -> Iterator[SchemaChange]:
+def _nest_changes(name: str, changes: list[SchemaChange]) -> Iterator[SchemaChange]:
     for change in changes:
         yield msgspec.structs.replace(change, path=(name, *change.path))
 

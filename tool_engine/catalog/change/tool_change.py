@@ -41,7 +41,7 @@ def changed(
         level,
         old,
         new,
-        message or f"changed from {_words(old)} to {_words(new)}",
+        message or f"changed from {_describe_value(old)} to {_describe_value(new)}",
     )
 
 
@@ -54,9 +54,9 @@ def _for_all_eyes(path: str, value: Any) -> Any:
     value = redact(value)
     for key in path.split("."):
         value = value[key] if isinstance(value, dict) else value
-    text = _words(value)
+    text = _describe_value(value)
     return value if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
-def _words(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return "nothing" if value is None else msgspec.json.encode(value).decode()

@@ -18,31 +18,31 @@ def is_major_step(old: str, new: str) -> bool:
         >>> is_major_step("1.9", "2.0"), is_major_step("1.9", "1.10")
         (True, False)
     """
-    before, after = _numbers(old), _numbers(new)
+    before, after = _parse_numbers(old), _parse_numbers(new)
     if after is None:
         return False
-    return before is None or _promise(before) != _promise(after)
+    return before is None or _promised_part(before) != _promised_part(after)
 
 
 def is_lower(old: str, new: str) -> bool:
     """Return True if the version goes down, as far as known."""
-    before, after = _numbers(old), _numbers(new)
+    before, after = _parse_numbers(old), _parse_numbers(new)
     return before is not None and after is not None and after < before
 
 
 def next_major(version: str) -> str:
     """Return the version of a breaking edit: 2.0.0 after 1.4.2."""
-    numbers = _numbers(version)
+    numbers = _parse_numbers(version)
     if numbers is None:
         return "1.0.0"
     return f"{numbers[0] + 1}.0.0" if numbers[0] else f"0.{numbers[1] + 1}.0"
 
 
-def _promise(numbers: tuple[int, ...]) -> tuple[int, ...]:
+def _promised_part(numbers: tuple[int, ...]) -> tuple[int, ...]:
     return numbers[:1] if numbers[0] else numbers[:2]
 
 
-def _numbers(version: str) -> tuple[int, ...] | None:
+def _parse_numbers(version: str) -> tuple[int, ...] | None:
     found = _NUMBERS.fullmatch(version.strip())
     if found is None:
         return None

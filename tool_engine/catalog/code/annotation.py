@@ -90,14 +90,16 @@ def _stand_alone(schema: Any, definitions: Mapping[str, Any], inside: tuple[str,
         target = {**definitions[name], **{key: schema[key] for key in schema if key != "$ref"}}
         return _stand_alone(target, definitions, (*inside, name))
     plain = {
-        keyword: _part(keyword, value, definitions, inside)
+        keyword: _inline_part(keyword, value, definitions, inside)
         for keyword, value in schema.items()
         if keyword in KEYWORDS and keyword != "title"
     }
-    return _normalise(plain)
+    return _normalise_schema(plain)
 
 
-def _part(keyword: str, value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
+def _inline_part(
+    keyword: str, value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]
+) -> Any:
     if keyword in ("default", "examples", "enum", "const"):
         return value
     if keyword == "properties":
@@ -105,7 +107,7 @@ def _part(keyword: str, value: Any, definitions: Mapping[str, Any], inside: tupl
     return _stand_alone(value, definitions, inside)
 
 
-def _normalise(schema: dict[str, Any]) -> dict[str, Any]:
+def _normalise_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("format", "date") not in FORMATS:
         del schema["format"]
     if schema.get("properties"):
@@ -122,7 +124,7 @@ def _merge_branches(schema: dict[str, Any]) -> dict[str, Any]:
     """Write `T | None` or a plain union as several types."""
     branches = schema["anyOf"]
     rest = {key: value for key, value in schema.items() if key != "anyOf"}
-    named = [_listed(branch.get("type")) for branch in branches]
+    named = [_as_list(branch.get("type")) for branch in branches]
     if not all(named):
         return schema
     merged = _one_or_many([name for names in named for name in names])
@@ -137,7 +139,7 @@ def _merge_branches(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "type": merged}
 
 
-def _listed(value: Any) -> list[str]:
+def _as_list(value: Any) -> list[str]:
     return value if isinstance(value, list) else [value] if value else []
 
 

@@ -54,7 +54,7 @@ class Conversion:
         found: list[ValidationError] = []
         for name, hint in self._at_once.items():
             if name in arguments:
-                _converted(name, arguments[name], hint, None, found)
+                _convert_value(name, arguments[name], hint, None, found)
         return found
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,12 +62,12 @@ class Conversion:
         converted, found = dict(arguments), list[ValidationError]()
         for name, (hint, check) in self._wanted.items():
             if name in converted:
-                converted[name] = _converted(name, converted[name], hint, check, found)
+                converted[name] = _convert_value(name, converted[name], hint, check, found)
         for name, supply, hint in self._suppliers:
             if name not in converted:
                 converted[name] = supply()
                 if (fault := misfit(converted[name], hint)) is not None:
-                    found.append(_finding(name, *fault, converted[name], is_default=True))
+                    found.append(_make_finding(name, *fault, converted[name], is_default=True))
         if found:
             raise InvalidArgumentsError(
                 "; ".join(each.message for each in found), [each.to_dict() for each in found]
@@ -75,21 +75,21 @@ class Conversion:
         return converted
 
 
-def _converted(
+def _convert_value(
     name: str, value: Any, hint: Any, check: Check | None, found: list[ValidationError]
 ) -> Any:
     try:
         made = msgspec.convert(value, hint, str_keys=True)
     except Exception as error:  # noqa: BLE001 - classes of a user may raise anything
-        found.append(_finding(name, *split(error), value))
+        found.append(_make_finding(name, *split(error), value))
         return None
     if check is not None:
         faults = check(value, made, "")
-        found += [_finding(name, *fault, None, is_default=True) for fault in faults]
+        found += [_make_finding(name, *fault, None, is_default=True) for fault in faults]
     return made
 
 
-def _finding(
+def _make_finding(
     name: str, place: str, reason: str, value: Any, *, is_default: bool = False
 ) -> ValidationError:
     path = name + place
@@ -97,11 +97,11 @@ def _finding(
     meant = f"; it must be {expected}" if reason in _MEANT else ""
     whose = f"the default that is made for '{path}'" if is_default else f"'{path}'"
     message = f"{whose} does not fit: {redact_text(reason)[:_LONGEST]}{meant}"
-    actual = None if is_default else _shown(name, place, value)
+    actual = None if is_default else _value_at(name, place, value)
     return ValidationError(path, "constraint_violation", message, expected, actual)
 
 
-def _shown(name: str, place: str, value: Any) -> Any:
+def _value_at(name: str, place: str, value: Any) -> Any:
     for key, index in _STEP.findall(place):
         try:
             value, name = value[key or int(index)], key or name

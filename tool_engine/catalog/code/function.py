@@ -69,8 +69,8 @@ def tool_from_function(
         ['integer', 'integer']
     """
     tool_name = name or getattr(function, "__name__", None) or type(function).__name__
-    source = _source(function, tool_name)
-    text, about = _documentation(function)
+    source = _name_source(function, tool_name)
+    text, about = _read_documentation(function)
     unnamed: list[str] = []
     parameters = _Signature(function, source, about, unnamed).parameters()
     definition: dict[str, Any] = {
@@ -83,7 +83,9 @@ def tool_from_function(
         **definition_keys,
     }
     if not definition["description"]:
-        raise _error(source, "description", "is missing; write a docstring or pass description")
+        raise _make_error(
+            source, "description", "is missing; write a docstring or pass description"
+        )
     tool = ToolConfigLoader().from_mapping(definition, source)
     findings = [
         f"{source}: the parameter {parameter!r} has no description; write one in the docstring"
@@ -94,7 +96,7 @@ def tool_from_function(
 
 def context_parameter(function: Callable[..., Any]) -> str | None:
     try:
-        signature, hints = inspect.signature(function), _hints(function)
+        signature, hints = inspect.signature(function), _read_hints(function)
     except (TypeError, ValueError, NameError):
         return None
     for parameter in signature.parameters.values():
@@ -109,7 +111,7 @@ def argument_converter(function: Callable[..., Any]) -> Conversion | None:
     A hint such as `datetime`, an enum or a dataclass asks for more than JSON gives, and a default
     that pydantic's `Field` describes is to be filled in. None when arguments fit as they are.
     """
-    signature, hints = inspect.signature(function), _hints(function)
+    signature, hints = inspect.signature(function), _read_hints(function)
     wanted = {
         parameter.name: hints[parameter.name]
         for parameter in signature.parameters.values()
@@ -118,7 +120,7 @@ def argument_converter(function: Callable[..., Any]) -> Conversion | None:
         and not _is_context(parameter, hints)
         and not is_native(hints[parameter.name])
     }
-    suppliers = _suppliers(signature, hints)
+    suppliers = _find_suppliers(signature, hints)
     if not wanted and not suppliers:
         return None
     return Conversion(wanted, suppliers)
@@ -162,9 +164,9 @@ class _Signature:
         self._unnamed = unnamed
         try:
             self._listed = list(inspect.signature(function).parameters.values())
-            self._hints = _hints(function)
+            self._hints = _read_hints(function)
         except (TypeError, ValueError, NameError) as error:
-            raise _error(
+            raise _make_error(
                 source, "", f"the signature cannot be read: {error}; use types of the module"
             ) from error
 
@@ -173,29 +175,29 @@ class _Signature:
         for parameter in self._listed:
             is_extra = parameter.kind is inspect.Parameter.VAR_KEYWORD
             if not is_extra and not _is_context(parameter, self._hints):
-                specs.append(self._parameter(parameter, f"parameters[{len(specs)}]"))
+                specs.append(self._make_parameter(parameter, f"parameters[{len(specs)}]"))
         return specs
 
-    def _parameter(self, parameter: inspect.Parameter, path: str) -> dict[str, Any]:
+    def _make_parameter(self, parameter: inspect.Parameter, path: str) -> dict[str, Any]:
         name = parameter.name
         if parameter.kind in _NOT_NAMED:
-            raise _error(self._source, path, f"{name!r} {_NOT_NAMED[parameter.kind]}")
+            raise _make_error(self._source, path, f"{name!r} {_NOT_NAMED[parameter.kind]}")
         if name not in self._hints:
-            raise _error(self._source, path, f"{name!r} has no type; annotate it: {name}: str")
+            raise _make_error(self._source, path, f"{name!r} has no type; annotate it: {name}: str")
         hint = _ruled_hint(parameter, self._hints)
         try:
             schema = annotation_schema(hint)
         except UnsupportedHintError as error:
-            raise _error(self._source, path, f"{name!r}: {error}") from error
-        spec = {"name": name, **_typed(schema)}
-        spec["description"] = self._description(name, hint, spec)
+            raise _make_error(self._source, path, f"{name!r}: {error}") from error
+        spec = {"name": name, **_type_rules(schema)}
+        spec["description"] = self._describe_parameter(name, hint, spec)
         self._add_default(parameter, schema, spec, path)
         for where, reason in known_faults(readable_hint(hint)):
             message = f"{name!r}: the default of {where} does not fit its type: {reason}"
-            raise _error(self._source, path, message)
+            raise _make_error(self._source, path, message)
         return spec
 
-    def _description(self, name: str, hint: Any, spec: Mapping[str, Any]) -> str:
+    def _describe_parameter(self, name: str, hint: Any, spec: Mapping[str, Any]) -> str:
         text = described_as(hint) or spec.get("description") or self._about.get(name)
         if not text:
             self._unnamed.append(name)
@@ -233,7 +235,7 @@ class _Signature:
         try:
             spec["default"] = msgspec.to_builtins(default, str_keys=True)
         except (TypeError, ValueError) as error:
-            raise _error(
+            raise _make_error(
                 self._source,
                 f"{path}.default",
                 f"the default of {parameter.name!r} has no JSON form, so that models cannot be told"
@@ -244,10 +246,10 @@ class _Signature:
         found = misfit(supply(), hint) if is_known(supply) else None
         if found is not None:
             message = f"the default of {name!r} does not fit its type: {found[1]}"
-            raise _error(self._source, f"{path}.default", message)
+            raise _make_error(self._source, f"{path}.default", message)
 
 
-def _typed(schema: dict[str, Any]) -> dict[str, Any]:
+def _type_rules(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a parameter's type and rules, several types as raw schema."""
     kind = schema["type"]
     if isinstance(kind, str):
@@ -274,7 +276,7 @@ def _ruled_hint(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
     return Annotated[hint, parameter.default] if is_field(parameter.default) else hint
 
 
-def _suppliers(signature: inspect.Signature, hints: Mapping[str, Any]) -> list[Supplier]:
+def _find_suppliers(signature: inspect.Signature, hints: Mapping[str, Any]) -> list[Supplier]:
     found = []
     for parameter in signature.parameters.values():
         field = _field_of(parameter, hints)
@@ -295,29 +297,29 @@ def _is_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
     )
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    function = _innermost(function)
+def _read_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    function = _unwrap_partial(function)
     if not inspect.isroutine(function) and not inspect.isclass(function):
         function = type(function).__call__
     return typing.get_type_hints(inspect.unwrap(function), include_extras=True)
 
 
-def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+def _read_documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     # Only functions that become tools have their docstring parsed.
     from tool_engine.catalog.code.docstring import read_docstring
 
-    return read_docstring(_docstring(function))
+    return read_docstring(_read_docstring(function))
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    function = _innermost(function)
+    function = _unwrap_partial(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         type(function).__call__
     )
 
 
-def _docstring(function: Callable[..., Any]) -> str:
-    function = _innermost(function)
+def _read_docstring(function: Callable[..., Any]) -> str:
+    function = _unwrap_partial(function)
     if inspect.isroutine(function):
         return inspect.getdoc(function) or ""
     # inspect.getdoc would find the docstring that every class inherits for __call__.
@@ -325,16 +327,16 @@ def _docstring(function: Callable[..., Any]) -> str:
     return inspect.cleandoc(own)
 
 
-def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
-def _source(function: Callable[..., Any], name: str) -> str:
+def _name_source(function: Callable[..., Any], name: str) -> str:
     module = getattr(function, "__module__", None) or type(function).__module__
     return f"<function {module}.{getattr(function, '__qualname__', name)}>"
 
 
-def _error(source: str, path: str, message: str) -> DefinitionError:
+def _make_error(source: str, path: str, message: str) -> DefinitionError:
     return DefinitionError(DefinitionProblem(message, source, path=path))

@@ -40,14 +40,14 @@ def split(error: Exception) -> tuple[str, str]:
     text = str(error)
     reason, mark, place = text.rpartition(" - at `")
     if not mark or not isinstance(error, msgspec.ValidationError):
-        named = text if isinstance(error, msgspec.ValidationError) else _named(error, text)
+        named = text if isinstance(error, msgspec.ValidationError) else _describe_error(error, text)
         return "", named
     # `key` marks a wrong key of the object, and [...] some value of one.
     inside = place.removeprefix("key` in `").removesuffix("`").removeprefix("$")
     return inside.partition("[...]")[0], reason
 
 
-def _named(error: Exception, text: str) -> str:
+def _describe_error(error: Exception, text: str) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -56,14 +56,14 @@ def check_of(hint: Any) -> Check | None:
 
     `hint` has no references to itself.
     """
-    return _check(types.type_info(hint))
+    return _make_check(types.type_info(hint))
 
 
 def known_faults(hint: Any) -> Iterator[tuple[str, str]]:
     """Yield the place and fault of each wrong fixed default."""
-    for node in _nodes(types.type_info(hint)):
+    for node in _walk_nodes(types.type_info(hint)):
         if isinstance(node, _Class):
-            for field, rule in _fields(node):
+            for field, rule in _field_hints(node):
                 value = field.default
                 if is_known(field.default_factory):
                     value = field.default_factory()
@@ -83,17 +83,17 @@ def runs_code(hint: Any) -> bool:
             or hasattr(node.cls, "__attrs_attrs__")
             or any(map(_is_made, node.fields))
         )
-        for node in _nodes(types.type_info(hint))
+        for node in _walk_nodes(types.type_info(hint))
     )
 
 
-def _nodes(node: Any) -> Iterator[Any]:
+def _walk_nodes(node: Any) -> Iterator[Any]:
     yield node
-    for below in _below(node):
-        yield from _nodes(below)
+    for below in _inner_nodes(node):
+        yield from _walk_nodes(below)
 
 
-def _below(node: Any) -> list[Any]:
+def _inner_nodes(node: Any) -> list[Any]:
     if isinstance(node, _Class):
         return [field.type for field in node.fields]
     if isinstance(node, types.DictType):
@@ -106,7 +106,7 @@ def _below(node: Any) -> list[Any]:
     return [inner] if isinstance(inner, types.Type) else []
 
 
-def _fields(node: Any) -> Iterator[tuple[Any, Any]]:
+def _field_hints(node: Any) -> Iterator[tuple[Any, Any]]:
     hints = typing.get_type_hints(node.cls, include_extras=True)
     for field in node.fields:
         yield field, hints.get(field.name, Any)
@@ -117,17 +117,17 @@ def _is_made(field: Any) -> bool:
     return factory is not msgspec.NODEFAULT and not is_known(factory)
 
 
-def _check(node: Any) -> Check | None:
+def _make_check(node: Any) -> Check | None:
     if isinstance(node, types.Metadata):
-        return _check(node.type)
+        return _make_check(node.type)
     made = (make for kinds, make in _MAKERS if isinstance(node, kinds))
     return next(made, lambda _: None)(node)
 
 
 def _of_class(node: Any) -> Check | None:
     fields = [
-        (field, hint if _is_made(field) else None, _check(field.type))
-        for field, hint in _fields(node)
+        (field, hint if _is_made(field) else None, _make_check(field.type))
+        for field, hint in _field_hints(node)
     ]
     if not any(hint is not None or below is not None for _, hint, below in fields):
         return None
@@ -153,7 +153,7 @@ def _of_union(node: Any) -> Check | None:
         getattr(each, "cls", kind): below
         for each in node.types
         for kind in (list, dict, tuple)
-        if (below := _check(each)) is not None
+        if (below := _make_check(each)) is not None
     }
 
     def check(sent: Any, made: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -165,7 +165,7 @@ def _of_union(node: Any) -> Check | None:
 
 
 def _of_values(node: Any) -> Check | None:
-    below = _check(node.value_type)
+    below = _make_check(node.value_type)
     if below is None:
         return None
 
@@ -177,12 +177,12 @@ def _of_values(node: Any) -> Check | None:
 
 
 def _of_list(node: Any) -> Check | None:
-    below = _check(node.item_type)
+    below = _make_check(node.item_type)
     return None if below is None else _of_items([below], repeats=True)
 
 
 def _of_tuple(node: Any) -> Check | None:
-    each = [_check(inner) for inner in node.item_types]
+    each = [_make_check(inner) for inner in node.item_types]
     return _of_items(each) if any(each) else None
 
 

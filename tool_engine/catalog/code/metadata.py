@@ -46,10 +46,10 @@ class UnsupportedHintError(TypeError):
 
 def readable_hint(hint: Any) -> Any:
     """Return `hint` with all rules as `msgspec.Meta`; refuse unknown rules."""
-    return _readable(hint, set())
+    return _make_readable(hint, set())
 
 
-def _named(hint: Any) -> Any:
+def _resolve_alias(hint: Any) -> Any:
     """Return the hint that a type alias or NewType stands for."""
     while True:
         if isinstance(hint, typing.NewType):
@@ -60,16 +60,18 @@ def _named(hint: Any) -> Any:
             return hint
 
 
-def _readable(hint: Any, seen: set[Any]) -> Any:
-    hint = _named(hint)
+def _make_readable(hint: Any, seen: set[Any]) -> Any:
+    hint = _resolve_alias(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        return _with_rules(_readable(hint.__origin__, seen), hint.__metadata__)
+        return _with_rules(_make_readable(hint.__origin__, seen), hint.__metadata__)
     _check_class(hint if origin is None else origin, seen)
     if origin is Literal or not arguments:
         return hint
     readable = tuple(
-        argument if argument is ... or isinstance(argument, list) else _readable(argument, seen)
+        argument
+        if argument is ... or isinstance(argument, list)
+        else _make_readable(argument, seen)
         for argument in arguments
     )
     if all(new is old for new, old in zip(readable, arguments, strict=True)):
@@ -83,31 +85,31 @@ def _with_rules(hint: Any, metadata: Iterable[Any]) -> Any:
     rules: dict[str, Any] = {}
     for part in metadata:
         for name, value in _rules_of(part):
-            rules[name] = _both(name, rules[name], value) if name in rules else value
+            rules[name] = _combine_rules(name, rules[name], value) if name in rules else value
     words = {
         name: rules.pop(name) for name in ("title", "description", "examples") if name in rules
     }
     _check_pairs(rules)
-    ruled = _ruled(hint, rules) if rules else hint
+    ruled = _add_rules(hint, rules) if rules else hint
     return Annotated[ruled, msgspec.Meta(**words)] if words else ruled
 
 
-def _ruled(hint: Any, rules: dict[str, Any]) -> Any:
+def _add_rules(hint: Any, rules: dict[str, Any]) -> Any:
     """Return `hint` with `rules`, in each union member but None."""
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
         members = typing.get_args(hint)
-        ruled = tuple(each if each is type(None) else _ruled(each, rules) for each in members)
+        ruled = tuple(each if each is type(None) else _add_rules(each, rules) for each in members)
         return Union[ruled]  # noqa: UP007 - made of a tuple
     if hint is int:
-        rules = {name: _whole(value) for name, value in rules.items()}
+        rules = {name: _whole_if_integral(value) for name, value in rules.items()}
     try:
         return Annotated[hint, msgspec.Meta(**rules)]
     except (TypeError, ValueError) as error:
         raise UnsupportedHintError(f"the rules of {hint!r} are none: {error}; {_CURE}") from error
 
 
-def _whole(value: Any) -> Any:
+def _whole_if_integral(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -126,7 +128,7 @@ def _rules_of(part: Any) -> Iterator[tuple[str, Any]]:
         for each in part:
             yield from _rules_of(each)
     elif bound := next((_BOUNDS[kind] for kind in kinds if kind in _BOUNDS), None):
-        yield bound, _bound(part, getattr(part, bound))
+        yield bound, _check_bound(part, getattr(part, bound))
     elif "PydanticGeneralMetadata" in kinds or "_PydanticGeneralMetadata" in kinds:
         yield from _general_rules(part)
     else:
@@ -154,12 +156,12 @@ def _rules_of_field(field: Any) -> Iterator[tuple[str, Any]]:
 def _general_rules(part: Any) -> Iterator[tuple[str, Any]]:
     for name, value in vars(part).items():
         if name == "pattern" and value is not None:
-            yield name, _pattern(value)
+            yield name, _pattern_text(value)
         elif name not in _LENIENT and value not in (None, False):
             raise UnsupportedHintError(f"{name}={value!r} is not understood; {_CURE}")
 
 
-def _pattern(value: Any) -> str:
+def _pattern_text(value: Any) -> str:
     if isinstance(value, re.Pattern):
         if value.flags & ~re.UNICODE:
             flags = re.RegexFlag(value.flags & ~re.UNICODE)
@@ -170,7 +172,7 @@ def _pattern(value: Any) -> str:
     return str(value)
 
 
-def _bound(part: Any, value: Any) -> Any:
+def _check_bound(part: Any, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UnsupportedHintError(f"{part!r} bounds no number of JSON; {_CURE}")
     return value
@@ -182,7 +184,7 @@ _TIGHTER: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def _both(name: str, one: Any, other: Any) -> Any:
+def _combine_rules(name: str, one: Any, other: Any) -> Any:
     if name in _TIGHTER:
         return _TIGHTER[name](one, other)
     if name in ("extra_json_schema", "extra"):
@@ -220,7 +222,7 @@ def _check_class(kind: Any, seen: set[Any]) -> None:
     for name, hint in hints.items():
         place = f"{kind.__name__}.{name}"
         try:
-            readable = _readable(hint, seen)
+            readable = _make_readable(hint, seen)
         except UnsupportedHintError as error:
             raise UnsupportedHintError(f"{place}: {error}") from error
         if readable is not hint and _has_foreign(hint):
@@ -246,7 +248,7 @@ def _fields_of(kind: type) -> bool:
 
 def _has_foreign(hint: Any) -> bool:
     """Return True if `hint` has rules in other words than `msgspec.Meta`."""
-    hint = _named(hint)
+    hint = _resolve_alias(hint)
     if typing.get_origin(hint) is Annotated:
         ruled = [part for part in hint.__metadata__ if not isinstance(part, msgspec.Meta)]
         if any(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -17,7 +17,6 @@ from tool_engine.catalog.definition.group_definition import (
     group_findings,
     is_group,
 )
-from tool_engine.catalog.definition.sent_text import sent_text_faults
 from tool_engine.catalog.definition.tool_definition import (
     build_tool,
     definition_faults,
@@ -25,7 +24,7 @@ from tool_engine.catalog.definition.tool_definition import (
     plain_data,
 )
 from tool_engine.catalog.limits import MAX_PROBLEMS
-from tool_engine.catalog.yaml.document import Document
+from tool_engine.catalog.yaml.document import Document, Path
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
@@ -40,9 +39,11 @@ def tool_of_mapping(mapping: Mapping[str, Any], source: str) -> Tool:
     if not faults:
         faults = definition_faults(definition)
     if faults:
-        raise DefinitionError(*_problems(faults, source, None))
+        raise DefinitionError(*_locate_problems(faults, source, None))
     warnings = definition_warnings(definition)
-    return build_tool(definition, None, [str(_problem(fault, source, None)) for fault in warnings])
+    return build_tool(
+        definition, None, [str(_locate_problem(fault, source, None)) for fault in warnings]
+    )
 
 
 def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
@@ -50,15 +51,15 @@ def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
     faults: list[Fault] = []
     if not isinstance(mapping, Mapping):
         fault = Fault((), expected="a mapping", got=describe(mapping))
-        raise DefinitionError(*_problems([fault], source, None))
+        raise DefinitionError(*_locate_problems([fault], source, None))
     definition = plain_data({"kind": GROUP, **mapping}, (), faults)
     if not faults and not is_group(definition):
         expected, got = GROUP, describe(definition["kind"])
         faults = [Fault(("kind",), expected=expected, got=got, cure="or remove the key")]
     faults = faults or group_faults(definition)
     if faults:
-        raise DefinitionError(*_problems(faults, source, None))
-    found = [str(_problem(fault, source, None)) for fault in group_findings(definition)]
+        raise DefinitionError(*_locate_problems(faults, source, None))
+    found = [str(_locate_problem(fault, source, None)) for fault in group_findings(definition)]
     return build_group(definition, None, found)
 
 
@@ -79,31 +80,35 @@ def definitions_of_text(
         names: dict[tuple[str, str], int] = {}
         found: list[DefinitionProblem] = []
         for document in documents:
-            found += _problems(_document_faults(document, names, documents), source, document)
+            found += _locate_problems(
+                _document_faults(document, names, documents), source, document
+            )
             if len(found) >= MAX_PROBLEMS:
                 break
         if found:
             raise DefinitionError(*found[:MAX_PROBLEMS])
-        built = [_built(document, source) for document in documents[:-1]]
-        return [*built, _built(documents[-1], source, _cut_findings(text, source))]
+        built = [_build_definition(document, source) for document in documents[:-1]]
+        return [*built, _build_definition(documents[-1], source, _cut_findings(text, source))]
     raise DefinitionError(*_all_problems(documents, problems, source, may_be_several))
 
 
-def _problem(fault: Fault, source: str, document: Document | None) -> DefinitionProblem:
+def _locate_problem(fault: Fault, source: str, document: Document | None) -> DefinitionProblem:
     return locate([fault], source, document)[0]
 
 
-def _problems(
+def _locate_problems(
     faults: list[Fault], source: str, document: Document | None
 ) -> list[DefinitionProblem]:
     return locate(faults[:MAX_PROBLEMS], source, document)
 
 
-def _built(document: Document, source: str, findings: Sequence[str] = ()) -> Tool | ToolGroup:
+def _build_definition(
+    document: Document, source: str, findings: Sequence[str] = ()
+) -> Tool | ToolGroup:
     definition = document.value
     of_group = is_group(definition)
     warnings = (group_findings if of_group else definition_warnings)(definition)
-    found = [str(_problem(fault, source, document)) for fault in warnings]
+    found = [str(_locate_problem(fault, source, document)) for fault in warnings]
     found += findings
     if of_group:
         return build_group(definition, source, found)
@@ -113,7 +118,7 @@ def _built(document: Document, source: str, findings: Sequence[str] = ()) -> Too
 def _no_tool(document: Document, source: str) -> DefinitionProblem:
     cure = "read it with load_definitions or load_file_definitions"
     fault = Fault(("kind",), "this is a group, and a tool was asked for", cure=cure)
-    return _problem(fault, source, document)
+    return _locate_problem(fault, source, document)
 
 
 def _cut_findings(text: str | bytes, source: str) -> list[str]:
@@ -168,10 +173,47 @@ def _all_problems(
     places = {(problem.line, problem.column) for problem in problems}
     names: dict[tuple[str, str], int] = {}
     for document in documents:
-        faults = _problems(_document_faults(document, names, documents), source, document)
+        faults = _locate_problems(_document_faults(document, names, documents), source, document)
         # A value that the YAML reader refused is a stand-in, so nothing can be said about it.
         problems += [found for found in faults if (found.line, found.column) not in places]
         if len(problems) >= MAX_PROBLEMS:
             break
     problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
     return problems[:MAX_PROBLEMS]
+
+
+# `version: 1.10` in a query is the number 1.1, and the server would get `1.1`.
+def sent_text_faults(document: Document) -> list[Fault]:
+    value: Any = document.value
+    for part in ("entry", "request"):
+        value = value.get(part) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return []
+    return [
+        Fault(
+            path,
+            f"this number is sent as the text {str(number)!r}",
+            expected="text",
+            got=describe(number),
+            cure="quote it to send what is written",
+        )
+        for place in ("query", "headers")
+        for path, number in _find_numbers(value.get(place), ("entry", "request", place))
+        if _is_changed(document, path, number)
+    ]
+
+
+def _find_numbers(value: Any, path: Path) -> Iterator[tuple[Path, float]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _find_numbers(item, (*path, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _find_numbers(item, (*path, number))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path, value
+
+
+def _is_changed(document: Document, path: Path, number: float) -> bool:
+    (mark,) = document.marks([(path, False)])
+    return document.number_as_written(path, mark) != str(number)

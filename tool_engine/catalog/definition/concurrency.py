@@ -36,14 +36,20 @@ def rate_faults(rate: Any) -> list[Fault]:
 
 
 def build_concurrency(spec: Mapping[str, Any]) -> ToolConcurrency:
-    values = _numbers(spec, whole=("priority", "weight", "key_limit"), seconds="queue_timeout")
+    values = _whole_numbers(
+        spec, whole=("priority", "weight", "key_limit"), seconds="queue_timeout"
+    )
     if "breaker" in spec:
-        policy = _numbers(spec["breaker"], whole=("failures", "probes"), seconds="reset_after")
+        policy = _whole_numbers(
+            spec["breaker"], whole=("failures", "probes"), seconds="reset_after"
+        )
         values["breaker"] = BreakerPolicy(**policy)
     return ToolConcurrency(**values)
 
 
-def _numbers(spec: Mapping[str, Any], *, whole: tuple[str, ...], seconds: str) -> dict[str, Any]:
+def _whole_numbers(
+    spec: Mapping[str, Any], *, whole: tuple[str, ...], seconds: str
+) -> dict[str, Any]:
     """Return a copy with 2.0, whole in JSON, as 2."""
     values = {key: int(value) if key in whole else value for key, value in spec.items()}
     if seconds in values:

@@ -54,20 +54,20 @@ def definition_of(tool: Tool) -> dict[str, Any]:
     """Return the tool's definition as a mapping without keys at their default."""
     optional = {
         "tags": list(tool.tags),
-        "parameters": [_parameter(parameter) for parameter in tool.parameters],
+        "parameters": [_export_parameter(parameter) for parameter in tool.parameters],
         "entry": tool.implementation_config,
-        "output": _output(tool.output),
+        "output": _export_output(tool.output),
         "author": tool.author,
         "icon": tool.icon,
-        "shareable_scope": _unless(tool.shareable_scope, "private"),
-        "status": _unless(tool.status, "published"),
+        "shareable_scope": _none_if_default(tool.shareable_scope, "private"),
+        "status": _none_if_default(tool.status, "published"),
         "timeout": tool.timeout,
-        "retry": _retry(tool.retry),
-        "effect": _unless(tool.effect, "unknown"),
+        "retry": _export_retry(tool.retry),
+        "effect": _none_if_default(tool.effect, "unknown"),
         "idempotent": tool.idempotent or None,
-        "concurrency": _concurrency(tool.concurrency),
-        "rate": _rate(tool.rate),
-        "result": _limits(tool.result),
+        "concurrency": _export_concurrency(tool.concurrency),
+        "rate": _export_rate(tool.rate),
+        "result": _export_limits(tool.result),
         "permission": permission_spec(tool.permission),
         "max_uses": tool.max_uses,
         "examples": tool.examples,
@@ -95,19 +95,19 @@ def group_definition_of(group: ToolGroup) -> dict[str, Any]:
         "categories": list(group.categories),
         "off": list(group.disabled_tools),
         "rules": group.rules,
-        "skills": [_skill(skill) for skill in group.skills],
+        "skills": [_export_skill(skill) for skill in group.skills],
         "permission": permission_spec(group.permission),
     }
     said = {key: value for key, value in optional.items() if value}
     return {"kind": GROUP, "name": group.name, "version": group.version, **said}
 
 
-def _skill(skill: Skill) -> dict[str, Any]:
+def _export_skill(skill: Skill) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.structs.asdict(skill)
     return {key: value for key, value in values.items() if value}
 
 
-def _parameter(parameter: ToolParameter) -> dict[str, Any]:
+def _export_parameter(parameter: ToolParameter) -> dict[str, Any]:
     spec: dict[str, Any] = {"name": parameter.name, "type": parameter.type}
     if parameter.required:
         spec["required"] = True
@@ -123,20 +123,20 @@ def _parameter(parameter: ToolParameter) -> dict[str, Any]:
     return spec
 
 
-def _output(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+def _export_output(schema: dict[str, Any] | None) -> dict[str, Any] | None:
     if schema is None:
         return None
     spec = short_form(schema, is_output=True)
     return spec if output_schema(spec) == schema else {"schema": schema}
 
 
-def _retry(retry: RetryPolicy | None) -> dict[str, Any] | None:
+def _export_retry(retry: RetryPolicy | None) -> dict[str, Any] | None:
     if retry is None:
         return None
     return {"attempts": retry.attempts, "backoff": retry.backoff, "on": list(retry.on)}
 
 
-def _concurrency(concurrency: ToolConcurrency) -> dict[str, Any]:
+def _export_concurrency(concurrency: ToolConcurrency) -> dict[str, Any]:
     values = {name: getattr(concurrency, name) for name in ToolConcurrency.__struct_fields__}
     # Backwards: of two keys that imply each other's value, the first one stays.
     for name in reversed(ToolConcurrency.__struct_fields__):
@@ -150,7 +150,7 @@ def _concurrency(concurrency: ToolConcurrency) -> dict[str, Any]:
     return values
 
 
-def _rate(rate: ToolRate | None) -> str | None:
+def _export_rate(rate: ToolRate | None) -> str | None:
     if rate is None:
         return None
     if rate.period in _UNITS:
@@ -159,13 +159,13 @@ def _rate(rate: ToolRate | None) -> str | None:
     return f"{rate.calls}/{Decimal(repr(rate.period)):f}s"
 
 
-def _limits(limits: ResultLimits | None) -> dict[str, Any] | None:
+def _export_limits(limits: ResultLimits | None) -> dict[str, Any] | None:
     if limits is None:
         return None
     values = {
         "max_chars": limits.max_chars,
         "max_items": limits.max_items,
-        "strategy": _unless(limits.strategy.value, CutStrategy.HEAD_TAIL.value),
+        "strategy": _none_if_default(limits.strategy.value, CutStrategy.HEAD_TAIL.value),
         "select": limits.select,
         "limit": limits.limit,
         "show": None if limits.show is None else limits.show.value,
@@ -173,7 +173,7 @@ def _limits(limits: ResultLimits | None) -> dict[str, Any] | None:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _unless(value: str, default: str) -> str | None:
+def _none_if_default(value: str, default: str) -> str | None:
     return None if value == default else value
 
 

@@ -42,11 +42,11 @@ def locate(
 ) -> list[DefinitionProblem]:
     """Return the faults as problems with line and column, in order."""
     if document is None or not faults:
-        return [_problem(_visible(fault), source, None, None) for fault in faults]
+        return [_make_problem(_hide_secret(fault), source, None, None) for fault in faults]
     marks = document.marks((fault.path, fault.at_key) for fault in faults)
     problems = [
-        _problem(
-            _visible(_as_written(fault, document, mark), document.value),
+        _make_problem(
+            _hide_secret(_as_written(fault, document, mark), document.value),
             source,
             mark.line + 1,
             mark.column + 1,
@@ -74,7 +74,9 @@ def listing(names: Iterable[object]) -> str:
     return ", ".join([*shown[:20], "…"] if len(shown) > 20 else shown)
 
 
-def _problem(fault: Fault, source: str, line: int | None, column: int | None) -> DefinitionProblem:
+def _make_problem(
+    fault: Fault, source: str, line: int | None, column: int | None
+) -> DefinitionProblem:
     return DefinitionProblem(
         message=fault.sentence,
         file=source,
@@ -88,7 +90,7 @@ def _problem(fault: Fault, source: str, line: int | None, column: int | None) ->
     )
 
 
-def _visible(fault: Fault, definition: Any = None) -> Fault:
+def _hide_secret(fault: Fault, definition: Any = None) -> Fault:
     """Return the fault without the secret at its path."""
     texts = [fault.message, fault.expected, fault.got, fault.cure]
     secret = _secret_at(fault.path, definition)

@@ -39,7 +39,7 @@ def group_faults(definition: Mapping[str, Any]) -> list[Fault]:
     """Return every fault; `build_group` takes only definitions without one."""
     faults = structure_faults(definition)
     for key in _LISTS:
-        faults += islice(_repeated(key, definition.get(key)), MAX_PROBLEMS)
+        faults += islice(_find_repeated(key, definition.get(key)), MAX_PROBLEMS)
     faults += islice(_off_faults(definition), MAX_PROBLEMS)
     faults += islice(_skill_faults(definition.get("skills")), MAX_PROBLEMS)
     if not faults and not any(key in definition for key in _CONTENT):
@@ -65,7 +65,9 @@ def build_group(
         tags=definition.get("tags", ()),
         categories=definition.get("categories", ()),
         rules=definition.get("rules", ""),
-        skills=tuple(_skill(name, spec) for name, spec in _named(definition.get("skills", ()))),
+        skills=tuple(
+            _make_skill(name, spec) for name, spec in _named_skills(definition.get("skills", ()))
+        ),
         permission=None if permission is None else build_permission(permission),
         is_enabled=definition.get("enabled", False),
         disabled_tools=definition.get("off", ()),
@@ -81,7 +83,7 @@ def build_group(
     )
 
 
-def _named(skills: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _named_skills(skills: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if isinstance(skills, Mapping):
         yield from skills.items()
     else:
@@ -89,7 +91,7 @@ def _named(skills: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield skill["name"], skill
 
 
-def _skill(name: str, spec: Mapping[str, Any]) -> Skill:
+def _make_skill(name: str, spec: Mapping[str, Any]) -> Skill:
     return Skill(
         name=name,
         desc=spec["desc"],
@@ -99,7 +101,7 @@ def _skill(name: str, spec: Mapping[str, Any]) -> Skill:
     )
 
 
-def _repeated(key: str, names: Any) -> Iterator[Fault]:
+def _find_repeated(key: str, names: Any) -> Iterator[Fault]:
     seen: set[str] = set()
     for number, name in enumerate(names if isinstance(names, list) else ()):
         if isinstance(name, str) and name in seen:
@@ -125,7 +127,7 @@ def _off_faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
 
 def _skill_faults(skills: Any) -> Iterator[Fault]:
     seen: dict[str, int] = {}
-    for place, skill in _placed(skills):
+    for place, skill in _placed_skills(skills):
         if not isinstance(skill, dict):
             continue
         if "always_load" in skill and "alwaysLoad" in skill:
@@ -139,7 +141,7 @@ def _skill_faults(skills: Any) -> Iterator[Fault]:
                 yield Fault((*place, "name"), message, cure="rename or remove one")
 
 
-def _placed(skills: Any) -> Iterator[tuple[Path, Any]]:
+def _placed_skills(skills: Any) -> Iterator[tuple[Path, Any]]:
     if isinstance(skills, dict):
         yield from ((("skills", name), skill) for name, skill in skills.items())
     elif isinstance(skills, list):

@@ -25,11 +25,11 @@ _TOOL: Final = re.compile(r"(?:source-[1-9][0-9]*:)?[A-Za-z_][A-Za-z0-9_.-]{0,12
 def build_permission(spec: str | Mapping[str, str]) -> Permission:
     if isinstance(spec, str):
         spec = {"execution": spec}
-    return _permission(spec.get("execution"), spec.get("result"))
+    return _cached_permission(spec.get("execution"), spec.get("result"))
 
 
 @cache
-def _permission(execution: Any, result: Any) -> Permission:
+def _cached_permission(execution: Any, result: Any) -> Permission:
     # Cached: thousands of tools share few permissions.
     return Permission(execution=execution, result=result)
 

@@ -124,7 +124,7 @@ def idle_defaults(schema: Any, path: Path, *, is_certain: bool = True) -> Iterat
         is_sure = is_certain and keyword in _CERTAIN
         is_sure &= not (keyword == "items" and "prefixItems" in schema)
         is_sure &= not (keyword == "additionalProperties" and "patternProperties" in schema)
-        for part, child in _children(keyword, value):
+        for part, child in _inner_schemas(keyword, value):
             yield from idle_defaults(child, (*path, keyword, *part), is_certain=is_sure)
 
 
@@ -147,25 +147,25 @@ def _check_keywords(schema: Any, path: Path, faults: list[Fault], workload: Work
     for keyword, value in schema.items():
         place = (*path, keyword)
         if keyword not in KEYWORDS:
-            faults.append(_unsupported(keyword, place))
+            faults.append(_unsupported_fault(keyword, place))
         _check_texts(keyword, value, place, faults, workload)
         if keyword == "propertyNames" and any(write_only_names({"properties": {keyword: value}})):
             message = "writeOnly hides values, and these are keys"
             faults.append(Fault(place, message, cure=_INSTEAD_OF_KEYS))
-        for part, child in _children(keyword, value):
+        for part, child in _inner_schemas(keyword, value):
             _check_keywords(child, (*place, *part), faults, workload)
 
 
 def _check_defaults(schema: Any, path: Path, faults: list[Fault]) -> None:
     for keyword, value in schema.items():
-        for part, child in _children(keyword, value):
+        for part, child in _inner_schemas(keyword, value):
             if isinstance(child, dict) and len(faults) < MAX_PROBLEMS:
                 place = (*path, keyword, *part)
                 faults += default_faults(child, child, (*place, "default"))
                 _check_defaults(child, place, faults)
 
 
-def _children(keyword: str, value: Any) -> Iterator[tuple[Path, Any]]:
+def _inner_schemas(keyword: str, value: Any) -> Iterator[tuple[Path, Any]]:
     if keyword in _HOLD_ONE:
         yield (), value
     elif keyword in _HOLD_LIST and isinstance(value, list):
@@ -195,7 +195,7 @@ def _check_texts(
         faults.extend(fault for fault in wrong if fault)
 
 
-def _unsupported(keyword: str, place: Path) -> Fault:
+def _unsupported_fault(keyword: str, place: Path) -> Fault:
     near, cure = find_nearest(keyword, KEYWORDS), ""
     if keyword in ("$ref", "$defs", "definitions"):
         near, cure = "", "write the schema out where it is used"

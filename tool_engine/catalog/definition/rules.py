@@ -78,10 +78,10 @@ def compile_check(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
     encoded = msgspec.json.encode(schema)
     # A compiled pattern may take megabytes, a long enum as well: these are not kept.
     is_kept = len(encoded) < _LONGEST_KEPT and b'"pattern' not in encoded
-    return _compile_once(encoded) if is_kept else _compile(encoded)
+    return _compile_once(encoded) if is_kept else _compile_schema(encoded)
 
 
-def _compile(schema: bytes) -> jsonschema_rs.Validator:
+def _compile_schema(schema: bytes) -> jsonschema_rs.Validator:
     return jsonschema_rs.Draft202012Validator(
         msgspec.json.decode(schema),
         pattern_options=jsonschema_rs.RegexOptions(),
@@ -90,7 +90,7 @@ def _compile(schema: bytes) -> jsonschema_rs.Validator:
     )
 
 
-_compile_once: Final = lru_cache(maxsize=1024)(_compile)
+_compile_once: Final = lru_cache(maxsize=1024)(_compile_schema)
 
 
 _Rules = dict[str, tuple[Any, Path]]
@@ -169,7 +169,7 @@ def _check_nested(
     required, place = rules.get("required", (None, ()))
     if properties and isinstance(required, list):
         for number, name in enumerate(required):
-            # What is no text is told of by the structure's own rules.
+            # The structure's own rules report what is no text.
             if isinstance(name, str) and name not in properties:
                 faults.append(_unknown_property(name, properties, (*place, number)))
 
@@ -195,7 +195,7 @@ def _check_raw(
     )
     kind, types = spec.get("type"), raw.get("type")
     is_known = isinstance(kind, str) and kind in _KINDS
-    if is_known and types is not None and kind not in (types, *_listed(types)):
+    if is_known and types is not None and kind not in (types, *_as_tuple(types)):
         message = f"{types!r} contradicts the type {kind}"
         faults.append(Fault((*place, "type"), message, cure="include it or remove the key"))
 
@@ -288,5 +288,5 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _listed(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list) else ()

@@ -31,7 +31,7 @@ def short_form(schema: Mapping[str, Any], *, is_output: bool = False) -> dict[st
     for key in ("description", "default"):
         if key in rest and (key == "default" or isinstance(rest[key], str)):
             spec[key] = rest.pop(key)
-    rules = _rules(spec.get("type", "any"), rest, is_output=is_output)
+    rules = _take_rules(spec.get("type", "any"), rest, is_output=is_output)
     if rules:
         spec["validation"] = rules
     if rest:
@@ -39,7 +39,7 @@ def short_form(schema: Mapping[str, Any], *, is_output: bool = False) -> dict[st
     return spec
 
 
-def _rules(kind: str, rest: dict[str, Any], *, is_output: bool) -> dict[str, Any]:
+def _take_rules(kind: str, rest: dict[str, Any], *, is_output: bool) -> dict[str, Any]:
     """Take out of `rest` what the short keys for `kind` can say."""
     applicable = RULES_BY_TYPE[kind]
     rules = {
@@ -48,7 +48,7 @@ def _rules(kind: str, rest: dict[str, Any], *, is_output: bool) -> dict[str, Any
         if key in applicable and keyword in rest
     }
     if kind == "array" and isinstance(rest.get("items"), dict):
-        rules["items"] = _nested(rest.pop("items"), is_output=is_output)
+        rules["items"] = _shorten_nested(rest.pop("items"), is_output=is_output)
     if kind == "object":
         rules.update(_object_rules(rest, is_output=is_output))
     return rules
@@ -66,7 +66,7 @@ def _object_rules(rest: dict[str, Any], *, is_output: bool) -> dict[str, Any]:
         return {}
     rules: dict[str, Any] = {
         "properties": {
-            name: _nested(item, is_output=is_output)
+            name: _shorten_nested(item, is_output=is_output)
             for name, item in rest.pop("properties").items()
         }
     }
@@ -76,7 +76,7 @@ def _object_rules(rest: dict[str, Any], *, is_output: bool) -> dict[str, Any]:
     return rules
 
 
-def _nested(schema: Mapping[str, Any], *, is_output: bool) -> str | dict[str, Any]:
+def _shorten_nested(schema: Mapping[str, Any], *, is_output: bool) -> str | dict[str, Any]:
     spec = short_form(schema, is_output=is_output)
     if spec.keys() == {"type"}:
         return str(spec["type"])

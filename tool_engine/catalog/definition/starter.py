@@ -75,9 +75,9 @@ def starter(kind: str, name: str, module: str = "") -> Starter:
 
     `name` is a good name, see `better_name`; `module` is its import name, `tools.NAME` if empty.
     """
-    definition = _template(f"{kind}.yaml", name)
+    definition = _read_template(f"{kind}.yaml", name)
     definition = definition.replace(_PLACE_OF_MODULE, module or f"tools.{name}")
-    handler = _template("python_handler.txt", name) if kind == "python" else None
+    handler = _read_template("python_handler.txt", name) if kind == "python" else None
     return Starter(definition, handler, _ARGUMENTS[kind])
 
 
@@ -104,5 +104,5 @@ def schema_text() -> str:
     return package.joinpath("definition.schema.json").read_text("utf-8")
 
 
-def _template(file: str, name: str) -> str:
+def _read_template(file: str, name: str) -> str:
     return _TEMPLATES.joinpath(file).read_text("utf-8").replace(_PLACE_OF_NAME, name)

@@ -71,25 +71,25 @@ def definition_schema() -> dict[str, Any]:
 
 
 def structure_faults(definition: Any) -> list[Fault]:
-    if _validator().is_valid(definition):
+    if _compile_validator().is_valid(definition):
         return []
     if not isinstance(definition, dict):
         expected, got = "a mapping with name, description, …", describe(definition)
         return [Fault((), f"a definition is {expected}; got {got}", expected=expected, got=got)]
     faults: dict[Fault, None] = {}
-    for error in islice(_validator().iter_errors(definition), MAX_PROBLEMS):
-        faults.update(dict.fromkeys(_explain(error, definition)))
+    for error in islice(_compile_validator().iter_errors(definition), MAX_PROBLEMS):
+        faults.update(dict.fromkeys(_explain_error(error, definition)))
     return list(faults)
 
 
 @cache
-def _validator() -> jsonschema_rs.Validator:
+def _compile_validator() -> jsonschema_rs.Validator:
     return jsonschema_rs.Draft202012Validator(
         definition_schema(), pattern_options=jsonschema_rs.RegexOptions(), offline=True
     )
 
 
-def _explain(error: jsonschema_rs.ValidationError, definition: Any) -> Iterable[Fault]:
+def _explain_error(error: jsonschema_rs.ValidationError, definition: Any) -> Iterable[Fault]:
     path: Path = find_error(error, definition)[0]
     keyword = error.kind.name
     if keyword == "additionalProperties":
@@ -97,13 +97,13 @@ def _explain(error: jsonschema_rs.ValidationError, definition: Any) -> Iterable[
     if keyword == "required":
         return [_missing_key(path, error)]
     if keyword == "falseSchema":
-        return [_inapplicable(path, definition)]
+        return [_inapplicable_fault(path, definition)]
     if keyword == "not":
         cure = "give one"
         return [Fault(("returns",), "output and returns say the same", at_key=True, cure=cure)]
     if keyword == "propertyNames":
         return [_wrong_name(path, error)]
-    fault = _EXPLAINED.get(keyword, _otherwise)(path, error)
+    fault = _EXPLAINED.get(keyword, _other_fault)(path, error)
     if path == ("parameters",) and isinstance(definition["parameters"], dict):
         # The error's copy of the value has sorted keys.
         fault = fault._replace(cure=schema_cure(definition["parameters"]))
@@ -149,7 +149,7 @@ def _wrong_name(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     return Fault((*path, name), f"the name {name[:80]!r} is not allowed", at_key=True, cure=cure)
 
 
-def _inapplicable(path: Path, definition: Any) -> Fault:
+def _inapplicable_fault(path: Path, definition: Any) -> Fault:
     key = path[-1]
     owner_path = path[:-2] if len(path) > 1 and path[-2] == "validation" else path[:-1]
     owner = definition
@@ -232,7 +232,7 @@ def _meant_word(value: str, options: list[str], path: Path) -> str:
 def _wrong_form(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     rule = _schema_at(error.schema_path[:-1])
     if rule["pattern"] == r"\S":
-        return _empty(path, error)
+        return _empty_fault(path, error)
     got = describe(error.instance)
     return Fault(path, f"{got} is not allowed", got=got, cure=_as_cure(rule["description"]))
 
@@ -255,12 +255,12 @@ def _out_of_bounds(path: Path, error: jsonschema_rs.ValidationError, word: str) 
     return Fault(path, expected=f"{word} {limit}", got=describe(error.instance))
 
 
-def _empty(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+def _empty_fault(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     what = "an empty list" if error.instance == [] else "nothing in it"
     return Fault(path, "must not be empty", got=what, cure="give it a value or remove the key")
 
 
-def _otherwise(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+def _other_fault(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     return Fault(path, error.message[:300], got=describe(error.instance), cure="change it")
 
 
@@ -271,9 +271,9 @@ _EXPLAINED: Final[Mapping[str, Callable[[Path, jsonschema_rs.ValidationError], F
     "minimum": _too_small,
     "exclusiveMinimum": _too_small,
     "maximum": _too_large,
-    "minLength": _empty,
-    "minItems": _empty,
-    "minProperties": _empty,
+    "minLength": _empty_fault,
+    "minItems": _empty_fault,
+    "minProperties": _empty_fault,
 }
 
 

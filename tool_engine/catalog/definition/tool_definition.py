@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from importlib import import_module
+from ipaddress import ip_address
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,8 +20,6 @@ from tool_engine.catalog.definition.concurrency import (
 from tool_engine.catalog.definition.examples import example_faults
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.definition.permission import build_permission, label_warnings
-from tool_engine.catalog.definition.private_host import private_host_warnings
-from tool_engine.catalog.definition.result_limits import build_limits, limit_faults
 from tool_engine.catalog.definition.rules import FLAT_RULES, check_value
 from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.definition.workload import Workload
@@ -27,6 +27,7 @@ from tool_engine.catalog.limits import MAX_DEPTH
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.catalog.yaml.scalars import INTEGER_CURE
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.result import CutStrategy, ResultLimits, ResultShow
 from tool_engine.model.schema import output_schema, value_schema
 from tool_engine.model.settings.concurrency import ToolRate
 from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, pack
@@ -118,7 +119,7 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
     if "timeout" in fields:
         fields["timeout"] = float(fields["timeout"])
     if "retry" in definition:
-        fields["retry"] = _retry(definition["retry"])
+        fields["retry"] = _make_retry(definition["retry"])
     if "concurrency" in definition:
         fields["concurrency"] = build_concurrency(definition["concurrency"])
     if "rate" in definition:
@@ -135,9 +136,9 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
         description=definition["description"],
         category=_CATEGORIES[definition.get("category", "custom")],
         tags=definition.get("tags", []),
-        parameters=[_parameter(parameter) for parameter in definition.get("parameters", ())],
+        parameters=[_make_parameter(parameter) for parameter in definition.get("parameters", ())],
         implementation_config=definition.get("entry", {"type": "custom"}),
-        output=_output(definition),
+        output=_make_output(definition),
         idempotent=definition.get("idempotent", False),
         **fields,
     )
@@ -212,7 +213,7 @@ def _plain_number(value: float, path: Path, faults: list[Fault]) -> int | float:
     return 0
 
 
-def _parameter(spec: Mapping[str, Any]) -> ToolParameter:
+def _make_parameter(spec: Mapping[str, Any]) -> ToolParameter:
     validation = {key: spec[key] for key in FLAT_RULES if key in spec}
     validation.update(spec.get("validation", ()))
     return ToolParameter(
@@ -228,7 +229,7 @@ def _parameter(spec: Mapping[str, Any]) -> ToolParameter:
     )
 
 
-def _retry(spec: Mapping[str, Any]) -> RetryPolicy:
+def _make_retry(spec: Mapping[str, Any]) -> RetryPolicy:
     return RetryPolicy(
         attempts=int(spec["attempts"]),
         backoff=float(spec.get("backoff", 0.1)),
@@ -236,7 +237,7 @@ def _retry(spec: Mapping[str, Any]) -> RetryPolicy:
     )
 
 
-def _output(definition: Mapping[str, Any]) -> dict[str, Any] | None:
+def _make_output(definition: Mapping[str, Any]) -> dict[str, Any] | None:
     spec = definition.get("output", definition.get("returns"))
     return None if spec is None else output_schema(spec)
 
@@ -276,3 +277,73 @@ def _sends_idempotency_key(definition: Mapping[str, Any]) -> bool:
     entry = definition.get("entry")
     request = entry.get("request") if isinstance(entry, Mapping) else None
     return isinstance(request, Mapping) and bool(request.get("idempotency_key"))
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def private_host_warnings(entry: Any) -> list[Fault]:
+    request = entry.get("request") if isinstance(entry, Mapping) else None
+    url = request.get("url") if isinstance(request, Mapping) else None
+    if not isinstance(url, str) or "://" not in url:
+        return []
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme.lower(), 443)
+    except ValueError:
+        # A wrong URL is reported by the executor that reads the entry.
+        return []
+    shown = f"[{host}]" if ":" in host else host
+    if not _is_private(host) or _is_open(entry.get("allow"), shown, port):
+        return []
+    message = f"{shown}:{port} is not a public address, and every call is refused"
+    cure = f'add allow: ["{shown}:{port}"] to the entry'
+    return [Fault(("entry", "request", "url"), message, cure=cure)]
+
+
+def _is_private(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return False
+
+
+def _is_open(lines: Any, host: str, port: int) -> bool:
+    if not isinstance(lines, list):
+        return False
+    # A range or a name with a star may allow it as well; only the plain case is certain.
+    places = (f"{host}:{port}", f"{host}:*")
+    return any(line in places or "*." in str(line) for line in lines)
+
+
+_COUNTS: Final = ("max_chars", "max_items", "limit")
+
+
+def limit_faults(spec: Any) -> list[Fault]:
+    if not isinstance(spec, dict):
+        return []
+    faults: list[Fault] = []
+    select = spec.get("select")
+    if isinstance(select, str) and select.strip():
+        # Loaded on first use: few definitions select.
+        jmespath = import_module("jmespath")
+        try:
+            jmespath.compile(select)
+        except (jmespath.exceptions.JMESPathError, RecursionError, ValueError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            message = f"not a JMESPath expression: {reason[:200]}"
+            faults.append(Fault(("result", "select"), message, cure="correct it"))
+    if "strategy" in spec and not {"max_chars", "max_items"} & set(spec):
+        message = "strategy says what stays where a limit cuts, and there is none"
+        cure = "add max_chars or max_items, or remove it"
+        faults.append(Fault(("result", "strategy"), message, at_key=True, cure=cure))
+    return faults
+
+
+def build_limits(spec: Mapping[str, Any]) -> ResultLimits:
+    values = {key: int(spec[key]) for key in _COUNTS if key in spec}
+    strategy = CutStrategy(spec.get("strategy", CutStrategy.HEAD_TAIL))
+    show = ResultShow(spec["show"]) if "show" in spec else None
+    return ResultLimits(strategy=strategy, select=spec.get("select"), show=show, **values)

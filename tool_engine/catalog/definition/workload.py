@@ -49,12 +49,16 @@ class Workload:
             return Fault(path, message, at_key, expected, got, cure="simplify it")
         if self._patterns > MAX_PATTERNS:
             return _too_many(path, f"{MAX_PATTERNS} patterns")
-        is_small = _compiles(pattern, _SMALL)
+        is_small = _can_compile(pattern, _SMALL)
         if not is_small:
             self._large += 1
             if self._large > MAX_LARGE_PATTERNS:
                 return _too_many(path, f"{MAX_LARGE_PATTERNS} large patterns")
-        return None if is_small or _compiles(pattern, None) else _explain(pattern, path, at_key)
+        return (
+            None
+            if is_small or _can_compile(pattern, None)
+            else _explain_pattern(pattern, path, at_key)
+        )
 
 
 def _too_many(path: Path, limit: str) -> Fault:
@@ -63,7 +67,7 @@ def _too_many(path: Path, limit: str) -> Fault:
     return Fault(path, message, expected=expected, cure="simplify it")
 
 
-def _explain(pattern: str, path: Path, at_key: bool) -> Fault:
+def _explain_pattern(pattern: str, path: Path, at_key: bool) -> Fault:
     shown = f"the pattern {pattern[:80]!r}"
     if _NOT_LINEAR.search(pattern):
         what = "uses lookaround, a back-reference or a possessive part"
@@ -79,7 +83,7 @@ def _explain(pattern: str, path: Path, at_key: bool) -> Fault:
 
 
 @lru_cache(maxsize=1024)
-def _compiles(pattern: str, size_limit: int | None) -> bool:
+def _can_compile(pattern: str, size_limit: int | None) -> bool:
     options = jsonschema_rs.RegexOptions(size_limit=size_limit)
     try:
         jsonschema_rs.Draft202012Validator(

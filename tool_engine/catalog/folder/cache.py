@@ -124,16 +124,18 @@ class CachedLoader:
         The few texts that define groups are read each time.
         """
         if not self._is_open:
-            return self._checked(self._loader.load_definitions(text, source), text)
+            return self._check_definitions(self._loader.load_definitions(text, source), text)
         key = hashlib.sha256(text).digest()
         entry = self._known.get(key)
         if entry is not None and (tools := tools_of(entry, source)) is not None:
-            self._checked(tools, text, is_new=False)
+            self._check_definitions(tools, text, is_new=False)
         else:
             self._known.pop(key, None)
             entry = self._told.pop(key, None)
             found = None if entry is None else tools_of(entry, source)
-            read = self._checked(found or self._loader.load_definitions(text, source), text)
+            read = self._check_definitions(
+                found or self._loader.load_definitions(text, source), text
+            )
             tools = [each for each in read if isinstance(each, Tool)]
             if len(tools) < len(read):
                 return read
@@ -146,7 +148,7 @@ class CachedLoader:
             return self._check is None
         return self._is_settled is None or self._is_settled(tool)
 
-    def _checked(
+    def _check_definitions(
         self, read: Sequence[Tool | ToolGroup], text: bytes, *, is_new: bool = True
     ) -> Sequence[Tool | ToolGroup]:
         if self._check is not None:

@@ -48,7 +48,7 @@ _decode: Final = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
 def read_cache(path: Path) -> dict[bytes, bytes]:
     """Return the entries of a cache file, none if unusable."""
     try:
-        entries = _entries(_read_own(path))
+        entries = _decode_entries(_read_own(path))
         os.utime(path)  # It was used: `_trim` takes others first.
     except (OSError, ValueError, ImportError) as error:
         _log.debug("cache_not_read", file=str(path), error=str(error))
@@ -62,11 +62,11 @@ def write_cache(path: Path, entries: Mapping[bytes, bytes]) -> None:
     Nothing is written for no entries: an old file stays until it is trimmed.
     """
     try:
-        body = msgspec.msgpack.encode(_bounded(entries))
+        body = msgspec.msgpack.encode(_bound_entries(entries))
         data = b"".join((_MAGIC, rules_version(), hashlib.sha256(body).digest(), body))
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(path, data)
-        _trim(path.parent)
+        _replace_file(path, data)
+        _trim_directory(path.parent)
     except (OSError, ImportError) as error:
         _log.debug("cache_not_written", file=str(path), error=str(error))
 
@@ -92,7 +92,7 @@ def rules_version() -> bytes:
     return digest.digest()
 
 
-def _fail(error: OSError) -> None:
+def _raise_error(error: OSError) -> None:
     raise error
 
 
@@ -100,7 +100,7 @@ def _own_files() -> Iterator[Path]:
     yield _PACKAGE / "errors.py"
     # The executors also judge a definition.
     for room in ("catalog", "executors", "model"):
-        for folder, subfolders, names in os.walk(_PACKAGE / room, onerror=_fail):
+        for folder, subfolders, names in os.walk(_PACKAGE / room, onerror=_raise_error):
             subfolders[:] = sorted(name for name in subfolders if name != "__pycache__")
             yield from (Path(folder, name) for name in sorted(names))
 
@@ -119,7 +119,7 @@ def _read_own(path: Path) -> bytes:
         return file.read(state.st_size)
 
 
-def _entries(data: bytes) -> dict[bytes, bytes]:
+def _decode_entries(data: bytes) -> dict[bytes, bytes]:
     """Decode a cache file; raise ValueError for other rules or damage."""
     start = len(_MAGIC) + 2 * _DIGEST
     body = memoryview(data)[start:]
@@ -130,7 +130,7 @@ def _entries(data: bytes) -> dict[bytes, bytes]:
     return _decode(body)
 
 
-def _bounded(entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+def _bound_entries(entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     kept: dict[bytes, bytes] = {}
     size = len(_MAGIC) + 2 * _DIGEST
     for key, entry in entries.items():
@@ -141,7 +141,7 @@ def _bounded(entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     return kept
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace_file(path: Path, data: bytes) -> None:
     descriptor, name = import_module("tempfile").mkstemp(_PARTIAL, dir=path.parent)
     partial = Path(name)
     try:
@@ -154,7 +154,7 @@ def _replace(path: Path, data: bytes) -> None:
         raise
 
 
-def _trim(directory: Path) -> None:
+def _trim_directory(directory: Path) -> None:
     """Remove the files unused for longest, and those of killed writers."""
     found: list[tuple[float, Path]] = []
     for file in directory.iterdir():

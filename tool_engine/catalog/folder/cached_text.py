@@ -29,13 +29,13 @@ _EMPTY_LISTS: Final = {"examples": _EMPTY, "tests": _EMPTY, "findings": _EMPTY}
 
 
 def entry_of(tools: list[Tool], source: str) -> bytes:
-    return msgspec.msgpack.encode([_kept(tool, source) for tool in tools])
+    return msgspec.msgpack.encode([_cached_values(tool, source) for tool in tools])
 
 
 def tools_of(entry: bytes, source: str) -> list[Tool] | None:
     """Return the tools of an entry; None if it is damaged."""
     try:
-        return [_tool(kept, source) for kept in _form().decode(entry)]
+        return [_restore_tool(kept, source) for kept in _cached_form().decode(entry)]
     except msgspec.DecodeError:
         return None
 
@@ -49,7 +49,7 @@ class _Form(NamedTuple):
 
 
 @cache
-def _form() -> _Form:
+def _cached_form() -> _Form:
     types = get_type_hints(Tool)
     kinds: dict[str, Any] = {"findings": NotRequired[list[str]]}
     defaults: dict[str, Any] = {}
@@ -67,10 +67,10 @@ def _form() -> _Form:
     return _Form(defaults, decode)
 
 
-def _kept(tool: Tool, source: str) -> dict[str, Any]:
+def _cached_values(tool: Tool, source: str) -> dict[str, Any]:
     values = dict(zip(tool.__struct_fields__, msgspec.structs.astuple(tool), strict=True))
     kept: dict[str, Any] = {}
-    for name, default in _form().defaults.items():
+    for name, default in _cached_form().defaults.items():
         if values[name] != default:
             kept[name] = bytes(values[name]) if name in _TEXTS else values[name]
     if tool.findings:
@@ -79,7 +79,7 @@ def _kept(tool: Tool, source: str) -> dict[str, Any]:
     return kept
 
 
-def _tool(kept: dict[str, Any], source: str) -> Tool:
+def _restore_tool(kept: dict[str, Any], source: str) -> Tool:
     for name in _TEXTS:
         text = kept.get(name)
         if text is not None:

@@ -64,7 +64,7 @@ class FolderEvents:
 
     def follow(self) -> bool:
         """Watch the folder of this name; return True if it is new."""
-        folder = _identity(self._directory)
+        folder = _folder_identity(self._directory)
         # A folder that is made again may get its old number; only the watch shows that it is new.
         if folder == self._folder and all(watch.is_alive() for watch in self._observer.emitters):
             return False
@@ -73,7 +73,7 @@ class FolderEvents:
         with self._lock:
             self._written_at = {}
         if folder is not None:
-            self._schedule()
+            self._schedule_watch()
         return True
 
     def stop(self) -> None:
@@ -108,17 +108,17 @@ class FolderEvents:
             return
         with self._lock:
             if kind == "moved":
-                self._note(os.fsdecode(event.src_path), "deleted", event.is_directory)
-                self._note(os.fsdecode(event.dest_path), "created", event.is_directory)
+                self._note_event(os.fsdecode(event.src_path), "deleted", event.is_directory)
+                self._note_event(os.fsdecode(event.dest_path), "created", event.is_directory)
             else:
-                self._note(os.fsdecode(event.src_path), kind, event.is_directory)
+                self._note_event(os.fsdecode(event.src_path), kind, event.is_directory)
             has_news = self._is_everything or not self._paths <= self._written_at.keys()
             must_tell = has_news and not self._is_told
             self._is_told = self._is_told or has_news
         if must_tell:
             self._wake()
 
-    def _note(self, real_path: str, kind: str, is_directory: bool) -> None:
+    def _note_event(self, real_path: str, kind: str, is_directory: bool) -> None:
         relative = real_path.removeprefix(self._real).lstrip(os.sep)
         folders, _, name = relative.rpartition(os.sep)
         if folders.startswith(".") or f"{os.sep}." in folders:
@@ -141,7 +141,7 @@ class FolderEvents:
         for path in [path for path, written_at in self._written_at.items() if written_at <= end]:
             del self._written_at[path]
 
-    def _schedule(self) -> None:
+    def _schedule_watch(self) -> None:
         self._real = os.path.realpath(self._directory)
         try:
             self._observer.schedule(_Handler(self.note), self._real, recursive=self._recursive)
@@ -159,7 +159,7 @@ class _Handler(FileSystemEventHandler):
         self._note(event)
 
 
-def _identity(directory: str) -> tuple[int, int] | None:
+def _folder_identity(directory: str) -> tuple[int, int] | None:
     try:
         state = Path(directory).stat()
     except OSError:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from tool_engine.catalog.folder.file_outcome import FileOutcome
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
@@ -28,3 +29,36 @@ class FolderOutcome(msgspec.Struct, frozen=True):
     """Another number than that of an earlier look when anything is different."""
     unsettled: frozenset[str] = frozenset()
     """Files that are being written: they are as they were, and must be looked at again soon."""
+
+
+class FileOutcome(msgspec.Struct, frozen=True, gc=False):
+    """The tools and groups of a file, or its last good ones."""
+
+    path: str
+    held: Tool | tuple[Tool | ToolGroup, ...]
+    """Its one tool, or all of several: with a list for each of thousands of files, a garbage
+    collection would take twice as long.
+    """
+    error: str | None = None
+    """Why the file cannot be loaded; `held` is what it held before."""
+
+    @classmethod
+    def of(
+        cls, path: str, definitions: Sequence[Tool | ToolGroup], error: str | None = None
+    ) -> FileOutcome:
+        sole = definitions[0] if len(definitions) == 1 else None
+        return cls(path, sole if isinstance(sole, Tool) else tuple(definitions), error)
+
+    @property
+    def definitions(self) -> list[Tool | ToolGroup]:
+        return [self.held] if isinstance(self.held, Tool) else list(self.held)
+
+    @property
+    def tools(self) -> list[Tool]:
+        return [each for each in self.definitions if isinstance(each, Tool)]
+
+    @property
+    def groups(self) -> list[ToolGroup]:
+        if isinstance(self.held, Tool):
+            return []
+        return [each for each in self.held if isinstance(each, ToolGroup)]

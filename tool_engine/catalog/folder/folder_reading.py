@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -27,9 +27,7 @@ from tool_engine.catalog.definition_files import (
 )
 from tool_engine.catalog.folder.arrivals import GONE, Arrivals
 from tool_engine.catalog.folder.cache import CachedLoader
-from tool_engine.catalog.folder.claims import Claims
-from tool_engine.catalog.folder.file_outcome import FileOutcome
-from tool_engine.catalog.folder.folder_outcome import FolderOutcome
+from tool_engine.catalog.folder.folder_outcome import FileOutcome, FolderOutcome
 from tool_engine.catalog.folder.merging import ScanOutcome, merge
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import kind_of
@@ -117,21 +115,23 @@ class Catalog:
             if self._folder_error is not None:
                 paths = None
             try:
-                states = self._states(paths, settle)
+                states = self._find_states(paths, settle)
             except FolderError as error:
                 self._lose_folder(error)
                 return self._outcome_now(frozenset())
             self._note_folder_error(None)
             with self._loader.session([] if self._has_looked else list(states)):
-                waiting = self._notice(paths, states)
+                waiting = self._notice_changes(paths, states)
                 self._has_looked = True
                 self._await_rest(waiting, settle, patience, is_told=paths is not None)
             if patience > 0:
                 for path in waiting:
-                    self._break(path, _unsettled_error(path), _Read(None, is_sure=False))
+                    self._note_broken(path, _unsettled_error(path), _Read(None, is_sure=False))
             return self._outcome_now(frozenset(waiting))
 
-    def _states(self, paths: Collection[str] | None, settle: float) -> dict[str, FileStamp | None]:
+    def _find_states(
+        self, paths: Collection[str] | None, settle: float
+    ) -> dict[str, FileStamp | None]:
         if paths is not None:
             return find_definitions(paths)
         try:
@@ -143,7 +143,7 @@ class Catalog:
             time.sleep(settle)
             return list_definitions(self.directory, recursive=self._recursive)
 
-    def _notice(
+    def _notice_changes(
         self, paths: Collection[str] | None, states: dict[str, FileStamp | None]
     ) -> set[str]:
         """Note changes since the last reading; return the changed files."""
@@ -156,7 +156,11 @@ class Catalog:
                 arrivals.drop(path)
         for path, stamp in states.items():
             read = self._reads.get(path)
-            if not self._has_looked and self._is_at_rest(path, stamp) and self._read(path, stamp):
+            if (
+                not self._has_looked
+                and self._is_at_rest(path, stamp)
+                and self._read_file(path, stamp)
+            ):
                 continue
             if paths is not None or read is None or read.stamp != stamp:
                 # At the start, files that have long been there need no wait.
@@ -164,7 +168,7 @@ class Catalog:
             else:
                 arrivals.drop(path)
                 if not read.is_sure:
-                    self._read(path, stamp)
+                    self._read_file(path, stamp)
         self._note_renames(looked_at - states.keys(), states)
         return arrivals.paths() & (looked_at | states.keys())
 
@@ -203,13 +207,13 @@ class Catalog:
                 left = self.arrivals.time_left(path, settle, read.stamp if read else None)
                 if left > 0:
                     pause = min(pause, left)
-                elif self._read(path, self.arrivals.stamp(path)):
+                elif self._read_file(path, self.arrivals.stamp(path)):
                     waiting.remove(path)
             if not waiting or time.monotonic() + pause > end:
                 return
             time.sleep(pause)
 
-    def _read(self, path: str, stamp: FileStamp | None) -> bool:
+    def _read_file(self, path: str, stamp: FileStamp | None) -> bool:
         """Read a file; return False when its state is no longer `stamp`."""
         contents, error = None, None
         try:
@@ -225,33 +229,33 @@ class Catalog:
         self.arrivals.drop(path)
         if error is not None:
             is_sure = stamp is not None and not isinstance(error.__cause__, OSError)
-            self._break(path, error, _Read(stamp, is_sure))
+            self._note_broken(path, error, _Read(stamp, is_sure))
         elif contents is not None:
-            self._load(path, contents)
+            self._load_contents(path, contents)
         else:
-            self._remove(path)
+            self._remove_file(path)
         return True
 
-    def _load(self, path: str, contents: Contents) -> None:
+    def _load_contents(self, path: str, contents: Contents) -> None:
         read = _Read(contents.stamp, not contents.stamp.may_hide_a_change())
         try:
             with without_foreign_content(path):
                 found = self._loader.load_definitions(contents.data, path)
         except DefinitionError as error:
-            self._break(path, error, read)
+            self._note_broken(path, error, read)
         else:
             if path in self._files:
                 before = {(kind_of(old), old.name): old for old in self._held_by(path)}
                 # Keep the equal old value: what was compiled for it stays usable.
                 same = [(before.get((kind_of(new), new.name)), new) for new in found]
                 found = [old if old == new else new for old, new in same]
-            self._put(FileOutcome.of(path, found), read)
+            self._put_outcome(FileOutcome.of(path, found), read)
 
-    def _break(self, path: str, error: DefinitionError, read: _Read) -> None:
+    def _note_broken(self, path: str, error: DefinitionError, read: _Read) -> None:
         """Note a broken file, which keeps its last good definitions."""
-        self._put(FileOutcome.of(path, self._held_by(path), str(error)), read)
+        self._put_outcome(FileOutcome.of(path, self._held_by(path), str(error)), read)
 
-    def _put(self, outcome: FileOutcome, read: _Read) -> None:
+    def _put_outcome(self, outcome: FileOutcome, read: _Read) -> None:
         path = outcome.path
         self._reads[path] = read
         if self._files.get(path) == outcome:
@@ -262,7 +266,7 @@ class Catalog:
         (self._grouped.add if outcome.groups else self._grouped.discard)(path)
         self._note_difference()
 
-    def _remove(self, path: str) -> None:
+    def _remove_file(self, path: str) -> None:
         if path not in self._files:
             return  # it came and went before it was read
         self._claims.replace(self._tools_of(path), [])
@@ -283,7 +287,7 @@ class Catalog:
         self._note_folder_error(error)
         if isinstance(error, MissingFolderError):
             for path in list(self._files):
-                self._remove(path)
+                self._remove_file(path)
 
     def _note_folder_error(self, error: FolderError | None) -> None:
         if str(error) != str(self._folder_error):
@@ -315,3 +319,43 @@ class Catalog:
 def _unsettled_error(path: str) -> DefinitionError:
     message = "the file is being written; it is read again when it has settled"
     return DefinitionError(DefinitionProblem(message, path))
+
+
+class Claims:
+    """The names that files define, kept up to date file by file."""
+
+    def __init__(self) -> None:
+        self.rivals: dict[str, list[Tool]] = {}
+        """The tools of each name that several files define, by file."""
+        self._index = ToolIndex()
+        self._changes: dict[str, Tool | None] = {}
+
+    def index(self) -> ToolIndex:
+        """Return the tools whose names only one file defines."""
+        if self._changes:
+            self._index, self._changes = self._index.with_changes(self._changes), {}
+        return self._index
+
+    def replace(self, old: Iterable[Tool], new: Iterable[Tool]) -> None:
+        for tool in old:
+            self._give_up(tool)
+        for tool in new:
+            self._claim_name(tool)
+
+    def _give_up(self, tool: Tool) -> None:
+        name = tool.name
+        left = [rival for rival in self.rivals.pop(name, ()) if rival.source != tool.source]
+        if len(left) > 1:
+            self.rivals[name] = left
+        else:
+            self._changes[name] = left[0] if left else None
+
+    def _claim_name(self, tool: Tool) -> None:
+        name = tool.name
+        sole = self._changes[name] if name in self._changes else self._index.get(name)
+        others = self.rivals.get(name) or ([] if sole is None else [sole])
+        if others:
+            self.rivals[name] = sorted([*others, tool], key=lambda rival: str(rival.source))
+            self._changes[name] = None
+        else:
+            self._changes[name] = tool

@@ -40,7 +40,7 @@ def merged_groups(
             # A name that several files claim keeps its meaning.
             groups[name] = present
         if len(places) > 1:
-            errors += [_duplicate(group, places) for group in same]
+            errors += [_describe_duplicate(group, places) for group in same]
     return {name: groups[name] for name in sorted(groups)}, errors
 
 
@@ -62,6 +62,6 @@ def with_registered(
     return of_files | in_code
 
 
-def _duplicate(group: ToolGroup, places: list[str]) -> tuple[str, str]:
+def _describe_duplicate(group: ToolGroup, places: list[str]) -> tuple[str, str]:
     source = str(group.source)
     return source, str(duplicate_error(group.name, source, places, kind="group"))

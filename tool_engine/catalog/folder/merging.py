@@ -40,7 +40,7 @@ def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
     claimed, known = new_tools(previous, folder), previous.new_since(folder.claims)
     for tool in claimed:
         if tool.name in previous.registered:
-            errors.append(_duplicate(tool, ["<code>"]))
+            errors.append(_describe_duplicate(tool, ["<code>"]))
         elif previous.get(tool.name) != tool:
             changes[tool.name] = tool
     for tool in known:
@@ -52,14 +52,14 @@ def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
     for name, rivals in folder.rivals.items():
         places = [str(rival.source) for rival in rivals]
         places += ["<code>"] if name in previous.registered else []
-        errors += [_duplicate(rival, places) for rival in rivals]
+        errors += [_describe_duplicate(rival, places) for rival in rivals]
     index = previous.with_changes(changes) if changes else previous
     groups, group_errors = merged_groups(previous.groups, folder.groups)
     errors += group_errors
     if groups != previous.groups:
         index = index.with_groups(groups)
     index.note_likeness(folder.claims, {tool.name for tool in claimed + known} - changes.keys())
-    return ScanOutcome(index, *_difference(previous, changes), sorted(set(errors)))
+    return ScanOutcome(index, *_compare_names(previous, changes), sorted(set(errors)))
 
 
 def new_tools(previous: ToolIndex, folder: FolderOutcome) -> list[Tool]:
@@ -67,12 +67,12 @@ def new_tools(previous: ToolIndex, folder: FolderOutcome) -> list[Tool]:
     return folder.claims.new_since(previous)
 
 
-def _duplicate(tool: Tool, places: list[str]) -> tuple[str, str]:
+def _describe_duplicate(tool: Tool, places: list[str]) -> tuple[str, str]:
     source = str(tool.source)
     return source, str(duplicate_error(tool.name, source, places))
 
 
-def _difference(
+def _compare_names(
     previous: ToolIndex, changes: dict[str, Tool | None]
 ) -> tuple[list[str], list[str], list[str]]:
     added = [name for name in changes if name not in previous]

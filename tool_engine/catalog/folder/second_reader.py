@@ -53,12 +53,15 @@ class SecondReader:
         if not _may_start():
             return
         try:
-            self._process = _started()
+            self._process = _start_process()
         except OSError as error:
             _log.debug("second_reader_not_started", error=str(error))
             return
         self._thread = threading.Thread(
-            target=self._converse, args=(self._process, files), name="second-reader", daemon=True
+            target=self._exchange_files,
+            args=(self._process, files),
+            name="second-reader",
+            daemon=True,
         )
         self._thread.start()
 
@@ -75,7 +78,7 @@ class SecondReader:
                 pipe.close()  # type: ignore[union-attr]
         self._process = None
 
-    def _converse(self, process: subprocess.Popen[bytes], files: Sequence[str]) -> None:
+    def _exchange_files(self, process: subprocess.Popen[bytes], files: Sequence[str]) -> None:
         if process.stdin is None or process.stdout is None:
             return
         try:
@@ -84,7 +87,7 @@ class SecondReader:
             process.stdin.close()
             version = rules_version()
             if process.stdout.read(len(version)) == version:
-                for batch in _batches(process.stdout):
+                for batch in _read_batches(process.stdout):
                     self.entries.update(batch)
         except (OSError, ValueError, ImportError) as error:
             # It was killed, or was no reader at all.
@@ -102,13 +105,13 @@ def serve() -> None:
         for end in range(len(files), 0, -_BATCH):
             batch = {}
             for name in reversed(files[max(0, end - _BATCH) : end]):
-                batch.update(_read(loader, os.fsdecode(name)))
+                batch.update(_read_tools(loader, os.fsdecode(name)))
             data = msgspec.msgpack.encode(batch)
             out.write(len(data).to_bytes(_LENGTH, "big") + data)
             out.flush()
 
 
-def _read(loader: ToolConfigLoader, file: str) -> dict[bytes, bytes]:
+def _read_tools(loader: ToolConfigLoader, file: str) -> dict[bytes, bytes]:
     # What is wrong with a file is reported by the first process.
     with suppress(DefinitionError):
         text = read_definition(file).data
@@ -120,7 +123,7 @@ def _read(loader: ToolConfigLoader, file: str) -> dict[bytes, bytes]:
     return {}
 
 
-def _batches(pipe: IO[bytes]) -> Iterator[dict[bytes, bytes]]:
+def _read_batches(pipe: IO[bytes]) -> Iterator[dict[bytes, bytes]]:
     while len(head := pipe.read(_LENGTH)) == _LENGTH:
         data = pipe.read(int.from_bytes(head, "big"))
         yield _decode_batch(data)
@@ -136,7 +139,7 @@ def _may_start() -> bool:
     return processors > 1 and is_python and not getattr(sys, "frozen", False)
 
 
-def _started() -> subprocess.Popen[bytes]:
+def _start_process() -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - this interpreter, with our own code
         [sys.executable, "-I", "-c", _START],
         stdin=subprocess.PIPE,

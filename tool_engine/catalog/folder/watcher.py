@@ -107,7 +107,7 @@ class ToolWatcher:
         loop = asyncio.get_running_loop()
         try:
             if self._watch:
-                await asyncio.to_thread(self._observe, loop)
+                await asyncio.to_thread(self._observe_folder, loop)
         except BaseException:
             self._is_running = False
             raise
@@ -115,7 +115,9 @@ class ToolWatcher:
             if not self._is_running:
                 await asyncio.to_thread(self._stop_observing)
         if self._is_running:
-            self._task = loop.create_task(self._run(loop), name=f"tool-watcher {self._directory}")
+            self._task = loop.create_task(
+                self._watch_folder(loop), name=f"tool-watcher {self._directory}"
+            )
 
     async def stop(self) -> None:
         """Stop looking, with no task or thread left; may be repeated."""
@@ -127,11 +129,11 @@ class ToolWatcher:
             await asyncio.wait([task])
         await asyncio.to_thread(self._stop_observing)
 
-    async def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._next_look = loop.time() + self._period(0.0)
+    async def _watch_folder(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._next_look = loop.time() + self._look_period(0.0)
         self._next_follow = loop.time()
         while self._is_running:
-            await self._wait(loop)
+            await self._wait_for_change(loop)
             await self._answer_events(loop)
             if self._is_running:
                 await self._look_when_due(loop)
@@ -139,9 +141,9 @@ class ToolWatcher:
     async def _look_when_due(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
         if now >= self._next_look:
-            self._next_look = now + self._period(0.0)
+            self._next_look = now + self._look_period(0.0)
             await self._look_at(None, _POLL_SETTLE)
-            self._next_look = max(self._next_look, now + self._period(loop.time() - now))
+            self._next_look = max(self._next_look, now + self._look_period(loop.time() - now))
         elif self._unsettled and now >= self._next_again:
             await self._look_at(self._unsettled, _POLL_SETTLE)
 
@@ -159,7 +161,7 @@ class ToolWatcher:
         if is_new or touched.is_everything:
             await self._look_at(None, self._told_settle)
 
-    async def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _wait_for_change(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
         waits = [self._next_look - now]
         if self._unsettled:
@@ -189,14 +191,14 @@ class ToolWatcher:
             self._unsettled = others | {path for path in unsettled if not self.is_open(path)}
             self._next_again = loop.time() + _AGAIN
 
-    def _period(self, cost: float) -> float:
+    def _look_period(self, cost: float) -> float:
         """Return the seconds until the next look at all files."""
         if not self._watch:
             return self._interval or 0.0
         safety = max(_SAFETY_INTERVAL, min(cost * _SAFETY_SHARE, _LONGEST_SAFETY_INTERVAL))
         return safety if self._interval is None else min(self._interval, safety)
 
-    def _observe(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _observe_folder(self, loop: asyncio.AbstractEventLoop) -> None:
         # watchdog is loaded only where it is used.
         from tool_engine.catalog.folder.file_events import TELLS_CLOSING, FolderEvents
 

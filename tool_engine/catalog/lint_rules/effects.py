@@ -38,7 +38,7 @@ def _effect_not_said(tool: Tool) -> Iterator[Flaw]:
 
 
 def _effect_denied(tool: Tool) -> Iterator[Flaw]:
-    method = _method(tool)
+    method = _method_of(tool)
     if tool.effect == "read" and method in _WRITING_METHODS:
         message = (
             f"effect is read and the request is a {method}; write effect: write, or put "
@@ -48,7 +48,7 @@ def _effect_denied(tool: Tool) -> Iterator[Flaw]:
 
 
 def _evidence_of_writing(tool: Tool) -> Flaw | None:
-    method = _method(tool)
+    method = _method_of(tool)
     if method in _WRITING_METHODS:
         return ("entry", "request", "method"), f"the request is a {method}"
     if "sql" in tool.implementation_config:
@@ -77,7 +77,7 @@ def _writing_words(tool: Tool) -> Flaw | None:
     return None
 
 
-def _method(tool: Tool) -> str:
+def _method_of(tool: Tool) -> str:
     request = tool.implementation_config.get("request")
     return str(request.get("method", "GET")) if isinstance(request, Mapping) else ""
 
@@ -111,7 +111,7 @@ def _secret_in_default(tool: Tool) -> Iterator[Flaw]:
 
 
 def _secret_in_entry(tool: Tool) -> Iterator[Flaw]:
-    for path, text in _texts(tool.implementation_config, ("entry",)):
+    for path, text in _find_texts(tool.implementation_config, ("entry",)):
         is_header = path[1:3] == ("request", "headers") and is_secret_key(str(path[-1]))
         is_written_out = not _PLACEHOLDER.search(text) and text.strip() != ""
         if _has_secret(text) or (is_header and is_written_out):
@@ -122,19 +122,19 @@ def _secret_in_entry(tool: Tool) -> Iterator[Flaw]:
             yield path, message
 
 
-def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+def _find_texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _texts(item, (*path, key))
+            yield from _find_texts(item, (*path, key))
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _texts(item, (*path, number))
+            yield from _find_texts(item, (*path, number))
 
 
 def _has_secret(value: Any) -> bool:
-    texts = (_PLACEHOLDER.sub("", text) for _, text in _texts(value, ()))
+    texts = (_PLACEHOLDER.sub("", text) for _, text in _find_texts(value, ()))
     return any(redact_text(text) != text for text in texts)
 
 

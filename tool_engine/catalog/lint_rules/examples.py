@@ -26,17 +26,17 @@ def _no_test(tool: Tool) -> Iterator[Flaw]:
         yield (), message
 
 
-def _unfit(tool: Tool) -> Iterator[Flaw]:
+def _find_unfit(tool: Tool) -> Iterator[Flaw]:
     validator = jsonschema_rs.Draft202012Validator(
         tool.parameters_schema, pattern_options=jsonschema_rs.RegexOptions(), offline=True
     )
-    for path, params in _accepted(tool):
+    for path, params in _list_accepted(tool):
         for error in validator.iter_errors(params):
             place: Path = (*path, *find_error(error, params)[0])
             yield place, f"would be refused by the tool's own rules: {error.message[:200]}"
 
 
-def _accepted(tool: Tool) -> Iterator[tuple[Path, Any]]:
+def _list_accepted(tool: Tool) -> Iterator[tuple[Path, Any]]:
     """Yield the arguments of examples and tests with their places."""
     for number, example in enumerate(tool.examples):
         yield ("examples", number, "params"), example["params"]
@@ -66,6 +66,6 @@ EXAMPLE_RULES: Final = (
         ERROR,
         "An example does not fit the parameters",
         "An example that the tool would refuse teaches the wrong call.",
-        _unfit,
+        _find_unfit,
     ),
 )

@@ -41,20 +41,20 @@ def _same_description(tool: Tool) -> Iterator[Flaw]:
 
 def _silent_property(tool: Tool) -> Iterator[Flaw]:
     for number, parameter in enumerate(tool.parameters):
-        for path, name in _silent(parameter.validation, ("parameters", number)):
+        for path, name in _find_undescribed(parameter.validation, ("parameters", number)):
             yield path, f"the property {name!r} has no description; add one"
 
 
-def _silent(rules: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, str]]:
+def _find_undescribed(rules: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, str]]:
     """Yield the declared properties without a description, at every depth."""
     for name, spec in (rules.get("properties") or {}).items():
         if not isinstance(spec, Mapping) or not str(spec.get("description", "")).strip():
             yield path, name
         if isinstance(spec, Mapping):
-            yield from _silent(_rules_of(spec), path)
+            yield from _find_undescribed(_rules_of(spec), path)
     items = rules.get("items")
     if isinstance(items, Mapping):
-        yield from _silent(_rules_of(items), path)
+        yield from _find_undescribed(_rules_of(items), path)
 
 
 def _rules_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -103,7 +103,7 @@ def _refused_key(tool: Tool) -> Iterator[Flaw]:
             yield ("parameters", number, "name"), message
 
 
-def _unbounded(tool: Tool) -> Iterator[Flaw]:
+def _find_unbounded(tool: Tool) -> Iterator[Flaw]:
     if tool.effect != "write":
         return
     for number, parameter in enumerate(tool.parameters):
@@ -178,6 +178,6 @@ PARAMETER_RULES: Final = (
         WARNING,
         "A tool that writes takes text or lists of any size",
         "What a model writes by mistake has no end: a whole page in a chat, a thousand recipients.",
-        _unbounded,
+        _find_unbounded,
     ),
 )

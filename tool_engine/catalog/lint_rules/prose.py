@@ -57,10 +57,10 @@ def repeats_name(text: str, name: str) -> bool:
         >>> repeats_name("Gets the weather.", "get_weather")
         True
     """
-    return _stems(text) <= _stems(name)
+    return _stem_words(text) <= _stem_words(name)
 
 
-def _stems(text: str) -> set[str]:
+def _stem_words(text: str) -> set[str]:
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text.replace("_", " "))
     words = {word.casefold() for word in _WORD.findall(spaced)} - _EMPTY_WORDS
     return {word.removesuffix("s") for word in words}

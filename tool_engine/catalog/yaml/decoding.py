@@ -41,26 +41,28 @@ def decode(text: str | bytes, source: str) -> str:
     if found is not None:
         got = f"the character U+{ord(found.group()):04X}"
         cure = 'remove it, or write it as an escape in "double quotes"'
-        raise _error(f"{got} is not allowed", got, cure, source, text[: found.start()])
+        raise _make_error(f"{got} is not allowed", got, cure, source, text[: found.start()])
     # The parser compares each %TAG line with all before it, which takes long for many.
     if "%TAG" in text and (found := _HANDLE.search(text)):
         before = text[: found.end() - len("%TAG")]
-        raise _error("%TAG is not allowed", "%TAG", "remove the line", source, before)
+        raise _make_error("%TAG is not allowed", "%TAG", "remove the line", source, before)
     return text
 
 
 def _decode_bytes(data: bytes, source: str) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise _error("the file is UTF-16", "UTF-16", "save it as UTF-8", source, "")
+        raise _make_error("the file is UTF-16", "UTF-16", "save it as UTF-8", source, "")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8").removeprefix("\ufeff")
         got = f"byte 0x{data[error.start]:02X}"
-        raise _error(f"{got} is not UTF-8", got, "save the file as UTF-8", source, before) from None
+        raise _make_error(
+            f"{got} is not UTF-8", got, "save the file as UTF-8", source, before
+        ) from None
 
 
-def _error(message: str, got: str, cure: str, source: str, before: str) -> DefinitionError:
+def _make_error(message: str, got: str, cure: str, source: str, before: str) -> DefinitionError:
     lines = _LINE_END.split(before)
     return DefinitionError(
         DefinitionProblem(

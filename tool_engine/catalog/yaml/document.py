@@ -34,14 +34,14 @@ class Document:
 
     def marks(self, places: Iterable[tuple[Path, bool]]) -> list[Any]:
         wanted = list(places)
-        ordinals = self._ordinals([path for path, _ in wanted])
+        ordinals = self._find_ordinals([path for path, _ in wanted])
         return [self._marks[ordinals[path][0 if of_key else 1]] for path, of_key in wanted]
 
     def paths_at(self, numbers: Iterable[int]) -> dict[int, Path]:
         """Return the paths of numbered keys and values, in text order."""
         wanted = set(numbers)
         found: dict[int, Path] = {}
-        for number, (path, _) in enumerate(_walk(self.value, ())):
+        for number, (path, _) in enumerate(_walk_paths(self.value, ())):
             if number in wanted:
                 found[number] = path
                 if len(found) == len(wanted):
@@ -61,13 +61,13 @@ class Document:
         found = _NUMBER.match(self._text, mark.index)
         return found.group(1) if found else None
 
-    def _ordinals(self, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+    def _find_ordinals(self, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
         """Return the key and value numbers of each path's nearest part."""
         paths = list(paths)
         missing = {path[:end] for path in paths for end in range(len(path) + 1)}
         found: dict[Path, tuple[int, int]] = {}
         at_key = 0
-        for number, (path, is_key) in enumerate(_walk(self.value, ())):
+        for number, (path, is_key) in enumerate(_walk_paths(self.value, ())):
             if path not in missing:
                 continue
             if is_key:
@@ -78,7 +78,7 @@ class Document:
             missing.discard(path)
             if not missing:
                 break
-        return {path: _deepest(path, found) for path in paths}
+        return {path: _deepest_known(path, found) for path in paths}
 
 
 def format_path(path: Path) -> str:
@@ -96,19 +96,19 @@ def format_path(path: Path) -> str:
     return written
 
 
-def _deepest(path: Path, found: dict[Path, tuple[int, int]]) -> tuple[int, int]:
+def _deepest_known(path: Path, found: dict[Path, tuple[int, int]]) -> tuple[int, int]:
     while path not in found:
         path = path[:-1]
     return found[path]
 
 
-def _walk(value: Any, path: Path) -> Iterator[tuple[Path, bool]]:
+def _walk_paths(value: Any, path: Path) -> Iterator[tuple[Path, bool]]:
     """Yield each path in text order, with True for a key."""
     yield path, False
     if isinstance(value, dict):
         for key, item in value.items():
             yield (*path, key), True
-            yield from _walk(item, (*path, key))
+            yield from _walk_paths(item, (*path, key))
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _walk(item, (*path, number))
+            yield from _walk_paths(item, (*path, number))

@@ -53,11 +53,11 @@ def resolve_plain(text: str) -> str | int | float | bool | None:
     if text[0] not in _MAY_BE_NUMBER:
         return text
     if _INTEGER.fullmatch(text):
-        return _integer(text, 10)
+        return _read_integer(text, 10)
     if _BASED.fullmatch(text):
-        return _integer(text, 0)
+        return _read_integer(text, 0)
     if _FLOAT.fullmatch(text):
-        return _float(text)
+        return _read_float(text)
     if _NOT_FINITE.fullmatch(text):
         raise UnreadableScalarError(
             f"{text} is not a number that JSON can carry", "leave the key out for no limit"
@@ -65,7 +65,7 @@ def resolve_plain(text: str) -> str | int | float | bool | None:
     return text
 
 
-def _integer(text: str, base: int) -> int:
+def _read_integer(text: str, base: int) -> int:
     # Twenty digits are out of range already, and int() refuses thousands with its own error.
     value = int(text, base) if len(text) < 80 else _INTEGER_LIMIT
     if not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
@@ -75,7 +75,7 @@ def _integer(text: str, base: int) -> int:
     return value
 
 
-def _float(text: str) -> float:
+def _read_float(text: str) -> float:
     value = float(text)
     mantissa = text.lower().partition("e")[0]
     vanished = value == 0.0 and any(digit in "123456789" for digit in mantissa)

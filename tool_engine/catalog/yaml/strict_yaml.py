@@ -123,9 +123,9 @@ class _Reader:
         try:
             self._read_documents(documents)
         except _StopReading:
-            self._report(None)
+            self._report_faults(None)
         except yaml.YAMLError as error:
-            self._report(None)
+            self._report_faults(None)
             self._problems.append(parser_problem(error, self._source))
         return documents, self._problems
 
@@ -134,29 +134,29 @@ class _Reader:
             event = self._next_event()
             kind = event.__class__
             if kind is yaml.DocumentStartEvent:
-                documents.append(self._document(event))
+                documents.append(self._read_document(event))
             elif kind is yaml.StreamEndEvent:
                 return
             elif kind is not yaml.StreamStartEvent:
                 # Going on would never end: the C parser keeps the classes that it first loaded.
                 raise yaml.YAMLError("PyYAML was imported twice in this process")
 
-    def _document(self, event: Any) -> Document:
+    def _read_document(self, event: Any) -> Document:
         self._marks, self._anchors = [], {}
         self._max_values = min(MAX_VALUES, self._values_left)
         if event.version and tuple(event.version) != (1, 2):
-            self._fault("the %YAML directive asks for other rules", "remove the line", event)
-        document = Document(self._node(self._next_event(), 1), self._marks, self._text)
+            self._note_fault("the %YAML directive asks for other rules", "remove the line", event)
+        document = Document(self._read_node(self._next_event(), 1), self._marks, self._text)
         end = self._next_event()
         if event.version and not end.explicit:
             message = "a text that begins with %YAML ends with a line ..., and here is none"
             cure = "add the line, or remove %YAML"
-            self._add(_Fault(message, cure, end.start_mark, 0, ()))
+            self._add_fault(_Fault(message, cure, end.start_mark, 0, ()))
         self._values_left -= len(self._marks)
-        self._report(document)
+        self._report_faults(document)
         return document
 
-    def _node(self, event: Any, depth: int) -> Any:
+    def _read_node(self, event: Any, depth: int) -> Any:
         marks = self._marks
         marks.append(event.start_mark)
         if len(marks) > self._max_values:
@@ -164,52 +164,56 @@ class _Reader:
         if self._is_odd:
             self._check_oddity(event)
         if event.__class__ is not _SCALAR:
-            return self._compound(event, depth)
+            return self._read_compound(event, depth)
         if event.tag is None and event.anchor is None and self._is_simple:
             # Nearly every scalar ends here: this path decides what reading costs.
             text = event.value
             if not event.implicit[0] or (text and text[0] not in MAY_BE_MORE):
                 return text
-        return self._scalar(event)
+        return self._read_scalar(event)
 
-    def _compound(self, event: Any, depth: int) -> Any:
+    def _read_compound(self, event: Any, depth: int) -> Any:
         kind = event.__class__
         if kind is yaml.AliasEvent:
-            return self._alias(event, depth)
+            return self._read_alias(event, depth)
         if depth > MAX_DEPTH:
-            self._stop(f"nested more than {MAX_DEPTH} levels deep", "make it flatter", event)
+            self._stop_reading(
+                f"nested more than {MAX_DEPTH} levels deep", "make it flatter", event
+            )
         start = len(self._marks) - 1
         is_kept = event.anchor is not None and self._open_anchor(event)
         is_mapping = kind is _MAPPING_START
-        value = self._mapping(event, depth) if is_mapping else self._sequence(event, depth)
+        value = (
+            self._read_mapping(event, depth) if is_mapping else self._read_sequence(event, depth)
+        )
         if is_kept:
             self._anchors[event.anchor] = _Anchored(value, self._marks[start:])
         return value
 
-    def _sequence(self, event: Any, depth: int) -> list[Any]:
+    def _read_sequence(self, event: Any, depth: int) -> list[Any]:
         if event.tag is not None and event.tag != f"{_CORE}seq":
             self._refuse_tag(event)
         items: list[Any] = []
-        next_event, node = self._next_event, self._node
+        next_event, node = self._next_event, self._read_node
         while (event := next_event()).__class__ is not _SEQUENCE_END:
             items.append(node(event, depth + 1))
         if self._is_odd:
             self._check_oddity(event)
         return items
 
-    def _mapping(self, event: Any, depth: int) -> dict[str, Any]:
+    def _read_mapping(self, event: Any, depth: int) -> dict[str, Any]:
         if event.tag is not None and event.tag != f"{_CORE}map":
             self._refuse_tag(event)
         start = len(self._marks) - 1
         mapping: dict[str, Any] = {}
         marks: dict[str, Any] = {}
-        next_event, node, known = self._next_event, self._node, self._keys
+        next_event, node, known = self._next_event, self._read_node, self._keys
         while (event := next_event()).__class__ is not _MAPPING_END:
             mark, marked = event.start_mark, event
             self._marks.append(mark)
             is_known = event.__class__ is _SCALAR and event.value in known and event.implicit[0]
             is_known = is_known and event.tag is None and event.anchor is None
-            key = event.value if is_known else self._key(event)
+            key = event.value if is_known else self._read_key(event)
             if key in marks:
                 self._skip_duplicate(mark, key, marks[key].line + 1, start, depth)
                 continue
@@ -224,49 +228,49 @@ class _Reader:
             self._check_oddity(event)
         return mapping
 
-    def _key(self, event: Any) -> str:
+    def _read_key(self, event: Any) -> str:
         if event.__class__ is not yaml.ScalarEvent:
             message = "a key must be text, not a list, a mapping or an alias"
-            self._stop(message, "write a text", event)
+            self._stop_reading(message, "write a text", event)
         text: str = event.value
         if event.implicit[0] and event.tag is None and event.anchor is None:
-            if not isinstance(self._plain(event), str):
+            if not isinstance(self._read_plain(event), str):
                 shown = text[:80]
-                self._fault(
+                self._note_fault(
                     f"the key {shown or '(empty)'} must be text", f'quote it: "{shown}"', event
                 )
             elif text == "<<":
-                self._fault("the merge key << is not allowed", "write the keys out", event)
+                self._note_fault("the merge key << is not allowed", "write the keys out", event)
             elif ":" not in text and not self._has_tabs:
                 self._keys.add(text)
         elif event.anchor is not None:
-            self._fault(f"the anchor &{event.anchor[:80]} stands at a key", "remove it", event)
-        elif not isinstance(self._scalar(event), str):
-            self._fault("a key must be text", "remove its tag", event)
+            self._note_fault(f"the anchor &{event.anchor[:80]} stands at a key", "remove it", event)
+        elif not isinstance(self._read_scalar(event), str):
+            self._note_fault("a key must be text", "remove its tag", event)
         return text
 
     def _check_oddity(self, event: Any) -> None:
         if found := self._oddities.find(event):
-            self._fault(*found, event)
+            self._note_fault(*found, event)
 
     def _check_colon(self, key: Any, value: Any) -> None:
         """Refuse `{a:1}`, which is the key `a:1` without a value."""
         if value.__class__ is yaml.ScalarEvent and not value.value and value.implicit[0]:
             name, _, rest = key.value[:80].partition(":")
             cure = f"write a blank after the colon: {name}: {rest}"
-            self._fault(f"the key {key.value[:80]!r} has no value", cure, key)
+            self._note_fault(f"the key {key.value[:80]!r} has no value", cure, key)
 
     def _skip_duplicate(self, mark: Any, key: str, line: int, start: int, depth: int) -> None:
         # Read the second value only to get past it: its marks must not shift the others'.
         del self._marks[-1]
         kept = len(self._marks)
-        self._node(self._next_event(), depth + 1)
+        self._read_node(self._next_event(), depth + 1)
         del self._marks[kept:]
         self._faults = [fault for fault in self._faults if fault.number < kept]
         message = f"the key {key[:80]!r} is already given on line {line}"
-        self._add(_Fault(message, "remove one of the two", mark, start, (key,)))
+        self._add_fault(_Fault(message, "remove one of the two", mark, start, (key,)))
 
-    def _scalar(self, event: Any) -> Any:
+    def _read_scalar(self, event: Any) -> Any:
         is_kept = event.anchor is not None and self._open_anchor(event)
         value = self._scalar_value(event)
         if is_kept:
@@ -277,96 +281,100 @@ class _Reader:
         tag = event.tag
         if tag is None:
             if event.implicit[0]:
-                return self._plain(event)
+                return self._read_plain(event)
         elif tag != f"{_CORE}str":
-            return self._tagged(event)
+            return self._read_tagged(event)
         text: str = event.value
         if self._has_escapes and _FORBIDDEN_VALUE.search(text):
             message = "a NUL character or half a surrogate pair cannot be part of a text"
-            self._fault(message, "remove it", event)
+            self._note_fault(message, "remove it", event)
         return text
 
-    def _tagged(self, event: Any) -> Any:
-        value = self._plain(event)
+    def _read_tagged(self, event: Any) -> Any:
+        value = self._read_plain(event)
         expected = _TAGGED.get(event.tag)
         if expected is None:
             self._refuse_tag(event)
         elif type(value) not in expected:
-            self._fault(f"{event.value[:80]!r} does not fit its tag", "remove the tag", event)
+            self._note_fault(f"{event.value[:80]!r} does not fit its tag", "remove the tag", event)
         return value
 
-    def _plain(self, event: Any) -> Any:
+    def _read_plain(self, event: Any) -> Any:
         if self._has_tabs and "\t" in event.value:
             cure = "write a blank instead, or quote the text"
-            self._fault("a tab stands in an unquoted text", cure, event)
+            self._note_fault("a tab stands in an unquoted text", cure, event)
         try:
             return resolve_plain(event.value)
         except UnreadableScalarError as error:
-            self._fault(error.message, error.cure, event)
+            self._note_fault(error.message, error.cure, event)
             return event.value
 
     def _open_anchor(self, event: Any) -> bool:
         """Begin an anchor's value; return True if aliases may use it."""
         shown = f"the anchor &{event.anchor[:80]}"
         if not self._allow_aliases:
-            self._fault(f"{shown} is not allowed", "remove it", event)
+            self._note_fault(f"{shown} is not allowed", "remove it", event)
         elif event.anchor in self._anchors:
-            self._fault(f"{shown} is given twice", "rename one of the two", event)
+            self._note_fault(f"{shown} is given twice", "rename one of the two", event)
         else:
             self._anchors[event.anchor] = _Anchored(None, None)
             return True
         return False
 
-    def _alias(self, event: Any, depth: int) -> Any:
+    def _read_alias(self, event: Any, depth: int) -> Any:
         """Return a copy of the alias's value: each has one place."""
         shown = f"the alias *{event.anchor[:80]}"
         anchored = self._anchors.get(event.anchor)
         if not self._allow_aliases:
-            self._fault(f"{shown} is not allowed", "write the value out", event)
+            self._note_fault(f"{shown} is not allowed", "write the value out", event)
         elif anchored is None:
-            self._fault(f"{shown} names nothing above it", "write the value out", event)
+            self._note_fault(f"{shown} names nothing above it", "write the value out", event)
         elif anchored.marks is None:
-            self._fault(f"{shown} stands inside what it names", "write the value out", event)
+            self._note_fault(f"{shown} stands inside what it names", "write the value out", event)
         elif len(self._marks) + len(anchored.marks) > self._max_values:
             self._stop_at_limit(event)
         else:
             self._marks += anchored.marks[1:]
-            return self._copy(anchored.value, event, depth)
+            return self._copy_value(anchored.value, event, depth)
         return None
 
-    def _copy(self, value: Any, event: Any, depth: int) -> Any:
+    def _copy_value(self, value: Any, event: Any, depth: int) -> Any:
         if not isinstance(value, dict | list):
             return value
         if depth > MAX_DEPTH:
-            self._stop(f"nested more than {MAX_DEPTH} levels deep", "make it flatter", event)
+            self._stop_reading(
+                f"nested more than {MAX_DEPTH} levels deep", "make it flatter", event
+            )
         if isinstance(value, list):
-            return [self._copy(item, event, depth + 1) for item in value]
-        return {key: self._copy(item, event, depth + 1) for key, item in value.items()}
+            return [self._copy_value(item, event, depth + 1) for item in value]
+        return {key: self._copy_value(item, event, depth + 1) for key, item in value.items()}
 
     def _refuse_tag(self, event: Any) -> None:
         shown = event.tag.replace(_CORE, "!!")
-        self._fault(f"the tag {shown[:80]} is not allowed", "remove it", event)
+        self._note_fault(f"the tag {shown[:80]} is not allowed", "remove it", event)
 
-    def _fault(self, message: str, cure: str, event: Any) -> None:
+    def _note_fault(self, message: str, cure: str, event: Any) -> None:
         index = max(len(self._marks) - 1, 0)
-        self._add(_Fault(message, cure, event.start_mark, index, ()))
+        self._add_fault(_Fault(message, cure, event.start_mark, index, ()))
 
-    def _add(self, fault: _Fault) -> None:
+    def _add_fault(self, fault: _Fault) -> None:
         self._faults.append(fault)
         if len(self._faults) + len(self._problems) >= MAX_PROBLEMS:
             raise _StopReading
 
-    def _stop(self, message: str, cure: str, event: Any) -> NoReturn:
-        self._fault(message, cure, event)
+    def _stop_reading(self, message: str, cure: str, event: Any) -> NoReturn:
+        self._note_fault(message, cure, event)
         raise _StopReading
 
     def _stop_at_limit(self, event: Any) -> NoReturn:
         if self._max_values == MAX_VALUES:
-            self._stop(f"more than {MAX_VALUES} keys and values in one definition", "cut it", event)
+            self._stop_reading(
+                f"more than {MAX_VALUES} keys and values in one definition", "cut it", event
+            )
         message = f"more than {MAX_VALUES_OF_FILE} keys and values in one file"
-        self._stop(message, "split it", event)
+        self._stop_reading(message, "split it", event)
 
-    def _report(self, document: Document | None) -> None:
+    def _report_faults(self, document: Document | None) -> None:
         """Turn faults into problems, with paths where the whole text was read."""
         if not self._faults:
             return

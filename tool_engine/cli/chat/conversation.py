@@ -13,9 +13,9 @@ import msgspec
 
 from tool_engine.agent.loop import AgentLoop
 from tool_engine.agent.models.registry import chat_model
+from tool_engine.cli.chat.chat_view import ChatView, JSONView, PlainView, TerminalView
 from tool_engine.cli.chat.input import Said
 from tool_engine.cli.chat.turns import ChatTurns
-from tool_engine.cli.chat.view import ChatView, JSONView, PlainView, TerminalView
 from tool_engine.cli.console import print_json_line
 from tool_engine.cli.documents import read_text
 from tool_engine.cli.failures import CommandError
@@ -65,10 +65,10 @@ def chat(settings: Settings, options: ChatOptions, *, as_json: bool) -> int:
     Raises:
         CommandError: The options contradict each other, or Ctrl-C ended it all.
     """
-    _check(options)
-    system = _system(options.system)
+    _check_options(options)
+    system = _read_system(options.system)
     try:
-        return run_async(_chat(settings, options, system, as_json=as_json))
+        return run_async(_run_chat(settings, options, system, as_json=as_json))
     except CommandError as error:
         if not as_json or error.kind != "interrupted":
             raise
@@ -77,7 +77,7 @@ def chat(settings: Settings, options: ChatOptions, *, as_json: bool) -> int:
         return error.exit_code
 
 
-def _check(options: ChatOptions) -> None:
+def _check_options(options: ChatOptions) -> None:
     if (options.model is None) == (options.script is None):
         raise CommandError(_NO_MODEL)
     is_recorded = options.script is not None or (options.model or "").startswith("recorded:")
@@ -91,17 +91,17 @@ def _check(options: ChatOptions) -> None:
         )
     if options.message is not None and not options.message.strip():
         raise CommandError("the MESSAGE is empty; leave it out to say each turn on a line of stdin")
-    if options.groups is not None and not _names(options.groups):
+    if options.groups is not None and not _split_names(options.groups):
         raise CommandError("--groups takes names of groups, such as web,files")
-    if options.enabled is not None and not _names(options.enabled):
+    if options.enabled is not None and not _split_names(options.enabled):
         raise CommandError("--enable takes names of tools, such as write_file,edit_file")
 
 
-def _names(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
-def _system(text: str) -> str:
+def _read_system(text: str) -> str:
     """Return `text`, or the file's text behind an `@`."""
     if not text.startswith("@"):
         return text
@@ -111,15 +111,15 @@ def _system(text: str) -> str:
         raise CommandError(f"--system: {error}") from error
 
 
-async def _chat(settings: Settings, options: ChatOptions, system: str, *, as_json: bool) -> int:
+async def _run_chat(settings: Settings, options: ChatOptions, system: str, *, as_json: bool) -> int:
     said = Said(options.message)
     async with contextlib.AsyncExitStack() as stack:
-        model = _model(options)
+        model = _make_model(options)
         close = getattr(model, "close", None)
         if close is not None:
             stack.push_async_callback(close)
         engine = await stack.enter_async_context(recording_engine(settings, auto_reload=True))
-        session = await _session(engine, options)
+        session = await _open_session(engine, options)
 
         def find(name: str) -> Tool | None:
             # Also tools that are off may be called, with secrets in their arguments.
@@ -128,30 +128,30 @@ async def _chat(settings: Settings, options: ChatOptions, system: str, *, as_jso
 
         async def again() -> AgentLoop:
             nonlocal session
-            session = await _session(engine, options)
-            return _loop(session, model, options, system, turns)
+            session = await _open_session(engine, options)
+            return _make_loop(session, model, options, system, turns)
 
-        view = stack.enter_context(_view(find, as_json=as_json))
+        view = stack.enter_context(_make_view(find, as_json=as_json))
         turns = ChatTurns(view, said, is_kept=options.session_id is not None)
-        loop = _loop(session, model, options, system, turns)
+        loop = _make_loop(session, model, options, system, turns)
         return await turns.lead(loop, again if options.session_id is not None else None)
 
 
-def _view(find: Callable[[str], Tool | None], *, as_json: bool) -> ChatView:
+def _make_view(find: Callable[[str], Tool | None], *, as_json: bool) -> ChatView:
     if as_json:
         return JSONView()
     is_seen = sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     return TerminalView(find) if is_seen else PlainView(find)
 
 
-def _model(options: ChatOptions) -> ChatModel:
+def _make_model(options: ChatOptions) -> ChatModel:
     known = {"protocol": options.protocol, "base_url": options.base_url}
     given = {name: value for name, value in known.items() if value is not None}
     named = f"recorded:{options.script}" if options.script is not None else options.model
     return chat_model(named or "", **given)
 
 
-def _loop(
+def _make_loop(
     session: ToolSession, model: ChatModel, options: ChatOptions, system: str, turns: ChatTurns
 ) -> AgentLoop:
     known: dict[str, Any] = {
@@ -174,21 +174,21 @@ def _loop(
         ) from error
 
 
-async def _session(engine: ToolEngine, options: ChatOptions) -> ToolSession:
+async def _open_session(engine: ToolEngine, options: ChatOptions) -> ToolSession:
     """Return a new or kept conversation with this command line's settings."""
-    session = await _kept(engine, options)
+    session = await _load_session(engine, options)
     if session is None:
         name = options.session_id or f"chat-{uuid.uuid4().hex[:12]}"
-        config = ToolCallConfig(**_changes(options))
-        session = ToolSession(engine, name, config, _approver(options), agent_id=_AGENT)
-    for name in _names(options.groups or ""):
+        config = ToolCallConfig(**_list_changes(options))
+        session = ToolSession(engine, name, config, _make_approver(options), agent_id=_AGENT)
+    for name in _split_names(options.groups or ""):
         session.toolbox.toggle_group_enabled(name, True)
-    for name in _names(options.enabled or ""):
+    for name in _split_names(options.enabled or ""):
         session.toolbox.set_tool_enabled(name, True)
     return session
 
 
-async def _kept(engine: ToolEngine, options: ChatOptions) -> ToolSession | None:
+async def _load_session(engine: ToolEngine, options: ChatOptions) -> ToolSession | None:
     if options.session_id is None:
         return None
     if isinstance(engine.store.storage, MemoryStorage):
@@ -201,13 +201,13 @@ async def _kept(engine: ToolEngine, options: ChatOptions) -> ToolSession | None:
     if data is None:
         return None
     if isinstance(data.get("config"), Mapping):
-        data = {**data, "config": {**data["config"], **_changes(options)}}
-    session = ToolSession.from_dict(data, engine, _approver(options))
+        data = {**data, "config": {**data["config"], **_list_changes(options)}}
+    session = ToolSession.from_dict(data, engine, _make_approver(options))
     session.gate.book.timeout = session.config.approval_timeout
     return session
 
 
-def _changes(options: ChatOptions) -> dict[str, Any]:
+def _list_changes(options: ChatOptions) -> dict[str, Any]:
     """Return the settings of this command line, also for a kept conversation."""
     known = {
         "require_confirmation": options.is_confirmed,
@@ -218,7 +218,7 @@ def _changes(options: ChatOptions) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _approver(options: ChatOptions) -> Approver:
+def _make_approver(options: ChatOptions) -> Approver:
     if options.is_deferred:
         from tool_engine.approval.callback import DeferredApprover
 

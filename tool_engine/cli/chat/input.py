@@ -37,7 +37,7 @@ class Said:
         self._message = message
         self._data = b""
         self._is_over = False
-        self._stdin = -1 if message is not None else _descriptor()
+        self._stdin = -1 if message is not None else _stdin_descriptor()
         self.is_terminal = message is None and os.isatty(self._stdin)
         """Whether a person types it."""
 
@@ -49,17 +49,17 @@ class Said:
         """
         if self._message is not None or self._stdin < 0:
             text, self._message = self._message, None
-            return None if text is None else _whole(os.fsencode(text))
-        while (line := await self._line()) is not None:
-            text = _whole(await self._pasted(line) if self.is_terminal else line)
+            return None if text is None else _decode_bytes(os.fsencode(text))
+        while (line := await self._read_line()) is not None:
+            text = _decode_bytes(await self._join_pasted(line) if self.is_terminal else line)
             if text or self.is_terminal:
                 return text
         return None
 
-    async def _line(self) -> bytes | None:
+    async def _read_line(self) -> bytes | None:
         while b"\n" not in self._data and not self._is_over:
             # Not the stream's own reading: a thread in it holds a lock when the program ends.
-            part = await in_own_thread(_read, self._stdin)
+            part = await in_own_thread(_read_bytes, self._stdin)
             self._is_over = not part
             self._data += part
             if len(self._data) - len(part) > _LONGEST:
@@ -69,10 +69,10 @@ class Said:
         line, end, self._data = self._data.partition(b"\n")
         return line if line or end else None
 
-    async def _pasted(self, line: bytes) -> bytes:
+    async def _join_pasted(self, line: bytes) -> bytes:
         """Return the line with those that were pasted with it."""
         while self.is_terminal and line.rfind(_PASTE_BEGINS) > line.rfind(_PASTE_ENDS):
-            more = await self._line()
+            more = await self._read_line()
             if more is None:
                 break
             line += b"\n" + more
@@ -81,7 +81,7 @@ class Said:
         return line.replace(_PASTE_BEGINS, b"").replace(_PASTE_ENDS, b"")
 
 
-def _read(descriptor: int) -> bytes:
+def _read_bytes(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, _AT_ONCE)
     except OSError:
@@ -89,12 +89,12 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-def _whole(data: bytes) -> str:
+def _decode_bytes(data: bytes) -> str:
     """Decode as text that every model accepts."""
     return data.decode("utf-8", "backslashreplace").strip()
 
 
-def _descriptor() -> int:
+def _stdin_descriptor() -> int:
     try:
         if sys.stdin is not None:
             return sys.stdin.fileno()

@@ -7,21 +7,23 @@ and so that a turn ends when its output has no reader.
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent
 from tool_engine.agent.loop import AgentLoop
-from tool_engine.cli.chat.commands import QUIT, answer_command, is_command
+from tool_engine.cli.chat.chat_view import ChatView
 from tool_engine.cli.chat.input import Said
-from tool_engine.cli.chat.view import ChatView
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
 from tool_engine.cli.settings import hurry
 from tool_engine.errors import RecordsUnavailableError, SessionConflictError, ToolEngineError
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.session import LONGEST_SESSION_ID
+from tool_engine.session.session import ToolSession
 
 T = TypeVar("T")
 _LONGEST_NAME: Final = LONGEST_SESSION_ID - 9
@@ -70,9 +72,9 @@ class ChatTurns:
         turns = failed = 0
         if self._said.is_terminal:
             # The handler stays: closing must not be interrupted either.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt_turn)
         while True:
-            text = await self._next()
+            text = await self._next_words()
             if text is None:
                 break
             if not text or self._is_command(loop, text):
@@ -80,7 +82,7 @@ class ChatTurns:
             turns += 1
             if again is not None and await _is_behind(loop):
                 loop = await again()
-            answer = await self._told(loop, text)
+            answer = await self._run_kept_turn(loop, text)
             if self._moved is not None:
                 return EXIT_FAILED
             failed += answer is None or not answer.is_complete
@@ -92,7 +94,7 @@ class ChatTurns:
             raise CommandError("nothing was said: stdin is empty; write a MESSAGE, or one per line")
         return EXIT_FAILED if failed else EXIT_OK
 
-    async def _next(self) -> str | None:
+    async def _next_words(self) -> str | None:
         if not self._said.is_terminal:
             return await self._said.next()
         self._view.prompt()
@@ -113,28 +115,28 @@ class ChatTurns:
         """Answer a command at the terminal; return True if it was one."""
         is_ours = self._said.is_terminal and is_command(text)
         if is_ours:
-            self._view.told(answer_command(loop.session, text))
+            self._view.show_text(answer_command(loop.session, text))
         return is_ours
 
-    async def _keep(self, loop: AgentLoop) -> None:
-        self._moved = await _kept(loop)
+    async def _keep_conversation(self, loop: AgentLoop) -> None:
+        self._moved = await _save_conversation(loop)
 
-    async def _told(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
+    async def _run_kept_turn(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
         """Run one turn, and note where it is kept."""
         try:
-            return await self._turn(loop, text)
+            return await self._run_turn(loop, text)
         finally:
             if self._moved is not None:
                 self._view.failed(self._moved)
 
-    async def _turn(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
+    async def _run_turn(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
         """Run one turn; return None if it was cancelled or failed."""
         try:
             try:
                 answer = await self._as_step(loop.run(text))
             finally:
                 if self._is_kept:
-                    await _whole(self._keep(loop))
+                    await _finish_work(self._keep_conversation(loop))
         except asyncio.CancelledError:
             if self._broken is not None and not _is_ending():
                 raise self._broken from None
@@ -169,10 +171,10 @@ class ChatTurns:
         """Return True if only the step was cancelled, not the conversation."""
         return self._is_interrupted and not _is_ending()
 
-    def _interrupt(self) -> None:
+    def _interrupt_turn(self) -> None:
         if self._is_interrupted:
             # A step that is slow to end is not waited for a second time, or not for long.
-            hurry(asyncio.get_running_loop(), self._interrupt)
+            hurry(asyncio.get_running_loop(), self._interrupt_turn)
             raise KeyboardInterrupt
         self._is_interrupted = True
         # Between two steps there is nothing to end: a turn that is over is kept.
@@ -185,7 +187,7 @@ def _is_ending() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _whole(work: Coroutine[Any, Any, T]) -> T:
+async def _finish_work(work: Coroutine[Any, Any, T]) -> T:
     """Finish some work even when Ctrl-C comes meanwhile; raise afterwards."""
     task = asyncio.create_task(work)
     try:
@@ -206,7 +208,7 @@ async def _is_behind(loop: AgentLoop) -> bool:
         return False
 
 
-async def _kept(loop: AgentLoop) -> str | None:
+async def _save_conversation(loop: AgentLoop) -> str | None:
     """Save the conversation, under another name if another process saved it.
 
     Returns:
@@ -224,3 +226,55 @@ async def _kept(loop: AgentLoop) -> str | None:
             f"said here is kept as {other!r}; go on under that name"
         )
     return None
+
+
+QUIT: Final = "/quit"
+"""Ends the conversation, as Ctrl-D does."""
+_COMMAND: Final = re.compile(r"/[A-Za-z_-]*")
+
+
+def is_command(text: str) -> bool:
+    return _COMMAND.fullmatch(text) is not None
+
+
+def answer_command(session: ToolSession, text: str) -> str:
+    known = _COMMANDS.get(text)
+    if known is None:
+        hint = suggest_near(text, (*_COMMANDS, QUIT)) or "; /help lists those that are"
+        return f"there is no command {text!r}{hint}"
+    return known[1](session)
+
+
+def _tell_help(session: ToolSession) -> str:
+    del session
+    lines = [f"{name:<8} {meaning}" for name, (meaning, _) in _COMMANDS.items()]
+    return "\n".join([*lines, f"{QUIT:<8} ends the conversation, as Ctrl-D does"])
+
+
+def _tell_tools(session: ToolSession) -> str:
+    names = [tool.name for tool in session.toolbox.tools()]
+    return ", ".join(names) or "no tool is on"
+
+
+def _tell_groups(session: ToolSession) -> str:
+    groups = session.toolbox.groups()
+    lines = [
+        f"{'on ' if each.is_enabled else 'off'}  {each.name}: {', '.join(each.tools) or 'no tools'}"
+        for each in groups
+    ]
+    return "\n".join(lines) or "there are no groups"
+
+
+def _tell_usage(session: ToolSession) -> str:
+    usage = session.usage()
+    tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written"
+    return f"{usage.turns} turns, {usage.calls} calls, {tokens}"
+
+
+_COMMANDS: Final[Mapping[str, tuple[str, Callable[[ToolSession], str]]]] = {
+    "/help": ("lists these commands", _tell_help),
+    "/tools": ("lists the tools that are on", _tell_tools),
+    "/groups": ("lists the groups, on and off, with their tools", _tell_groups),
+    "/usage": ("says what was spent so far", _tell_usage),
+}
+"""Each command, what it does, and what answers it; a new one is a line here."""

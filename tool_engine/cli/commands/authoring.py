@@ -123,7 +123,7 @@ def diff_command(
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
-    """Tell how tools differ, and exit with 1 when an edit breaks callers unannounced.
+    """Show how tools differ, and exit with 1 when an edit breaks callers unannounced.
 
     Example: tool-engine diff origin/main:tools tools --format json
     """

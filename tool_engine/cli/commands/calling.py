@@ -47,7 +47,7 @@ def call_command(
 
     Example: tool-engine call http_request url=https://example.com headers:='{"accept": "*/*"}'
     """
-    from tool_engine.cli.calling import Request, call_tool
+    from tool_engine.cli.call_running import Request, call_tool
 
     request = Request(name, tuple(words or ()), params, timeout)
     return call_tool(settings_of(ctx, tools, records), request, as_json=as_json)
@@ -78,7 +78,7 @@ def batch_command(
 
     Example: tool-engine batch calls.jsonl --parallel --max-parallel 4
     """
-    from tool_engine.cli.calling import BatchOptions, run_batch
+    from tool_engine.cli.call_running import BatchOptions, run_batch
 
     options = BatchOptions(parallel or max_parallel is not None, max_parallel, trace)
     return run_batch(settings_of(ctx, tools, records), file, options, as_json=as_json)

@@ -58,7 +58,7 @@ def prompt_command(
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
-    """Print what a model is told of the tools: a text for its prompt, or JSON for the request.
+    """Print what a model reads about the tools: a text for its prompt, or JSON for the request.
 
     Example: tool-engine prompt --protocol function_call --language zh echo
     """

@@ -87,7 +87,7 @@ def history_command(
         return print_story(settings, _call_id(words), full=full, as_json=as_json)
     from tool_engine.cli.records.history import print_history
 
-    filters = _filters(
+    filters = _make_filters(
         tool, error_type, caller, conversation, since, until, failed=failed, session=session
     )
     return print_history(settings, filters, limit=limit, follow=follow, as_json=as_json)
@@ -118,7 +118,7 @@ def stats_command(
     """
     from tool_engine.cli.records.stats import print_statistics
 
-    filters = _filters(tool, None, caller, conversation, since, until, session=session)
+    filters = _make_filters(tool, None, caller, conversation, since, until, session=session)
     return print_statistics(settings_of(ctx, tools, records), filters, plot=plot, as_json=as_json)
 
 
@@ -153,7 +153,7 @@ def events_command(
     """
     from tool_engine.cli.records.events import EventFilters, print_events
 
-    calls = _filters(tool, None, caller, conversation, since, None, failed=failed)
+    calls = _make_filters(tool, None, caller, conversation, since, None, failed=failed)
     filters = EventFilters(calls, tuple(types or ()), call, after, limit)
     return print_events(settings_of(ctx, tools, records), filters, follow=follow, as_json=as_json)
 
@@ -184,7 +184,7 @@ def export_command(
     """
     from tool_engine.cli.records.exporting import export_calls
 
-    filters = _filters(
+    filters = _make_filters(
         tool, error_type, caller, conversation, since, until, failed=failed, session=session
     )
     return export_calls(
@@ -240,7 +240,7 @@ def _call_id(words: list[str]) -> str:
     )
 
 
-def _filters(
+def _make_filters(
     tool: str | None,
     error_type: str | None,
     caller: str | None,

@@ -42,7 +42,7 @@ def sessions_command(
 
     Example: tool-engine sessions show chat-1
     """
-    step, name = _step(words or [])
+    step, name = _read_step(words or [])
     if reason is not None and step != "refuse":
         raise CommandError("--reason goes with `sessions refuse TOKEN`")
     settings = settings_of(ctx, tools, records)
@@ -66,7 +66,7 @@ def sessions_command(
     return print_sessions(settings, limit=limit, as_json=as_json)
 
 
-def _step(words: list[str]) -> tuple[str, str]:
+def _read_step(words: list[str]) -> tuple[str, str]:
     if not words:
         return "list", ""
     step, *names = words

@@ -60,7 +60,7 @@ async def _open_stage(folder: Path) -> AsyncIterator[Stage]:
     )
     async with demo_service() as port:
         address = f"{HOST}:{port}"
-        with _variable("WEATHER_URL", f"http://{address}"):
+        with _set_variable("WEATHER_URL", f"http://{address}"):
             engine = ToolEngine(config)
             stage = Stage(folder, address, engine, ToolSubAgent("demo_agent", engine, "you"))
             async with engine:
@@ -68,7 +68,7 @@ async def _open_stage(folder: Path) -> AsyncIterator[Stage]:
 
 
 @contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
+def _set_variable(name: str, value: str) -> Iterator[None]:
     before = os.environ.get(name)
     os.environ[name] = value
     try:

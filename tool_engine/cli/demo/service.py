@@ -24,9 +24,9 @@ async def demo_service() -> AsyncIterator[int]:
         `/work?seconds=1` takes its time.
     """
     app = web.Application()
-    app.router.add_get("/weather", _weather)
-    app.router.add_get("/status", _status)
-    app.router.add_get("/work", _work)
+    app.router.add_get("/weather", _answer_weather)
+    app.router.add_get("/status", _answer_status)
+    app.router.add_get("/work", _answer_work)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     try:
@@ -36,7 +36,7 @@ async def demo_service() -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-async def _weather(request: web.Request) -> web.Response:
+async def _answer_weather(request: web.Request) -> web.Response:
     city = request.query.get("city", "")
     known = _WEATHER.get(city.casefold())
     if known is None:
@@ -45,11 +45,11 @@ async def _weather(request: web.Request) -> web.Response:
     return web.json_response({"city": city, "temperature": temperature, "conditions": conditions})
 
 
-async def _status(request: web.Request) -> web.Response:
+async def _answer_status(request: web.Request) -> web.Response:
     return web.json_response({"status": "up", "path": request.path})
 
 
-async def _work(request: web.Request) -> web.Response:
+async def _answer_work(request: web.Request) -> web.Response:
     try:
         seconds = float(request.query.get("seconds", "0"))
     except ValueError:

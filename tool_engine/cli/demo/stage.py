@@ -70,17 +70,17 @@ class Stage:
     ) -> ToolEngineEvent | None:
         """Write a tool's file, and wait for an event of this type."""
         seen = len(self.events)
-        self._write(name, text)
-        return await self._wait(seen, lambda event: event.event_type is awaited)
+        self._write_definition(name, text)
+        return await self._wait_for_event(seen, lambda event: event.event_type is awaited)
 
-    def _write(self, name: str, text: str) -> None:
+    def _write_definition(self, name: str, text: str) -> None:
         self.definition(name).write_text(text, encoding="utf-8")
 
     def _on_event(self, event: ToolEngineEvent) -> None:
         self.events.append(event)
         self._arrived.set()
 
-    async def _wait(
+    async def _wait_for_event(
         self, seen: int, is_awaited: Callable[[ToolEngineEvent], bool]
     ) -> ToolEngineEvent | None:
         try:

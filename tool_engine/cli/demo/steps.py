@@ -6,12 +6,16 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Final
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Final, Protocol, Self
 
-from tool_engine.cli.calling import summary_facts
-from tool_engine.cli.console import json_text
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from tool_engine.cli.call_running import summary_facts
+from tool_engine.cli.console import json_text, plain
 from tool_engine.cli.demo.files import NEEDED, add_to_entry, set_version
-from tool_engine.cli.demo.progress import make_progress
 from tool_engine.cli.demo.stage import Stage
 from tool_engine.cli.tables import (
     bucket_table,
@@ -75,7 +79,7 @@ async def _allow_address(stage: Stage) -> None:
     stage.expect(event is not None, f"the new version was live {seconds * 1000:.0f} ms later")
     result = await stage.agent.execute("http_request", {"url": f"{stage.url}/status"})
     stage.show(results_table([result], text_of=_body_or_reason))
-    stage.expect(_answered(result, "1.1.0"), "http_request 1.1.0 answers what 1.0.0 refused")
+    stage.expect(_has_answered(result, "1.1.0"), "http_request 1.1.0 answers what 1.0.0 refused")
 
 
 async def _refuse_arguments(stage: Stage) -> None:
@@ -138,11 +142,13 @@ async def _break_and_mend(stage: Stage) -> None:
     stage.expect(event is not None, "the engine published a load_error")
     stage.say(f"  {event_text(event) if event else 'nothing came'}", "yellow")
     result = await stage.agent.execute("echo", {"message": "still there?"})
-    stage.expect(result.is_success, f"the last good echo answers: version {_version(result)}")
+    stage.expect(result.is_success, f"the last good echo answers: version {_version_of(result)}")
     updated = await stage.edit("echo", set_version(good, "2.0.0"), ToolEngineEventType.TOOL_UPDATED)
     stage.expect(updated is not None, "the mended file was loaded")
     result = await stage.agent.execute("echo", {"message": "and now?"})
-    stage.expect(_answered(result, "2.0.0"), f"the new echo answers: version {_version(result)}")
+    stage.expect(
+        _has_answered(result, "2.0.0"), f"the new echo answers: version {_version_of(result)}"
+    )
 
 
 async def _show_books(stage: Stage) -> None:
@@ -173,11 +179,11 @@ def _body_or_reason(result: ToolExecutionResult) -> str:
     return str(result.error_type)
 
 
-def _answered(result: ToolExecutionResult, version: str) -> bool:
-    return result.is_success and _version(result) == version
+def _has_answered(result: ToolExecutionResult, version: str) -> bool:
+    return result.is_success and _version_of(result) == version
 
 
-def _version(result: ToolExecutionResult) -> str:
+def _version_of(result: ToolExecutionResult) -> str:
     return str(result.metadata.get("tool_version"))
 
 
@@ -190,3 +196,76 @@ STEPS: Final[tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...]] = (
     ("A broken file harms nobody, and an edit is live at once", _break_and_mend),
     ("The books: summary, events, metrics, records", _show_books),
 )
+
+
+class ProgressView(AbstractContextManager["ProgressView"], Protocol):
+    def update(self, running: int, waiting: int, finished: int) -> None:
+        """Show the numbers of this moment."""
+
+
+# A terminal gets bars that move; a pipe or a file gets a line whenever the numbers change.
+def make_progress(console: Console, *, slots: int, queue_size: int, calls: int) -> ProgressView:
+    if console.is_interactive:
+        return _Bars(console, slots, queue_size, calls)
+    return _Lines(console, slots, queue_size, calls)
+
+
+class _Bars:
+    def __init__(self, console: Console, slots: int, queue_size: int, calls: int) -> None:
+        self._progress = Progress(
+            TextColumn("  {task.description:<9}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.completed:.0f} of {task.total:.0f}"),
+            console=console,
+        )
+        self._running: TaskID = self._progress.add_task("running", total=slots)
+        self._waiting: TaskID = self._progress.add_task("waiting", total=queue_size)
+        self._finished: TaskID = self._progress.add_task("finished", total=calls)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def update(self, running: int, waiting: int, finished: int) -> None:
+        self._progress.update(self._running, completed=running)
+        self._progress.update(self._waiting, completed=waiting)
+        self._progress.update(self._finished, completed=finished)
+
+
+class _Lines:
+    def __init__(self, console: Console, slots: int, queue_size: int, calls: int) -> None:
+        self._console = console
+        self._limits = (slots, queue_size, calls)
+        self._last: tuple[int, int, int] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def update(self, running: int, waiting: int, finished: int) -> None:
+        numbers = (running, waiting, finished)
+        if numbers == self._last:
+            return
+        self._last = numbers
+        slots, queue_size, calls = self._limits
+        self._console.print(
+            plain(
+                f"  running {running} of {slots}   waiting {waiting} of {queue_size}   "
+                f"finished {finished} of {calls}"
+            )
+        )

@@ -22,8 +22,8 @@ NOT_LOADED: Final = "tool_not_loaded"
 
 def tell_broken(settings: Settings, files: int) -> None:
     if files:
-        told = f"{count_text(files, 'file')} could not be loaded"
-        sys.stderr.write(f"{told}; see tool-engine validate {visible(settings.tools)}\n")
+        summary = f"{count_text(files, 'file')} could not be loaded"
+        sys.stderr.write(f"{summary}; see tool-engine validate {visible(settings.tools)}\n")
 
 
 def missing_tool(
@@ -37,8 +37,8 @@ def missing_tool(
         if name == Path(file).stem or name in names_in(Path(file)):
             first, *more = message.splitlines()
             rest = f" (and {len(more)} more; see tool-engine validate {file})" if more else ""
-            told = f"the tool {name!r} could not be loaded: {first}{rest}"
-            return CommandError(told, error_type=NOT_LOADED)
+            summary = f"the tool {name!r} could not be loaded: {first}{rest}"
+            return CommandError(summary, error_type=NOT_LOADED)
     return CommandError(
         f"there is no tool {name!r} in {settings.tools}{suggest_name(name, known)}",
         error_type="tool_not_found",

@@ -27,7 +27,7 @@ from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.executors.registry import PYTHON, ExecutorRegistry
+from tool_engine.executors.executor_registry import PYTHON, ExecutorRegistry
 from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
@@ -113,8 +113,10 @@ class Checker:
         """
         self.busy = set()
         checked: list[Checked] = []
-        for files in _folders(paths, is_recursive=is_recursive).values():
-            found = [each for file in files if (each := self._check(file, is_busy)) is not None]
+        for files in _group_by_folder(paths, is_recursive=is_recursive).values():
+            found = [
+                each for file in files if (each := self._check_file(file, is_busy)) is not None
+            ]
             _check_duplicates(found)
             self._check_workflows(found)
             self._check_groups(found)
@@ -123,7 +125,7 @@ class Checker:
         self._known = {file: known for file, known in self._known.items() if file in kept}
         return checked
 
-    def _check(self, file: str, is_busy: IsBusy | None) -> Checked | None:
+    def _check_file(self, file: str, is_busy: IsBusy | None) -> Checked | None:
         stamp = stamp_of(file)
         known = self._known.get(file)
         if known is None or stamp is None or known[0] != stamp:
@@ -152,7 +154,7 @@ class Checker:
         for each, number, tool in workflows:
             for link in self._linker.problems(tool, index):
                 problem = DefinitionProblem(link.message, each.file, path=link.path)
-                located = _located(problem, number)
+                located = _locate_problem(problem, number)
                 if link.is_broken and not link.is_absent:
                     each.problems.append(located)
                 else:
@@ -171,12 +173,12 @@ class Checker:
             for fault in link_faults(group, index):
                 place = format_path(fault.path)
                 problem = DefinitionProblem(fault.sentence, each.file, path=place)
-                each.warnings.append(str(_located(problem, number)))
+                each.warnings.append(str(_locate_problem(problem, number)))
 
 
 def _index_of(checked: list[Checked], loader: ToolConfigLoader) -> ToolIndex:
     tools = {tool.name: tool for each in checked for tool in each.tools}
-    return ToolIndex([*_neighbours(checked, loader), *tools.values()])
+    return ToolIndex([*_load_neighbours(checked, loader), *tools.values()])
 
 
 def check_files(paths: Iterable[str], *, is_recursive: bool = False) -> list[Checked]:
@@ -184,7 +186,7 @@ def check_files(paths: Iterable[str], *, is_recursive: bool = False) -> list[Che
     return Checker().check(paths, is_recursive=is_recursive)
 
 
-def _folders(paths: Iterable[str], *, is_recursive: bool) -> dict[Path, list[str]]:
+def _group_by_folder(paths: Iterable[str], *, is_recursive: bool) -> dict[Path, list[str]]:
     # Names must differ within one engine's folder, so a file counts to the folder it is in.
     folders: dict[Path, dict[Path, str]] = {}
     for text in paths:
@@ -222,11 +224,11 @@ def _check_file(file: str, loader: ToolConfigLoader, executors: ExecutorRegistry
                 found = [*found, missing]
             elif missing:
                 checked.warnings.append(str(missing))
-            checked.problems += [_located(problem, number) for problem in found]
+            checked.problems += [_locate_problem(problem, number) for problem in found]
     return checked
 
 
-def _located(problem: DefinitionProblem, number: int) -> DefinitionProblem:
+def _locate_problem(problem: DefinitionProblem, number: int) -> DefinitionProblem:
     try:
         return placed(problem, read_definition(problem.file).data, number)
     except DefinitionError:
@@ -234,7 +236,7 @@ def _located(problem: DefinitionProblem, number: int) -> DefinitionProblem:
         return problem
 
 
-def _neighbours(checked: list[Checked], loader: ToolConfigLoader) -> list[Tool]:
+def _load_neighbours(checked: list[Checked], loader: ToolConfigLoader) -> list[Tool]:
     """Return the tools of files beside the checked ones."""
     known = {Path(each.file).resolve() for each in checked}
     tools: list[Tool] = []
@@ -269,7 +271,7 @@ def _check_duplicates(checked: list[Checked]) -> None:
         files = [each.file for each, _ in same]
         for each, number in same if len(same) > 1 else ():
             error = duplicate_error(name, each.file, files, kind=kind)
-            each.problems.extend(_located(problem, number) for problem in error.problems)
+            each.problems.extend(_locate_problem(problem, number) for problem in error.problems)
 
 
 def print_checked(checked: Sequence[Checked], *, verbose: bool) -> None:
@@ -281,8 +283,8 @@ def print_checked(checked: Sequence[Checked], *, verbose: bool) -> None:
             console.print(plain(visible(f"warning: {warning}"), "yellow"), soft_wrap=True)
         if verbose and not each.problems:
             names = ", ".join(map(_name_of, each.definitions))
-            told = visible(f"{each.file}: ok: {names}")
-            console.print(plain(told, "green"), soft_wrap=True)
+            line = visible(f"{each.file}: ok: {names}")
+            console.print(plain(line, "green"), soft_wrap=True)
 
 
 def _name_of(definition: Tool | ToolGroup) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import subprocess
+import tarfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import msgspec
@@ -16,11 +20,14 @@ from tool_engine.catalog.change.compatibility import (
     compare,
 )
 from tool_engine.catalog.change.version import next_major
-from tool_engine.catalog.definition_files import read_definition, without_foreign_content
+from tool_engine.catalog.definition_files import (
+    is_definition,
+    read_definition,
+    without_foreign_content,
+)
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
-from tool_engine.cli.files.revisions import files_in_revision, is_revision
 from tool_engine.cli.files.targets import file_of_tool, files_at, is_path
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
@@ -67,7 +74,7 @@ def diff_files(settings: Settings, old: str, new: str, *, as_json: bool) -> int:
     Returns:
         1 when something is breaking and no version announces it, else 0.
     """
-    compared = compare_tools(_load(settings, old), _load(settings, new))
+    compared = compare_tools(_load_tools(settings, old), _load_tools(settings, new))
     if as_json:
         level = min((each.level for each in compared), key=_LEVELS.index, default=NONE)
         print_json(
@@ -78,33 +85,33 @@ def diff_files(settings: Settings, old: str, new: str, *, as_json: bool) -> int:
             }
         )
     else:
-        _print(compared)
+        _print_compared(compared)
     return EXIT_OK if all(each.is_announced for each in compared) else EXIT_FAILED
 
 
 def compare_tools(old: Mapping[str, Tool], new: Mapping[str, Tool]) -> list[Compared]:
     """Compare tools by name; two single tools are a pair."""
     if len(old) == len(new) == 1:
-        return [_compared(*old.values(), *new.values())]
+        return [_compare_tools(*old.values(), *new.values())]
     return [
-        _compared(old[name], new[name])
+        _compare_tools(old[name], new[name])
         if name in old and name in new
-        else (_added(new[name]) if name in new else _removed(old[name]))
+        else (_describe_added(new[name]) if name in new else _describe_removed(old[name]))
         for name in sorted({*old, *new})
     ]
 
 
-def _compared(old: Tool, new: Tool) -> Compared:
+def _compare_tools(old: Tool, new: Tool) -> Compared:
     diff = compare(old, new)
     status = "unchanged" if diff.level == NONE else "changed"
     return Compared(new.name, status, diff.level, not diff.breaks_unannounced, diff.warning, diff)
 
 
-def _added(tool: Tool) -> Compared:
+def _describe_added(tool: Tool) -> Compared:
     return Compared(tool.name, "added", COMPATIBLE, is_announced=True)
 
 
-def _removed(tool: Tool) -> Compared:
+def _describe_removed(tool: Tool) -> Compared:
     if tool.status in _ARE_ANNOUNCED:
         return Compared(tool.name, "removed", COMPATIBLE, is_announced=True)
     warning = (
@@ -114,7 +121,7 @@ def _removed(tool: Tool) -> Compared:
     return Compared(tool.name, "removed", BREAKING, is_announced=False, warning=warning)
 
 
-def _load(settings: Settings, word: str) -> dict[str, Tool]:
+def _load_tools(settings: Settings, word: str) -> dict[str, Tool]:
     tools: dict[str, Tool] = {}
     wanted: str | None = None
     texts: Mapping[str, bytes]
@@ -131,7 +138,7 @@ def _load(settings: Settings, word: str) -> dict[str, Tool]:
             with without_foreign_content(source):
                 found = ToolConfigLoader().load_tools(text, source)
             for tool in found:
-                _add(tools, tool)
+                _add_tool(tools, tool)
     except DefinitionError as error:
         raise CommandError(
             f"{word!r} cannot be compared: {error}", error_type="not_comparable"
@@ -139,7 +146,7 @@ def _load(settings: Settings, word: str) -> dict[str, Tool]:
     return tools if wanted is None else {wanted: tools[wanted]}
 
 
-def _add(tools: dict[str, Tool], tool: Tool) -> None:
+def _add_tool(tools: dict[str, Tool], tool: Tool) -> None:
     if tool.name in tools:
         raise CommandError(
             f"the tool {tool.name!r} is defined in {tools[tool.name].source} and in "
@@ -149,23 +156,23 @@ def _add(tools: dict[str, Tool], tool: Tool) -> None:
     tools[tool.name] = tool
 
 
-def _print(compared: Sequence[Compared]) -> None:
+def _print_compared(compared: Sequence[Compared]) -> None:
     console = make_console()
     for each in compared:
         if each.level != NONE:
-            console.print(plain(_headline(each), "bold"), soft_wrap=True)
+            console.print(plain(_make_headline(each), "bold"), soft_wrap=True)
         for change in each.diff.changes if each.diff is not None else ():
             about = f"{change.path}: " if change.path else ""
             line = f"  {change.level:<10}  {about}{change.message}"
             console.print(plain(line, _STYLES[change.level]), soft_wrap=True)
-        advice = _advice(each)
+        advice = _find_advice(each)
         if advice is not None:
             style = "yellow" if each.is_announced else "red"
             console.print(plain(f"  {advice}", style), soft_wrap=True)
-    console.print(plain(_summary(compared)), soft_wrap=True)
+    console.print(plain(_make_summary(compared)), soft_wrap=True)
 
 
-def _advice(each: Compared) -> str | None:
+def _find_advice(each: Compared) -> str | None:
     """Return the advice without the changes, which are printed above it."""
     if each.diff is None or each.is_announced:
         return each.warning
@@ -173,7 +180,7 @@ def _advice(each: Compared) -> str | None:
     return f"breaking, and {each.diff.new_version!r} is no major step; {cure}"
 
 
-def _headline(each: Compared) -> str:
+def _make_headline(each: Compared) -> str:
     if each.diff is None:
         return f"{each.name}: {each.status}"
     versions = (each.diff.old_version, each.diff.new_version)
@@ -181,7 +188,63 @@ def _headline(each: Compared) -> str:
     return f"{each.name} {step}: {each.level}"
 
 
-def _summary(compared: Sequence[Compared]) -> str:
+def _make_summary(compared: Sequence[Compared]) -> str:
     counts = [(level, sum(each.level == level for each in compared)) for level in _LEVELS]
     words = [f"{count} {'unchanged' if level == NONE else level}" for level, count in counts]
     return f"{count_text(len(compared), 'tool')} compared: {', '.join(words)}"
+
+
+_TIMEOUT = 60.0
+
+
+def is_revision(word: str) -> bool:
+    """Return True for `REVISION:PATH`, unless the word is a path itself."""
+    revision, colon, path = word.partition(":")
+    # One letter before the colon is a drive, and a dash would be an option of git's.
+    is_named = len(revision) > 1 and not revision.startswith("-")
+    return bool(colon and path) and is_named and not Path(word).exists()
+
+
+def files_in_revision(word: str, *, is_recursive: bool = False) -> dict[str, bytes]:
+    """Return the definitions at `REVISION:PATH`, relative to the present folder.
+
+    Raises:
+        CommandError: git does not know it, or is not installed.
+    """
+    revision, _, path = word.partition(":")
+    # An archive holds files and folders alike, and links as links.
+    archive = _run_git("archive", "--format=tar", revision, "--", path)
+    root = PurePosixPath(path)
+    files: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as members:
+        for member in members:
+            name = PurePosixPath(member.name)
+            content = members.extractfile(member) if member.isreg() else None
+            is_wanted = name == root or (
+                is_definition(name.name) and (is_recursive or name.parent == root)
+            )
+            if content is not None and is_wanted:
+                files[f"{revision}:{name}"] = content.read()
+    return dict(sorted(files.items()))
+
+
+def _run_git(*words: str) -> bytes:
+    try:
+        ended = subprocess.run(  # noqa: S603 - a list of words, and no shell
+            ["git", *words],  # noqa: S607 - the person's own git
+            capture_output=True,
+            check=True,
+            timeout=_TIMEOUT,
+        )
+    except FileNotFoundError:
+        raise CommandError(
+            "git is not installed; compare two folders", error_type="no_git"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise CommandError(
+            f"git took longer than {_TIMEOUT:g} s; compare two folders", error_type="no_git"
+        ) from None
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.decode("utf-8", "replace").strip()
+        raise CommandError(f"git cannot read that: {reason}", error_type="no_revision") from error
+    return ended.stdout

@@ -49,7 +49,7 @@ def make_options(
         ConfigurationError: There is no such code.
         CommandError: There is no such format.
     """
-    rules = choose_rules(_codes(select), _codes(ignore))
+    rules = choose_rules(_split_codes(select), _split_codes(ignore))
     form = chosen_format(form, FORMATS)
     return LintOptions(rules, "json" if as_json else form)
 
@@ -59,7 +59,7 @@ def lint_files(settings: Settings, targets: Sequence[str], options: LintOptions)
 
     `targets` are files, folders and names of tools; none means the whole folder.
     """
-    files = _targets(settings, targets)
+    files = _find_targets(settings, targets)
     findings = [
         finding for file, tool in files.items() for finding in _lint_file(file, tool, options.rules)
     ]
@@ -79,11 +79,11 @@ def print_rules(*, as_json: bool) -> int:
     return EXIT_OK
 
 
-def _codes(words: Sequence[str]) -> list[str]:
+def _split_codes(words: Sequence[str]) -> list[str]:
     return [code.strip() for word in words for code in word.split(",")]
 
 
-def _targets(settings: Settings, words: Sequence[str]) -> dict[str, str | None]:
+def _find_targets(settings: Settings, words: Sequence[str]) -> dict[str, str | None]:
     """Return every file to lint, with the only tool to keep."""
     found: dict[Path, tuple[str, str | None]] = {}
     for word in words or [settings.folder()]:
@@ -123,33 +123,33 @@ def _print_text(findings: Sequence[LintFinding], file_count: int) -> None:
     for finding in findings:
         style = "red" if finding.severity == ERROR else "yellow"
         console.print(plain(str(finding), style), soft_wrap=True)
-    console.print(plain(_summary(findings, file_count)), soft_wrap=True)
+    console.print(plain(_make_summary(findings, file_count)), soft_wrap=True)
 
 
-def _summary(findings: Sequence[LintFinding], file_count: int) -> str:
-    errors, warnings = _counts(findings)
+def _make_summary(findings: Sequence[LintFinding], file_count: int) -> str:
+    errors, warnings = _count_severities(findings)
     counts = f"{count_text(errors, 'error')}, {count_text(warnings, 'warning')}"
     return f"{count_text(file_count, 'file')} linted, {counts}"
 
 
 def _print_json(findings: Sequence[LintFinding], file_count: int) -> None:
-    errors, warnings = _counts(findings)
+    errors, warnings = _count_severities(findings)
     print_json(
         {
             "linted": file_count,
             "errors": errors,
             "warnings": warnings,
-            "findings": [_facts(finding) for finding in findings],
+            "findings": [_list_facts(finding) for finding in findings],
         }
     )
 
 
-def _facts(finding: LintFinding) -> dict[str, Any]:
+def _list_facts(finding: LintFinding) -> dict[str, Any]:
     facts: dict[str, Any] = msgspec.structs.asdict(finding)
     return facts
 
 
-def _counts(findings: Sequence[LintFinding]) -> tuple[int, int]:
+def _count_severities(findings: Sequence[LintFinding]) -> tuple[int, int]:
     errors = sum(finding.severity == ERROR for finding in findings)
     return errors, len(findings) - errors
 

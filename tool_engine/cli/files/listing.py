@@ -10,7 +10,7 @@ import msgspec
 
 from tool_engine.catalog.approval.locked_group import PREFIX
 from tool_engine.catalog.definition.starter import schema_text
-from tool_engine.cli.arguments import example_arguments
+from tool_engine.cli.call_arguments import example_arguments
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.files.broken import missing_tool, tell_broken
@@ -58,7 +58,7 @@ class _Loaded(NamedTuple):
 def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: bool) -> int:
     """Print the filtered tools, and report files that did not load."""
     _check_category(filters.category)
-    known, known_groups, errors = _load(settings)
+    known, known_groups, errors = _load_tools(settings)
     tools = [tool for tool in known.values() if filters.matches(tool)]
     groups = {
         name: group for name, group in known_groups.items() if filters.matches_group(group, tools)
@@ -87,7 +87,7 @@ def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: b
 
 
 def show_tool(settings: Settings, name: str, *, as_json: bool) -> int:
-    tools, groups, errors = _load(settings)
+    tools, groups, errors = _load_tools(settings)
     tool = tools.get(name)
     if tool is None and name in groups:
         return _show_group(groups[name], tools, as_json=as_json)
@@ -112,15 +112,17 @@ def _show_group(group: ToolGroup, tools: Mapping[str, Tool], *, as_json: bool) -
         print_json(_group_facts(group, tools))
         return EXIT_OK
     console = make_console()
-    told = ("name", "findings")
-    facts = {key: value for key, value in _group_facts(group, tools).items() if key not in told}
+    columns_shown = ("name", "findings")
+    facts = {
+        key: value for key, value in _group_facts(group, tools).items() if key not in columns_shown
+    }
     console.print(fact_table(f"group {group.name}", facts))
     for finding in group.findings:
         console.print(plain(f"warning: {finding}", "yellow"))
     return EXIT_OK
 
 
-def _load(settings: Settings) -> _Loaded:
+def _load_tools(settings: Settings) -> _Loaded:
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
     good = [tool for each in checked if not each.problems for tool in each.tools]
     groups = [group for each in checked if not each.problems for group in each.groups]
@@ -170,13 +172,13 @@ def _tool_details(tool: Tool) -> dict[str, Any]:
         "parameters": tool.parameters_schema,
         "output": tool.output,
         "entry": redact(tool.implementation_config),
-        "limits": _limits(tool),
+        "limits": _list_limits(tool),
         "findings": tool.findings,
-        "example": _example(tool),
+        "example": _make_example(tool),
     }
 
 
-def _limits(tool: Tool) -> dict[str, Any]:
+def _list_limits(tool: Tool) -> dict[str, Any]:
     wants = tool.concurrency
     return {
         "bucket": tool.bucket,
@@ -198,7 +200,7 @@ def _limits(tool: Tool) -> dict[str, Any]:
     }
 
 
-def _example(tool: Tool) -> str:
+def _make_example(tool: Tool) -> str:
     return " ".join(["tool-engine call", tool.name, *example_arguments(tool)])
 
 
@@ -209,8 +211,8 @@ def _print_tool(tool: Tool) -> None:
     if tool.parameters:
         console.print(parameters_table(tool.parameters))
     console.print(fact_table("entry", redact(tool.implementation_config)))
-    limits = {key: value for key, value in _limits(tool).items() if value is not None}
+    limits = {key: value for key, value in _list_limits(tool).items() if value is not None}
     console.print(fact_table("limits", limits))
     for finding in tool.findings:
         console.print(plain(f"warning: {finding}", "yellow"))
-    console.print(plain(f"try: {_example(tool)}"), soft_wrap=True)
+    console.print(plain(f"try: {_make_example(tool)}"), soft_wrap=True)

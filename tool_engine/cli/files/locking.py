@@ -23,8 +23,8 @@ from tool_engine.cli.files.checking import check_files
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import LockFileError
+from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.fingerprint import module_hash
-from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
@@ -68,14 +68,14 @@ def lock_tools(
     if check and names:
         raise CommandError("--check looks at all tools and groups; leave out --approve")
     path = file or default_lock_file(settings.folder())
-    present, broken = _load(settings)
+    present, broken = _load_definitions(settings)
     code = code_hashes(present.values())
-    lock, problem = _lock(path, is_needed=bool(names), is_checked=check)
+    lock, problem = _read_lock(path, is_needed=bool(names), is_checked=check)
     found = approvals(lock, present, code)
     if names:
-        found = _chosen(found, names, path)
+        found = _choose_approvals(found, names, path)
     elif broken and not check:
-        _tell(broken)
+        _write_messages(broken)
         raise CommandError(
             f"nothing was written: {count_text(len(broken), 'file')} could not be loaded; mend "
             "what is wrong, or approve single tools with --approve NAME",
@@ -84,7 +84,7 @@ def lock_tools(
         )
     changed = [each for each in found if each.status != APPROVED]
     if not check:
-        _approve(lock, found, present, code).write()
+        _approve_found(lock, found, present, code).write()
     facts = {"file": path, "is_written": not check, "problem": problem}
     if as_json:
         rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
@@ -94,8 +94,8 @@ def lock_tools(
             rows[each.is_group].append(row if each.is_code else _without_code(row))
         print_json({**facts, "tools": rows[False], "groups": rows[True]})
     else:
-        _tell([*broken, *([problem] if problem else [])])
-        _print(path, found, check=check)
+        _write_messages([*broken, *([problem] if problem else [])])
+        _print_approvals(path, found, check=check)
     return EXIT_FAILED if check and (changed or broken or problem) else EXIT_OK
 
 
@@ -104,9 +104,9 @@ def lock_states(settings: Settings, definitions: Iterable[Tool | ToolGroup]) -> 
     path = default_lock_file(settings.folder())
     if not os.path.lexists(path):
         return {}
-    lock, problem = _lock(path, is_needed=False, is_checked=True)
-    _tell([problem] if problem else [])
-    present = {_key(each): each for each in definitions}
+    lock, problem = _read_lock(path, is_needed=False, is_checked=True)
+    _write_messages([problem] if problem else [])
+    present = {_key_of(each): each for each in definitions}
     found = approvals(lock, present, code_hashes(present.values()))
     return {each.name: each.status for each in found if each.status != GONE}
 
@@ -118,7 +118,7 @@ def tell_unapproved(settings: Settings, states: Mapping[str, str]) -> None:
         verb = "is" if len(waiting) == 1 else "are"
         path = default_lock_file(settings.folder())
         groups = sum(each.startswith(PREFIX) for each in waiting)
-        counted = _counted(len(waiting) - groups, groups)
+        counted = _count_approved(len(waiting) - groups, groups)
         text = f"{counted} {verb} not approved by {path}: "
         make_console().print(plain(text + ", ".join(waiting), "yellow"), soft_wrap=True)
 
@@ -156,20 +156,20 @@ def approvals(
     return found
 
 
-def _key(definition: Tool | ToolGroup) -> str:
+def _key_of(definition: Tool | ToolGroup) -> str:
     """Return the tool's name, or `group:NAME`."""
     is_group = isinstance(definition, ToolGroup)
     return f"{PREFIX}{definition.name}" if is_group else definition.name
 
 
-def _load(settings: Settings) -> tuple[dict[str, Tool | ToolGroup], list[str]]:
+def _load_definitions(settings: Settings) -> tuple[dict[str, Tool | ToolGroup], list[str]]:
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
     good = [one for each in checked if not each.problems for one in each.definitions]
     broken = ["\n".join(map(str, each.problems)) for each in checked if each.problems]
-    return {_key(each): each for each in good}, broken
+    return {_key_of(each): each for each in good}, broken
 
 
-def _lock(path: str, *, is_needed: bool, is_checked: bool) -> tuple[ToolLock, str | None]:
+def _read_lock(path: str, *, is_needed: bool, is_checked: bool) -> tuple[ToolLock, str | None]:
     """Return the lock, and why it is unreadable unless it is needed."""
     try:
         return (ToolLock.read(path) if is_checked else ToolLock.read_or_start(path)), None
@@ -179,7 +179,7 @@ def _lock(path: str, *, is_needed: bool, is_checked: bool) -> tuple[ToolLock, st
         return ToolLock(file=path), str(error)
 
 
-def _chosen(found: list[Approval], names: Sequence[str], path: str) -> list[Approval]:
+def _choose_approvals(found: list[Approval], names: Sequence[str], path: str) -> list[Approval]:
     known = {each.name: each for each in found}
     for name in names:
         if name not in known:
@@ -193,7 +193,7 @@ def _chosen(found: list[Approval], names: Sequence[str], path: str) -> list[Appr
     return [known[name] for name in sorted({*names})]
 
 
-def _approve(
+def _approve_found(
     lock: ToolLock,
     found: Iterable[Approval],
     present: Mapping[str, Tool | ToolGroup],
@@ -215,16 +215,16 @@ def _approve(
     return ToolLock(tools.values(), file=lock.file, groups=groups.values())
 
 
-def _tell(messages: Iterable[str]) -> None:
+def _write_messages(messages: Iterable[str]) -> None:
     for message in messages:
         sys.stderr.write(f"{visible(message)}\n")
 
 
-def _print(path: str, found: Sequence[Approval], *, check: bool) -> None:
+def _print_approvals(path: str, found: Sequence[Approval], *, check: bool) -> None:
     console = make_console()
     changed = [each for each in found if each.status != APPROVED]
     for each in changed:
-        line = f"{each.status:<8} {each.name} {_versions(each)}"
+        line = f"{each.status:<8} {each.name} {_describe_versions(each)}"
         console.print(plain(line, _STYLES[each.status]), soft_wrap=True)
     counts: dict[str, Any] = {
         status: sum(each.status == status for each in found) for status in (NEW, CHANGED, GONE)
@@ -232,13 +232,13 @@ def _print(path: str, found: Sequence[Approval], *, check: bool) -> None:
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     here = [each for each in found if each.status != GONE]
     groups = sum(each.is_group for each in here)
-    total = _counted(len(here) - groups, groups)
+    total = _count_approved(len(here) - groups, groups)
     verdict = "not approved" if check else "written"
     summary = f"{path}: {total}, {said}: {verdict}" if said else f"{path}: {total}, nothing changed"
     console.print(plain(summary), soft_wrap=True)
 
 
-def _counted(tools: int, groups: int) -> str:
+def _count_approved(tools: int, groups: int) -> str:
     counts = [count_text(tools, "tool")] if tools or not groups else []
     return ", ".join([*counts, count_text(groups, "group")] if groups else counts)
 
@@ -248,7 +248,7 @@ def _without_code(row: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key != "is_code"}
 
 
-def _versions(each: Approval) -> str:
+def _describe_versions(each: Approval) -> str:
     if each.is_code:
         return f"{each.version} (the code of its handler)"
     if each.version is None or each.approved_version in (None, each.version):

@@ -33,18 +33,18 @@ def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: 
 
     `kind` is one of `KINDS`. A missing folder is made; `force` replaces existing files.
     """
-    _check(name, kind)
-    module = _module(settings, name) if kind == _CODE_KIND else ""
-    folder = _folder(settings)
+    _check_words(name, kind)
+    module = _module_name(settings, name) if kind == _CODE_KIND else ""
+    folder = _make_folder(settings)
     target = folder / f"{name}.yaml"
     _check_free(name, target, folder)
     text = starter(kind, name, module)
-    written = _write(text, target, force=force)
+    written = _write_files(text, target, force=force)
     steps = _next_steps(settings, name, target, text)
     if as_json:
         print_json({"tool": name, "kind": kind, "files": written, "next": steps})
     else:
-        _print(written, steps)
+        _print_written(written, steps)
     return EXIT_OK
 
 
@@ -53,7 +53,7 @@ def write_schema(file: str) -> int:
     return EXIT_OK
 
 
-def _check(name: str, kind: str) -> None:
+def _check_words(name: str, kind: str) -> None:
     if kind not in KINDS:
         listing = "; ".join(f"{known}: {about}" for known, about in KINDS.items())
         raise CommandError(f"there is no kind {kind!r}{suggest_name(kind, KINDS)} ({listing})")
@@ -67,7 +67,7 @@ def _check(name: str, kind: str) -> None:
         )
 
 
-def _module(settings: Settings, name: str) -> str:
+def _module_name(settings: Settings, name: str) -> str:
     place = Path(os.path.relpath(settings.tools, settings.project), name)
     for part in place.parts:
         if not part.isidentifier() or keyword.iskeyword(part):
@@ -79,7 +79,7 @@ def _module(settings: Settings, name: str) -> str:
     return ".".join(place.parts)
 
 
-def _folder(settings: Settings) -> Path:
+def _make_folder(settings: Settings) -> Path:
     folder = Path(settings.tools)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def _check_free(name: str, target: Path, folder: Path) -> None:
             )
 
 
-def _write(text: Starter, target: Path, *, force: bool) -> list[str]:
+def _write_files(text: Starter, target: Path, *, force: bool) -> list[str]:
     files = {target: text.definition}
     if text.handler is not None:
         files = {target.with_suffix(".py"): text.handler, **files}
@@ -144,7 +144,7 @@ def _next_steps(settings: Settings, name: str, target: Path, text: Starter) -> l
     ]
 
 
-def _print(written: Sequence[str], steps: Sequence[str]) -> None:
+def _print_written(written: Sequence[str], steps: Sequence[str]) -> None:
     console = make_console()
     for file in written:
         console.print(plain(f"wrote {file}", "green"), soft_wrap=True)

@@ -65,11 +65,11 @@ class _Watched:
     async def run(self) -> int:
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(reader_watched(lambda: self._news.put_nowait(None)))
-            await self._look(None, 0.0)
+            await self._look_again(None, 0.0)
             for folder in self._folders:
                 watcher = ToolWatcher(
                     folder,
-                    self._look,
+                    self._look_again,
                     interval=_INTERVAL,
                     watch=True,
                     recursive=self._is_recursive,
@@ -79,14 +79,14 @@ class _Watched:
                 stack.push_async_callback(watcher.stop)
             # Printed here: a look logs its errors, so a closed pipe would be logged too.
             while (news := await self._news.get()) is not None:
-                self._tell(*news)
+                self._print_changes(*news)
         return EXIT_FAILED
 
-    async def _look(self, _: frozenset[str] | None, settle: float) -> Collection[str]:
+    async def _look_again(self, _: frozenset[str] | None, settle: float) -> Collection[str]:
         """Check changed files; one being written waits for `settle` quiet seconds."""
         async with self._lock:
             try:
-                checked, missing = await asyncio.to_thread(self._check, settle)
+                checked, missing = await asyncio.to_thread(self._check_changed, settle)
             except (CommandError, FolderError):
                 # Gone between the two looks; its watcher reports that as well.
                 return ()
@@ -99,7 +99,7 @@ class _Watched:
                 self._news.put_nowait(_News(changed, gone))
             return self._checker.busy
 
-    def _check(self, settle: float) -> tuple[list[Checked], list[str]]:
+    def _check_changed(self, settle: float) -> tuple[list[Checked], list[str]]:
 
         def is_busy(file: str, stamp: FileStamp) -> bool:
             is_open = any(watcher.is_open(file) for watcher in self._watchers)
@@ -110,7 +110,7 @@ class _Watched:
         found = self._checker.check(there, is_recursive=self._is_recursive, is_busy=is_busy)
         return found, missing
 
-    def _tell(self, changed: Sequence[Checked], gone: Sequence[str]) -> None:
+    def _print_changes(self, changed: Sequence[Checked], gone: Sequence[str]) -> None:
         is_first, self._is_first = self._is_first, False
         if self._as_json:
             for each in changed:
@@ -146,9 +146,9 @@ def _folders_of(paths: Sequence[str]) -> list[str]:
 
 
 def _has_changed(before: Checked | None, now: Checked) -> bool:
-    return before is None or _facts(before) != _facts(now)
+    return before is None or _list_facts(before) != _list_facts(now)
 
 
-def _facts(checked: Checked) -> Any:
+def _list_facts(checked: Checked) -> Any:
     """Return facts and hashes, so that a mere edit is shown too."""
     return checked.to_dict(), [each.definition_hash for each in checked.definitions]

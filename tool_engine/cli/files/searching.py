@@ -21,7 +21,7 @@ def search_tools(settings: Settings, words: Sequence[str], limit: int, *, as_jso
     broken = sum(bool(file.problems) for file in checked)
     matches = ToolSearch().find(tools, " ".join(words), limit)
     if as_json:
-        print_json({"matches": [_facts(match) for match in matches], "broken_files": broken})
+        print_json({"matches": [_list_facts(match) for match in matches], "broken_files": broken})
         return EXIT_OK
     title = f"{count_text(len(matches), 'tool')} of {len(tools)} in {settings.tools}, best first"
     make_console().print(tools_table([match.tool for match in matches], title))
@@ -29,7 +29,7 @@ def search_tools(settings: Settings, words: Sequence[str], limit: int, *, as_jso
     return EXIT_OK
 
 
-def _facts(match: ToolMatch) -> dict[str, object]:
+def _list_facts(match: ToolMatch) -> dict[str, object]:
     return {
         "name": match.name,
         "score": match.score,

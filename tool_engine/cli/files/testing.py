@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
 
 from tool_engine.catalog.yaml.document import format_path
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import load_app
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.files.broken import missing_tool, tell_broken
-from tool_engine.cli.files.junit import junit_xml
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
 from tool_engine.cli.writing import write_output
@@ -50,18 +51,18 @@ def run_tests(settings: Settings, options: RunOptions, *, as_json: bool) -> int:
     engine = load_app(options.app) if options.app else ToolEngine(config)
     outcome = _Outcome([], [])
     # Files that did not load are reported below, with the rest.
-    run_async(_run(settings, engine, options, outcome), log_level=logging.ERROR)
+    run_async(_run_tests(settings, engine, options, outcome), log_level=logging.ERROR)
     if options.junit is not None:
         write_output(options.junit, junit_xml(outcome.reports, outcome.load_errors))
     if as_json:
         print_json(_to_dict(outcome, options))
     else:
-        _print(outcome, options)
+        _print_outcome(outcome, options)
         tell_broken(settings, len(outcome.load_errors))
     return EXIT_OK if outcome.is_good(is_strict=options.is_strict) else EXIT_FAILED
 
 
-async def _run(
+async def _run_tests(
     settings: Settings, engine: ToolEngine, options: RunOptions, outcome: _Outcome
 ) -> int:
     async with engine:
@@ -89,21 +90,21 @@ def _to_dict(outcome: _Outcome, options: RunOptions) -> dict[str, Any]:
     }
 
 
-def _print(outcome: _Outcome, options: RunOptions) -> None:
+def _print_outcome(outcome: _Outcome, options: RunOptions) -> None:
     console = make_console()
     width = max((len(report.tool) for report in outcome.reports), default=0)
     for report in outcome.reports:
-        word, style = _verdict(report)
-        line = f"{word:<8} {report.tool:<{width}}  {_counts(report)}"
+        word, style = _find_verdict(report)
+        line = f"{word:<8} {report.tool:<{width}}  {_count_cases(report)}"
         console.print(plain(line, style), soft_wrap=True)
-        for text in _details(report):
+        for text in _list_details(report):
             console.print(plain(text), soft_wrap=True)
-    console.print(plain(_summary(outcome)), soft_wrap=True)
+    console.print(plain(_make_summary(outcome)), soft_wrap=True)
     if options.is_strict and any(report.has_gaps for report in outcome.reports):
         console.print(plain("--strict: what is skipped or has no tests counts as failed", "red"))
 
 
-def _verdict(report: ToolReport) -> tuple[str, str]:
+def _find_verdict(report: ToolReport) -> tuple[str, str]:
     if report.has_failed:
         return "FAILED", "red"
     if report.count(CaseStatus.SKIPPED):
@@ -111,29 +112,29 @@ def _verdict(report: ToolReport) -> tuple[str, str]:
     return ("ok", "green") if report.cases else ("no tests", "yellow")
 
 
-def _counts(report: ToolReport) -> str:
+def _count_cases(report: ToolReport) -> str:
     counts = [(report.count(status), status.value) for status in CaseStatus]
-    told = [f"{count} {word}" for count, word in counts if count]
+    parts = [f"{count} {word}" for count, word in counts if count]
     tried = report.accepted + report.refused
-    return ", ".join([*told, f"{tried} generated" if tried else "none generated"])
+    return ", ".join([*parts, f"{tried} generated" if tried else "none generated"])
 
 
-def _details(report: ToolReport) -> list[str]:
+def _list_details(report: ToolReport) -> list[str]:
     lines = []
     for case in report.cases:
         if case.status is not CaseStatus.PASSED:
-            lines.append(f"  {_heading(case)}")
+            lines.append(f"  {_make_heading(case)}")
             lines += [f"    {problem}" for problem in case.problems]
     return lines + [f"  note: {note}" for note in report.notes]
 
 
-def _heading(case: CaseReport) -> str:
+def _make_heading(case: CaseReport) -> str:
     place = f"{case.place}: " if case.place else ""
     title = f" {case.title!r}" if case.title else ""
     return f"{place}{format_path(case.path)}{title}: {case.status.value}"
 
 
-def _summary(outcome: _Outcome) -> str:
+def _make_summary(outcome: _Outcome) -> str:
     tools = count_text(len(outcome.reports), "tool")
     counts = ", ".join(f"{outcome.count(status)} {status.value}" for status in CaseStatus)
     accepted = sum(report.accepted for report in outcome.reports)
@@ -142,3 +143,38 @@ def _summary(outcome: _Outcome) -> str:
         f"{tools}: {counts}; generated: {count_text(accepted, 'right call')} accepted, "
         f"{count_text(refused, 'wrong one')} refused"
     )
+
+
+def junit_xml(reports: Iterable[ToolReport], load_errors: Sequence[tuple[str, str]]) -> str:
+    """Return a suite per tool, and one for files not loaded."""
+    root = ET.Element("testsuites", name="tool-engine test")
+    for report in reports:
+        suite = ET.SubElement(
+            root,
+            "testsuite",
+            name=report.tool,
+            tests=str(len(report.cases)),
+            failures=str(report.count(CaseStatus.FAILED)),
+            skipped=str(report.count(CaseStatus.SKIPPED)),
+        )
+        for case in report.cases:
+            _add_case(suite, report, case)
+    if load_errors:
+        count = str(len(load_errors))
+        suite = ET.SubElement(root, "testsuite", name="loading", tests=count, errors=count)
+        for file, message in load_errors:
+            element = ET.SubElement(suite, "testcase", classname="loading", name=visible(file))
+            ET.SubElement(element, "error", message=visible(message))
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _add_case(suite: ET.Element, report: ToolReport, case: CaseReport) -> None:
+    name = " ".join(part for part in (format_path(case.path), case.title) if part)
+    element = ET.SubElement(suite, "testcase", classname=report.tool, name=visible(name))
+    if case.status is CaseStatus.PASSED:
+        return
+    tag = "failure" if case.status is CaseStatus.FAILED else "skipped"
+    first = case.problems[0] if case.problems else ""
+    child = ET.SubElement(element, tag, message=visible(first))
+    child.text = visible("\n".join([case.place or "", *case.problems]))

@@ -31,14 +31,14 @@ _STYLES = {
 def watch_tools(settings: Settings, *, as_json: bool) -> int:
     try:
         # What the engine would log of a folder, the events say already.
-        return run_async(_watch(settings, as_json=as_json), log_level=logging.ERROR)
+        return run_async(_watch_folder(settings, as_json=as_json), log_level=logging.ERROR)
     except CommandError as error:
         if error.exit_code != EXIT_INTERRUPTED:
             raise
         return EXIT_INTERRUPTED
 
 
-async def _watch(settings: Settings, *, as_json: bool) -> int:
+async def _watch_folder(settings: Settings, *, as_json: bool) -> int:
     # Printed here: a subscriber's errors, a closed pipe too, would be kept quiet.
     events: asyncio.Queue[ToolEngineEvent | None] = asyncio.Queue()
     engine = ToolEngine(settings.engine_config(watch_for_changes=True))

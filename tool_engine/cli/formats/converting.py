@@ -38,7 +38,7 @@ def convert_tool(settings: Settings, name: str, formats: Sequence[str], *, as_js
     for each in formats:
         if each not in known:
             raise CommandError(f"there is no format {each!r}{suggest_name(each, known)}")
-    shown = {each: _converted(each, tool) for each in formats or known}
+    shown = {each: _convert_tool(each, tool) for each in formats or known}
     if as_json:
         facts = {
             each: {"definition": definition, "findings": finding_facts(findings)}
@@ -47,11 +47,11 @@ def convert_tool(settings: Settings, name: str, formats: Sequence[str], *, as_js
         print_json({"tool": tool.name, "formats": facts})
     else:
         for each, (definition, findings) in shown.items():
-            _print(each, definition, findings)
+            _print_definition(each, definition, findings)
     return EXIT_FAILED if any(has_errors(findings) for _, findings in shown.values()) else EXIT_OK
 
 
-def _converted(name: str, tool: Tool) -> tuple[Any, list[ReplyFinding]]:
+def _convert_tool(name: str, tool: Tool) -> tuple[Any, list[ReplyFinding]]:
     try:
         if name == _MCP:
             return definitions(name, [tool]), []
@@ -64,7 +64,7 @@ def _converted(name: str, tool: Tool) -> tuple[Any, list[ReplyFinding]]:
         return None, [finding]
 
 
-def _print(name: str, definition: Any, findings: Sequence[ReplyFinding]) -> None:
+def _print_definition(name: str, definition: Any, findings: Sequence[ReplyFinding]) -> None:
     console = make_console()
     console.print(plain(name, "bold cyan"))
     if definition is not None:

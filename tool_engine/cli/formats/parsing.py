@@ -43,11 +43,11 @@ def parse_file(
     data = read_bytes(file)
     events: list[StreamEvent] = []
     if is_stream:
-        events, reply = _decoded(protocol, data)
+        events, reply = _decode_stream(protocol, data)
     else:
         reply = parse_reply(protocol, data)
     if as_json:
-        facts = _facts(protocol_name, reply)
+        facts = _list_facts(protocol_name, reply)
         if is_stream:
             facts["events"] = [_event_facts(event) for event in events]
         print_json(facts)
@@ -58,7 +58,9 @@ def parse_file(
     return EXIT_OK if is_whole else EXIT_FAILED
 
 
-def _decoded(protocol: ToolCallingProtocol, data: bytes) -> tuple[list[StreamEvent], ParsedReply]:
+def _decode_stream(
+    protocol: ToolCallingProtocol, data: bytes
+) -> tuple[list[StreamEvent], ParsedReply]:
     try:
         decoder = protocol.decoder()
         pieces = (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
@@ -72,7 +74,7 @@ def _decoded(protocol: ToolCallingProtocol, data: bytes) -> tuple[list[StreamEve
         ) from error
 
 
-def _facts(protocol: str, reply: ParsedReply) -> dict[str, Any]:
+def _list_facts(protocol: str, reply: ParsedReply) -> dict[str, Any]:
     return {
         "protocol": protocol,
         "calls": [
@@ -120,7 +122,7 @@ def _print_events(events: Sequence[StreamEvent]) -> None:
 def _print_reply(reply: ParsedReply) -> None:
     console = make_console()
     cut = sum(not call.is_runnable for call in reply.calls)
-    console.print(plain(_headline(len(reply.calls), cut), "red" if cut else "bold"))
+    console.print(plain(_make_headline(len(reply.calls), cut), "red" if cut else "bold"))
     for number, call in enumerate(reply.calls, 1):
         console.print(fact_table(f"{number}. {call.tool_name or '(no name)'}", _call_facts(call)))
     for name in ("text", "reasoning", "refusal"):
@@ -131,7 +133,7 @@ def _print_reply(reply: ParsedReply) -> None:
     print_findings(reply.findings)
 
 
-def _headline(calls: int, cut: int) -> str:
+def _make_headline(calls: int, cut: int) -> str:
     lost = f", {cut} of them cannot be run" if cut else ""
     return f"{count_text(calls, 'call')}{lost}"
 

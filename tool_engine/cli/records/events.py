@@ -84,14 +84,16 @@ class _Choice:
 
 
 def print_events(settings: Settings, filters: EventFilters, *, follow: bool, as_json: bool) -> int:
-    told = told_events(settings, filters, follow=follow, is_quiet=as_json)
+    shown_events = told_events(settings, filters, follow=follow, is_quiet=as_json)
     show = _print_json if as_json else _print_line
-    return print_each(told, show) if follow else run_async(_print(told, show))
+    return (
+        print_each(shown_events, show) if follow else run_async(_print_events(shown_events, show))
+    )
 
 
-async def _print(told: AsyncGenerator[ToolEngineEvent, None], show: Any) -> int:
-    async with contextlib.aclosing(told):
-        async for event in told:
+async def _print_events(shown_events: AsyncGenerator[ToolEngineEvent, None], show: Any) -> int:
+    async with contextlib.aclosing(shown_events):
+        async for event in shown_events:
             show(event)
     return EXIT_OK
 
@@ -124,17 +126,19 @@ async def told_events(
             if not is_quiet:
                 sys.stderr.write(_NOTE)
         if is_kept:
-            source = _logged(log, choice, follow=follow)
+            source = _follow_log(log, choice, follow=follow)
         elif follow:
             source = _recorded_first(settings, log, choice, is_quiet=is_quiet)
         else:
-            source = _recorded(settings, choice)
+            source = _follow_records(settings, choice)
         async with contextlib.aclosing(source):
             async for event in source:
                 yield event
 
 
-async def _recorded(settings: Settings, choice: _Choice) -> AsyncGenerator[ToolEngineEvent, None]:
+async def _follow_records(
+    settings: Settings, choice: _Choice
+) -> AsyncGenerator[ToolEngineEvent, None]:
     for event in map(_event_of, await newest_records(settings, choice.query)):
         if choice.has(event):
             yield event
@@ -154,29 +158,29 @@ async def _recorded_first(
                     yield event
     if not is_quiet:
         sys.stderr.write(_KEPT_NOW)
-    async with contextlib.aclosing(_tailed(log.whole_tail(), choice, follow=True)) as events:
+    async with contextlib.aclosing(_follow_tail(log.whole_tail(), choice, follow=True)) as events:
         async for event in events:
             yield event
 
 
-async def _logged(
+async def _follow_log(
     log: Any, choice: _Choice, *, follow: bool
 ) -> AsyncGenerator[ToolEngineEvent, None]:
     after = choice.filters.after
     tail = await log.tail(after)
     shown = set()
     if after is None:
-        for event in reversed(await _newest(log, choice)):
+        for event in reversed(await _read_newest(log, choice)):
             shown.add(event.sequence)
             yield event
     if follow or after is not None:
-        async with contextlib.aclosing(_tailed(tail, choice, follow=follow)) as events:
+        async with contextlib.aclosing(_follow_tail(tail, choice, follow=follow)) as events:
             async for event in events:
                 if event.sequence not in shown:
                     yield event
 
 
-async def _newest(log: Any, choice: _Choice) -> list[ToolEngineEvent]:
+async def _read_newest(log: Any, choice: _Choice) -> list[ToolEngineEvent]:
     found: list[ToolEngineEvent] = []
     before: int | None = None
     limit = choice.filters.limit
@@ -189,7 +193,7 @@ async def _newest(log: Any, choice: _Choice) -> list[ToolEngineEvent]:
     return found[:limit]
 
 
-async def _tailed(
+async def _follow_tail(
     tail: Any, choice: _Choice, *, follow: bool
 ) -> AsyncGenerator[ToolEngineEvent, None]:
     patience, pace = Patience(), Pace(_INTERVAL)
@@ -254,15 +258,15 @@ def _print_line(event: ToolEngineEvent) -> None:
         f"{event.event_type.value:<19}",
         " ".join((event.tool_name or "").split()),
         event.call_id or "",
-        _text(event),
+        _event_text(event),
     )
     console = make_console()
     line = "  ".join(word for word in words if word)
-    console.print(plain(line, _style(event)), soft_wrap=True)
+    console.print(plain(line, _event_style(event)), soft_wrap=True)
     console.file.flush()
 
 
-def _text(event: ToolEngineEvent) -> str:
+def _event_text(event: ToolEngineEvent) -> str:
     result = event.execution_result
     if result is not None:
         text = "" if result.is_success else f"{result.error_type}: {event.error or ''}"
@@ -278,7 +282,7 @@ def _text(event: ToolEngineEvent) -> str:
     return event_text(event)
 
 
-def _style(event: ToolEngineEvent) -> str:
+def _event_style(event: ToolEngineEvent) -> str:
     result = event.execution_result
     if result is not None:
         return OUTCOME_STYLES.get(result.outcome.value, "red")

@@ -25,11 +25,13 @@ def export_calls(
     """Write records, oldest first, to a file or to stdout."""
     chosen = chosen_format(file_format, EXPORT_FORMATS)
     query = filters.query()
-    with _target(output) as stream:
-        return run_async(_export(settings, query, chosen, stream))
+    with _open_target(output) as stream:
+        return run_async(_export_records(settings, query, chosen, stream))
 
 
-async def _export(settings: Settings, query: RecordQuery, file_format: str, stream: TextIO) -> int:
+async def _export_records(
+    settings: Settings, query: RecordQuery, file_format: str, stream: TextIO
+) -> int:
     is_terminal = stream.isatty()
     async with open_records(settings) as store:
         async for part in export_records(store, file_format, query):
@@ -39,7 +41,7 @@ async def _export(settings: Settings, query: RecordQuery, file_format: str, stre
 
 
 @contextlib.contextmanager
-def _target(output: str | None) -> Iterator[TextIO]:
+def _open_target(output: str | None) -> Iterator[TextIO]:
     """Yield stdout, or a file that appears once it is written completely."""
     if output is None:
         yield sys.stdout

@@ -100,21 +100,23 @@ class RecordTail:
     async def begin(self, store: ToolKnowledgeStore) -> list[ToolCallRecord]:
         newest = await store.storage.query(self._query)
         self._query = replace(self._query, limit=_PAGE, end=None, oldest_first=True)
-        recent = await self._since(store, self._horizon - _OVERLAP)
+        recent = await self._read_since(store, self._horizon - _OVERLAP)
         self._seen = {each.record_id: each.created_at for each in (*recent, *newest)}
         return list(reversed(newest))
 
     async def look(self, store: ToolKnowledgeStore) -> list[ToolCallRecord]:
         start = self._horizon - _OVERLAP
         found = [
-            each for each in await self._since(store, start) if each.record_id not in self._seen
+            each
+            for each in await self._read_since(store, start)
+            if each.record_id not in self._seen
         ]
         self._seen |= {each.record_id: each.created_at for each in found}
         self._horizon = max((self._horizon, *(each.created_at for each in found)))
         self._seen = {key: time for key, time in self._seen.items() if time >= start}
         return found
 
-    async def _since(self, store: ToolKnowledgeStore, start: datetime) -> list[ToolCallRecord]:
+    async def _read_since(self, store: ToolKnowledgeStore, start: datetime) -> list[ToolCallRecord]:
         page = replace(self._query, start=max(start, self._query.start or start))
         found: list[ToolCallRecord] = []
         while records := await store.storage.query(page):

@@ -60,11 +60,13 @@ def print_history(
 ) -> int:
     query = filters.query(limit)
     if follow:
-        return print_each(_followed(settings, query), _print_json if as_json else _print_line)
-    return run_async(_print(settings, query, as_json=as_json))
+        return print_each(_follow_records(settings, query), _print_json if as_json else _print_line)
+    return run_async(_print_records(settings, query, as_json=as_json))
 
 
-async def _followed(settings: Settings, query: RecordQuery) -> AsyncGenerator[ToolCallRecord, None]:
+async def _follow_records(
+    settings: Settings, query: RecordQuery
+) -> AsyncGenerator[ToolCallRecord, None]:
     """Yield each newest record, oldest first, then each new one."""
     async with contextlib.aclosing(record_looks(settings, query)) as looks:
         async for records in looks:
@@ -77,7 +79,7 @@ async def newest_records(settings: Settings, query: RecordQuery) -> list[ToolCal
         return list(reversed(await store.storage.query(query)))
 
 
-async def _print(settings: Settings, query: RecordQuery, *, as_json: bool) -> int:
+async def _print_records(settings: Settings, query: RecordQuery, *, as_json: bool) -> int:
     records = await newest_records(settings, query)
     if as_json:
         for record in records:
@@ -85,7 +87,7 @@ async def _print(settings: Settings, query: RecordQuery, *, as_json: bool) -> in
     elif not records:
         sys.stderr.write("no such calls are recorded\n")
     elif (console := make_console()).width >= _WIDE:
-        console.print(_table(records, console))
+        console.print(_make_history_table(records, console))
     else:
         for record in records:
             _print_line(record)
@@ -108,7 +110,7 @@ def record_text(record: ToolCallRecord) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _table(records: Sequence[ToolCallRecord], console: Console) -> Table:
+def _make_history_table(records: Sequence[ToolCallRecord], console: Console) -> Table:
     columns = ("ended", "call", "tool", "outcome", "waited", "ran", "caller", "arguments or error")
     table = make_table("", *columns)
     # Never cut: a person copies it.

@@ -33,21 +33,21 @@ def prune_records(
         max_count=keep,
         max_bytes=None if max_size is None else parse_size("--max-size", max_size),
     )
-    return run_async(_prune(settings, retention, session_age, as_json=as_json))
+    return run_async(_prune_records(settings, retention, session_age, as_json=as_json))
 
 
-async def _prune(
+async def _prune_records(
     settings: Settings, retention: RecordRetention, session_age: float | None, *, as_json: bool
 ) -> int:
     async with open_records(settings) as store:
         found = {"removed": await store.prune(retention)}
-        told = f"removed {count_text(found['removed'], 'record')}"
+        sentence = f"removed {count_text(found['removed'], 'record')}"
         if session_age is not None:
             prune = getattr(store.sessions, "prune", None)
             found["sessions"] = 0 if prune is None else await prune(session_age)
-            told += f" and {count_text(found['sessions'], 'session')}"
+            sentence += f" and {count_text(found['sessions'], 'session')}"
     if as_json:
         print_json(found)
     else:
-        print(told)
+        print(sentence)
     return EXIT_OK

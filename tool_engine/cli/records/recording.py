@@ -69,8 +69,8 @@ async def recording_engine(
     config = settings.engine_config(**changes)
     place = records_place(settings)
     if place is not None and settings.records is not None and not _has_libraries():
-        _warn(f"records need the extra sql; {_INSTALL}")
-    storage = None if place is None else await _storage(place, config.max_records)
+        _warn_unrecorded(f"records need the extra sql; {_INSTALL}")
+    storage = None if place is None else await _open_storage(place, config.max_records)
     store = None if storage is None else ToolKnowledgeStore(storage)
     engine = ToolEngine(config, store=store, approver=approver)
     async with contextlib.AsyncExitStack() as stack:
@@ -166,7 +166,7 @@ class _FileRecords:
         writing = import_module("tool_engine.knowledge.sql.writing.sqlite")
         address = import_module("tool_engine.knowledge.sql.connection.address").Address.of(url)
         writer = import_module("tool_engine.knowledge.sql.writing.writer")
-        self._busy = import_module("tool_engine.knowledge.sql.connection.failing").BusyError
+        self._busy = import_module("tool_engine.knowledge.sql.connection.database_errors").BusyError
         memory = MemoryStorage(max_records)
         self._remember = memory.add
         self.query, self.totals = memory.query, memory.totals
@@ -180,13 +180,13 @@ class _FileRecords:
     @property
     def sessions(self) -> SessionStorage:
         kept: SessionStorage = import_module(
-            "tool_engine.knowledge.sql.sessions"
+            "tool_engine.knowledge.sql.sql_sessions"
         ).SQLSessionStorage(self._kept)
         return kept
 
     @property
     def approvals(self) -> ApprovalStorage:
-        module = import_module("tool_engine.knowledge.sql.approvals")
+        module = import_module("tool_engine.knowledge.sql.sql_approvals")
         kept: ApprovalStorage = module.SQLApprovalStorage(self._kept)
         return kept
 
@@ -209,7 +209,7 @@ class _FileRecords:
         await self._kept.close_reader()
 
 
-async def _storage(place: str, max_records: int) -> RecordStorage | None:
+async def _open_storage(place: str, max_records: int) -> RecordStorage | None:
     if not _has_libraries():
         return None
     try:
@@ -219,13 +219,15 @@ async def _storage(place: str, max_records: int) -> RecordStorage | None:
             storage = await asyncio.to_thread(_FileRecords, place, max_records)
         await storage.open()
     except Exception as error:  # noqa: BLE001 - every database has failures of its own
-        _warn(f"{_reason(error)}; name another database with --records URL, or none")
+        _warn_unrecorded(
+            f"{_explain_error(error)}; name another database with --records URL, or none"
+        )
         return None
     opened: RecordStorage = storage
     return opened
 
 
-def _warn(reason: str) -> None:
+def _warn_unrecorded(reason: str) -> None:
     sys.stderr.write(f"warning: calls are not recorded: {visible(reason)}\n")
 
 
@@ -239,7 +241,7 @@ def _has_libraries() -> bool:
     return all(find_spec(name) is not None for name in _LIBRARIES)
 
 
-def _reason(error: Exception) -> str:
+def _explain_error(error: Exception) -> str:
     if isinstance(error, ToolEngineError):
         return str(error)
     explained = import_module("tool_engine.knowledge.sql.connection.address").explained

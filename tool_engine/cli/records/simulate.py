@@ -22,27 +22,27 @@ _RUNS: Final = ("original", "simulated")
 _UNKNOWN: Final = "does not hold the limits under which it was made"
 
 
-def _refused(figures: Figures) -> str:
+def _describe_refused(figures: Figures) -> str:
     if not figures.rejected:
         return "0"
     reasons = ", ".join(f"{kind} {count}" for kind, count in figures.rejected.items())
     return f"{figures.calls - figures.ran} ({reasons})"
 
 
-def _seconds(value: float) -> str:
+def _show_seconds(value: float) -> str:
     return f"{value:,.3f} s"
 
 
 _ROWS: Final[tuple[tuple[str, Callable[[Figures], str]], ...]] = (
     ("calls", lambda figures: str(figures.calls)),
-    ("refused", _refused),
-    ("wait, mean", lambda figures: _seconds(figures.wait_mean)),
-    ("wait, half up to", lambda figures: _seconds(figures.wait_p50)),
-    ("wait, 90 % up to", lambda figures: _seconds(figures.wait_p90)),
-    ("wait, 99 % up to", lambda figures: _seconds(figures.wait_p99)),
-    ("wait, longest", lambda figures: _seconds(figures.wait_max)),
+    ("refused", _describe_refused),
+    ("wait, mean", lambda figures: _show_seconds(figures.wait_mean)),
+    ("wait, half up to", lambda figures: _show_seconds(figures.wait_p50)),
+    ("wait, 90 % up to", lambda figures: _show_seconds(figures.wait_p90)),
+    ("wait, 99 % up to", lambda figures: _show_seconds(figures.wait_p99)),
+    ("wait, longest", lambda figures: _show_seconds(figures.wait_max)),
     ("longest queue", lambda figures: str(figures.longest_queue)),
-    ("makespan", lambda figures: _seconds(figures.makespan)),
+    ("makespan", lambda figures: _show_seconds(figures.makespan)),
     ("slots", lambda figures: str(figures.slots)),
     ("most in use", lambda figures: str(figures.peak)),
     ("utilisation", lambda figures: f"{figures.utilisation:.1%}"),
@@ -85,17 +85,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 def simulate_trace(
     trace: str, limits: Limits, *, seed: int, picture: str | None, as_json: bool
 ) -> int:
-    report = simulate(_read(trace), limits.to_config(), seed=seed)
+    report = simulate(_read_trace(trace), limits.to_config(), seed=seed)
     if picture is not None:
         write_output(picture, plot(report))
     if as_json:
         print_json({**report.to_dict(), "plot": picture})
     else:
-        _print(report, picture)
+        _print_report(report, picture)
     return EXIT_OK
 
 
-def _read(trace: str) -> Trace:
+def _read_trace(trace: str) -> Trace:
     try:
         if trace == "-":
             return parse_trace(sys.stdin.buffer, "stdin")
@@ -116,7 +116,7 @@ def _bucket_limits(words: Iterable[str]) -> dict[str, int]:
     return limits
 
 
-def _print(report: SimulationReport, picture: str | None) -> None:
+def _print_report(report: SimulationReport, picture: str | None) -> None:
     console = make_console()
     config = report.config
     table = make_table(f"{config.strategy}, {config.max_concurrent} slots", "", *_RUNS)
@@ -148,8 +148,8 @@ def _bucket_rows(report: SimulationReport) -> Iterator[tuple[str, ...]]:
                 run_name,
                 str(figures.calls),
                 str(figures.calls - figures.ran),
-                _seconds(figures.wait_mean),
-                _seconds(figures.wait_p90),
+                _show_seconds(figures.wait_mean),
+                _show_seconds(figures.wait_p90),
                 str(figures.slots),
                 f"{figures.utilisation:.1%}",
             )

@@ -45,21 +45,21 @@ def print_story(settings: Settings, call_id: str, *, full: bool, as_json: bool) 
 
 async def _print_story(settings: Settings, call_id: str, *, full: bool, as_json: bool) -> int:
     async with open_records(settings) as store:
-        record = await _find(store, call_id)
+        record = await _find_record(store, call_id)
         if full and record.call_id is not None:
             record = await store.get_whole(record.call_id) or record
-        root, is_whole = await _tree(store, record)
+        root, is_whole = await _build_tree(store, record)
     if as_json:
         story = {**exported_row(record), "tree": _tree_facts(root), "is_tree_whole": is_whole}
         print_json(story)
         return EXIT_OK
-    _print(record, full=full)
+    _print_record(record, full=full)
     if root.children:
         console = make_console()
         console.print(plain("calls", "bold"))
-        for prefix, node in _lines(root):
+        for prefix, node in _tree_lines(root):
             console.print(
-                plain(drawn(f"  {prefix}{_node_text(node)}", console), _style(node, record)),
+                plain(drawn(f"  {prefix}{_node_text(node)}", console), _node_style(node, record)),
                 soft_wrap=True,
             )
         if not is_whole:
@@ -67,7 +67,7 @@ async def _print_story(settings: Settings, call_id: str, *, full: bool, as_json:
     return EXIT_OK
 
 
-async def _find(store: ToolKnowledgeStore, call_id: str) -> ToolCallRecord:
+async def _find_record(store: ToolKnowledgeStore, call_id: str) -> ToolCallRecord:
     """Return the call with this id or unique beginning of it."""
     found = await store.storage.query(RecordQuery(call_id=call_id, limit=1))
     if not found:
@@ -94,7 +94,7 @@ async def _beginning_with(store: ToolKnowledgeStore, prefix: str) -> list[ToolCa
     return list(await store.storage.query(query))
 
 
-async def _tree(store: ToolKnowledgeStore, record: ToolCallRecord) -> tuple[_Node, bool]:
+async def _build_tree(store: ToolKnowledgeStore, record: ToolCallRecord) -> tuple[_Node, bool]:
     """Return the outermost parent's tree; True if it is complete."""
     root, seen = record, {record.call_id}
     while root.parent_call_id is not None and root.parent_call_id not in seen:
@@ -120,14 +120,14 @@ async def _tree(store: ToolKnowledgeStore, record: ToolCallRecord) -> tuple[_Nod
     return tree, True
 
 
-def _lines(node: _Node, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, _Node]]:
+def _tree_lines(node: _Node, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, _Node]]:
     """Yield each call of a tree with the branches before it."""
     if depth == 0:
         yield "", node
     for number, child in enumerate(node.children, 1):
         is_last = number == len(node.children)
         yield f"{prefix}{'└─ ' if is_last else '├─ '}", child
-        yield from _lines(child, f"{prefix}{'   ' if is_last else '│  '}", depth + 1)
+        yield from _tree_lines(child, f"{prefix}{'   ' if is_last else '│  '}", depth + 1)
 
 
 def _node_text(node: _Node) -> str:
@@ -137,7 +137,7 @@ def _node_text(node: _Node) -> str:
     return f"{record.tool_name}  {record.outcome.value}  {times}  {record.call_id}{text}"
 
 
-def _style(node: _Node, record: ToolCallRecord) -> str:
+def _node_style(node: _Node, record: ToolCallRecord) -> str:
     colour = OUTCOME_STYLES.get(node.record.outcome.value, "red")
     return f"bold {colour}" if node.record.call_id == record.call_id else colour
 
@@ -155,26 +155,26 @@ def _tree_facts(node: _Node) -> dict[str, Any]:
     }
 
 
-def _print(record: ToolCallRecord, *, full: bool) -> None:
+def _print_record(record: ToolCallRecord, *, full: bool) -> None:
     console = make_console()
-    facts = {name: drawn(value, console) for name, value in _facts(record).items()}
+    facts = {name: drawn(value, console) for name, value in _list_facts(record).items()}
     console.print(fact_table(record.call_id or record.record_id, facts))
     for title, value in (("arguments", record.params), ("result", record.result)):
         if value or title == "arguments":
             console.print(plain(title, "bold"))
-            console.print(plain(_shortened(json_text(value), full=full)), soft_wrap=True)
+            console.print(plain(_shorten_text(json_text(value), full=full)), soft_wrap=True)
     if record.error is not None:
         console.print(plain(f"{record.error_type}: {record.error}", "red"), soft_wrap=True)
 
 
-def _facts(record: ToolCallRecord) -> dict[str, str]:
+def _list_facts(record: ToolCallRecord) -> dict[str, str]:
     version = "" if record.tool_version is None else f" {record.tool_version}"
     facts = {
         "tool": f"{record.tool_name}{version}",
         "outcome": record.outcome.value,
-        "asked": _moment(record.enqueued_at),
-        "started": _moment(record.started_at) if record.reached_executor else "never",
-        "ended": _moment(record.created_at),
+        "asked": _show_moment(record.enqueued_at),
+        "started": _show_moment(record.started_at) if record.reached_executor else "never",
+        "ended": _show_moment(record.created_at),
         "waited": seconds_text(record.queue_wait),
         "ran": seconds_text(record.execution_time),
         "attempts": str(record.attempts),
@@ -195,12 +195,12 @@ def _facts(record: ToolCallRecord) -> dict[str, str]:
     return facts | {name: str(value) for name, value in others.items() if value is not None}
 
 
-def _moment(time: Any) -> str:
+def _show_moment(time: Any) -> str:
     text: str = time.astimezone().isoformat(sep=" ", timespec="milliseconds")
     return text
 
 
-def _shortened(text: str, *, full: bool) -> str:
+def _shorten_text(text: str, *, full: bool) -> str:
     if full or len(text) <= _LONGEST:
         return text
     return f"{text[:_LONGEST]}\n... {len(text)} characters in all; --full prints them"

@@ -55,7 +55,7 @@ class PlainArgument(msgspec.Struct, frozen=True):
             return []
         if self.leading and not self.may_be_option:
             _check_no_option(self.leading[0], text)
-        return [_checked(text, self.template.parameters)]
+        return [_check_text(text, self.template.parameters)]
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ class Spread(msgspec.Struct, frozen=True):
             text = self.prefix + value_text(place, item)
             if not self.prefix and not self.may_be_option:
                 _check_no_option(place, text)
-            arguments.append(_checked(text, {place}))
+            arguments.append(_check_text(text, {place}))
         return arguments
 
 
@@ -131,10 +131,10 @@ def parse_argument(text: str, *, is_operand: bool, may_be_option: Collection[str
     if (stray := _STRAY.search(text)) is not None:
         form = "end the element" if "..." in stray.group() else "be the whole element"
         raise TemplateError(f"{stray.group()!r} must {form}")
-    return _plain(TextTemplate.parse(text), is_operand, may_be_option)
+    return _make_plain(TextTemplate.parse(text), is_operand, may_be_option)
 
 
-def _plain(
+def _make_plain(
     template: TextTemplate, is_operand: bool, may_be_option: Collection[str]
 ) -> PlainArgument:
     if template.has_secret:
@@ -151,16 +151,17 @@ def _check_no_option(place: str, text: str) -> None:
     if text.startswith("-"):
         raise ToolExecutionError(
             f"parameter {place!r} begins with '-' and would be taken for an option: "
-            f"{_short(text)}; give a value that does not begin with a dash (./-x for a file -x)"
+            f"{_shorten_text(text)}; give a value that does not begin with a dash (./-x for a "
+            "file -x)"
         )
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     shown = "".join(char if char.isprintable() else "?" for char in text[:40])
     return f"'{shown}{'…' if len(text) > len(shown) else ''}'"
 
 
-def _checked(text: str, places: Collection[str]) -> str:
+def _check_text(text: str, places: Collection[str]) -> str:
     where = " and ".join(repr(place) for place in sorted(places)) or "argv"
     if "\0" in text:
         raise ToolExecutionError(

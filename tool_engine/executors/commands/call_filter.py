@@ -136,39 +136,39 @@ def call_filter(machine: str, *, has_network: bool, has_attributes: bool) -> byt
         allowed, looked_into = allowed | NETWORK, {**looked_into, **_WITH_NETWORK}
     if has_attributes:
         allowed, looked_into = allowed | ATTRIBUTES, {**looked_into, **_WITH_ATTRIBUTES}
-    return b"".join(_lines(machine, allowed, looked_into))
+    return b"".join(_make_lines(machine, allowed, looked_into))
 
 
-def _lines(
+def _make_lines(
     machine: str, allowed: Iterable[str], looked_into: Mapping[str, Sequence[_Word]]
 ) -> Iterator[bytes]:
     known = numbers(machine)
-    yield _load(_ARCHITECTURE)
+    yield _load_word(_ARCHITECTURE)
     yield _if_equal(ARCHITECTURES[machine], 1, 0)
-    yield _return(_KILL)
-    yield _load(_NUMBER)
+    yield _return_value(_KILL)
+    yield _load_word(_NUMBER)
     # Calls of the x32 kind, which have numbers of their own.
     yield _if_at_least(_X32, 0, 1)
-    yield _return(_KILL)
-    yield from _answer(known, allowed, _PASS)
-    yield from _answer(known, ABSENT, _refuse(errno.ENOSYS))
-    yield from _answer(known, UNSUPPORTED, _refuse(errno.EOPNOTSUPP))
+    yield _return_value(_KILL)
+    yield from _answer_calls(known, allowed, _PASS)
+    yield from _answer_calls(known, ABSENT, _refuse_with(errno.ENOSYS))
+    yield from _answer_calls(known, UNSUPPORTED, _refuse_with(errno.EOPNOTSUPP))
     for name, words in looked_into.items():
         if name in known:
             yield from _look_into(known[name], words)
     yield _if_at_least(NEWEST + 1, 0, 1)
-    yield _return(_refuse(errno.ENOSYS))
-    yield _return(_refuse(errno.EPERM))
+    yield _return_value(_refuse_with(errno.ENOSYS))
+    yield _return_value(_refuse_with(errno.EPERM))
 
 
-def _answer(known: Mapping[str, int], names: Iterable[str], answer: int) -> Iterator[bytes]:
-    for first, last in _ranges(known[name] for name in names if name in known):
+def _answer_calls(known: Mapping[str, int], names: Iterable[str], answer: int) -> Iterator[bytes]:
+    for first, last in _join_ranges(known[name] for name in names if name in known):
         yield _if_at_least(first, 0, 2)
         yield _if_at_least(last + 1, 1, 0)
-        yield _return(answer)
+        yield _return_value(answer)
 
 
-def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _join_ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the first and last of each run of consecutive numbers."""
     for _, run in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
         together = [number for _, number in run]
@@ -177,32 +177,32 @@ def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 def _look_into(number: int, words: Sequence[_Word]) -> Iterator[bytes]:
     """Allow a call if each of these conditions on its arguments holds."""
-    body = [line for word in words for line in _check(word)] + [_return(_PASS)]
+    body = [line for word in words for line in _check_word(word)] + [_return_value(_PASS)]
     yield _if_equal(number, 0, len(body))
     yield from body
 
 
-def _check(word: _Word) -> Iterator[bytes]:
+def _check_word(word: _Word) -> Iterator[bytes]:
     if word.flags is not None:
         argument, bits = word.flags
-        rest = list(_check(word._replace(flags=None)))
-        yield _load(_ARGUMENTS + 8 * argument)
+        rest = list(_check_word(word._replace(flags=None)))
+        yield _load_word(_ARGUMENTS + 8 * argument)
         yield _if_any(bits, 0, len(rest))
         yield from rest
         return
-    yield _load(_ARGUMENTS + 8 * word.argument + 4 * word.is_upper)
+    yield _load_word(_ARGUMENTS + 8 * word.argument + 4 * word.is_upper)
     for place, value in enumerate(word.values):
         yield _if_equal(value, len(word.values) - place, 0)
     if not word.values:
         yield _if_any(word.without, 0, 1)
-    yield _return(_refuse(errno.EPERM))
+    yield _return_value(_refuse_with(errno.EPERM))
 
 
-def _refuse(number: int) -> int:
+def _refuse_with(number: int) -> int:
     return 0x00050000 | number
 
 
-def _load(offset: int) -> bytes:
+def _load_word(offset: int) -> bytes:
     return struct.pack("HBBI", 0x20, 0, 0, offset)
 
 
@@ -218,5 +218,5 @@ def _if_any(bits: int, then: int, otherwise: int) -> bytes:
     return struct.pack("HBBI", 0x45, then, otherwise, bits)
 
 
-def _return(value: int) -> bytes:
+def _return_value(value: int) -> bytes:
     return struct.pack("HBBI", 0x06, 0, 0, value)

@@ -54,7 +54,7 @@ class Captured:
         """
         if not self.is_cut:
             return (self._head[: self._head_limit] + self._tail).decode("utf-8", "replace")
-        head, tail = self._beginning(), self._end()
+        head, tail = self._read_beginning(), self._read_end()
         left_out = self.size - len(head) - len(tail)
         separator = "" if head.endswith(b"\n") or not head else "\n"
         return (
@@ -62,24 +62,24 @@ class Captured:
             f"{tail.decode('utf-8', 'replace')}"
         )
 
-    def _beginning(self) -> bytes:
-        kept = _text(_without_last_part(bytes(self._head[: self._head_limit])))
-        known = _text(self._head)
-        return _bytes(known[: place_to_cut(known, len(kept), -1)])
+    def _read_beginning(self) -> bytes:
+        kept = _decode_bytes(_without_last_part(bytes(self._head[: self._head_limit])))
+        known = _decode_bytes(self._head)
+        return _encode_text(known[: place_to_cut(known, len(kept), -1)])
 
-    def _end(self) -> bytes:
+    def _read_end(self) -> bytes:
         if not self._tail_limit:
             return b""
-        kept = _text(_without_first_part(bytes(self._tail[-self._tail_limit :])))
-        known = _text(self._tail[-self._tail_limit - _BEYOND :])
-        return _bytes(known[place_to_cut(known, len(known) - len(kept), 1) :])
+        kept = _decode_bytes(_without_first_part(bytes(self._tail[-self._tail_limit :])))
+        known = _decode_bytes(self._tail[-self._tail_limit - _BEYOND :])
+        return _encode_text(known[place_to_cut(known, len(known) - len(kept), 1) :])
 
 
-def _text(data: bytes | bytearray) -> str:
+def _decode_bytes(data: bytes | bytearray) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _bytes(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 

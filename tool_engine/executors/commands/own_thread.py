@@ -51,10 +51,10 @@ class OwnThread(ABC, Generic[OutcomeT]):
         loop = asyncio.get_running_loop()
         self._start_thread(loop)
         try:
-            await self._wait(loop)
+            await self._wait_for_outcome(loop)
         except asyncio.CancelledError:
             self._bell.ring()
-            await self._outlast(loop)
+            await self._outlast_cancellation(loop)
             raise
         except BaseException:
             # The coroutine is being closed: it must not wait any more.
@@ -71,7 +71,9 @@ class OwnThread(ABC, Generic[OutcomeT]):
         try:
             self._bell.open()
             # No daemon: the interpreter must not end before the program does.
-            threading.Thread(target=self._supervise, args=(loop,), name="tool-command").start()
+            threading.Thread(
+                target=self._supervise_thread, args=(loop,), name="tool-command"
+            ).start()
         except (OSError, RuntimeError) as error:
             self._bell.close()
             raise ToolExecutionError(
@@ -79,19 +81,19 @@ class OwnThread(ABC, Generic[OutcomeT]):
                 "run fewer calls at once"
             ) from None
 
-    async def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _wait_for_outcome(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._outcome is None:
             self._waiter = loop.create_future()
             await self._waiter
 
-    async def _outlast(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _outlast_cancellation(self, loop: asyncio.AbstractEventLoop) -> None:
         while self._outcome is None:
             try:
-                await self._wait(loop)
+                await self._wait_for_outcome(loop)
             except asyncio.CancelledError:
                 self._bell.ring()
 
-    def _supervise(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _supervise_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         outcome: _Outcome[OutcomeT]
         try:
             outcome = _Outcome(self.work(self._deadline, self._bell))
@@ -101,9 +103,9 @@ class OwnThread(ABC, Generic[OutcomeT]):
             self._bell.close()
         # A closed loop: no caller is waiting.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._end, outcome)
+            loop.call_soon_threadsafe(self._set_outcome, outcome)
 
-    def _end(self, outcome: _Outcome[OutcomeT]) -> None:
+    def _set_outcome(self, outcome: _Outcome[OutcomeT]) -> None:
         self._outcome = outcome
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -62,7 +62,7 @@ def abi() -> int:
     """Return the kernel's Landlock version; 0 where there is none."""
     if sys.platform != "linux":
         return 0
-    return max(int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)), 0)
+    return max(int(_load_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)), 0)
 
 
 def obstacle() -> str:
@@ -81,22 +81,24 @@ def obstacle() -> str:
 def shut_in(policy: Mapping[str, Any]) -> None:
     """Enforce `policy` on this process for good; raise `OSError` if that fails."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    has_mounts = _mount(policy["write"])
-    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    has_mounts = _mount_writable(policy["write"])
+    _call_libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _restrict_files(policy)
     for capability in range(64):
         # Fails for capabilities unknown to the kernel, and for users without any.
-        _libc().prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+        _load_libc().prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     _restrict_calls(bytes.fromhex(policy["calls_with_mounts" if has_mounts else "calls"]))
 
 
-def _mount(writable: Iterable[str]) -> bool:
+def _mount_writable(writable: Iterable[str]) -> bool:
     """Make all but `writable` read-only; return False where the kernel refuses."""
     try:
         roots = sorted(path for path in writable if not os.statvfs(path).f_flag & os.ST_RDONLY)
         _leave_mounts()
         for path in roots:
-            _call("mount", os.fsencode(path), os.fsencode(path), None, ctypes.c_ulong(_BIND), None)
+            _call_libc(
+                "mount", os.fsencode(path), os.fsencode(path), None, ctypes.c_ulong(_BIND), None
+            )
         within = list(_mounts_below(roots))
         _set_mounts("/", _AT_RECURSIVE, set_to=_READ_ONLY)
         for path in (*roots, *within):
@@ -129,9 +131,9 @@ def _leave_mounts() -> None:
     """Give this process its own mounts, if necessary in a user namespace."""
     user, group = os.geteuid(), os.getegid()
     try:
-        _call("unshare", _NEW_MOUNTS)
+        _call_libc("unshare", _NEW_MOUNTS)
     except PermissionError:
-        _call("unshare", _NEW_MOUNTS | _NEW_USERS)
+        _call_libc("unshare", _NEW_MOUNTS | _NEW_USERS)
         for name, text in (
             ("setgroups", "deny"),
             ("uid_map", f"{user} {user} 1"),
@@ -140,27 +142,27 @@ def _leave_mounts() -> None:
             with open(f"/proc/self/{name}", "w", encoding="ascii") as place:  # noqa: PTH123 - as above
                 place.write(text)
     # Nothing of the following may leave this process.
-    _call("mount", None, b"/", None, ctypes.c_ulong(_PRIVATE), None)
+    _call_libc("mount", None, b"/", None, ctypes.c_ulong(_PRIVATE), None)
 
 
 def _set_mounts(path: str, flags: int = 0, *, set_to: int = 0, clear: int = 0) -> None:
     # struct mount_attr
     wish = ctypes.create_string_buffer(struct.pack("QQQQ", set_to, clear, 0, 0), 32)
     name = ctypes.create_string_buffer(os.fsencode(path))
-    _call("syscall", _MOUNT_SETATTR, _AT_FDCWD, name, flags, wish, ctypes.c_size_t(32))
+    _call_libc("syscall", _MOUNT_SETATTR, _AT_FDCWD, name, flags, wish, ctypes.c_size_t(32))
 
 
 def _restrict_files(policy: Mapping[str, Any]) -> None:
     tcp = 0 if policy["network"] else _ALL_TCP
     handled = ctypes.create_string_buffer(struct.pack("QQQ", _ALL_FILES, tcp, _ALL_SCOPES), 24)
-    ruleset = _call("syscall", _CREATE_RULESET, handled, ctypes.c_size_t(24), 0)
-    _allow(ruleset, policy["read"], _READ)
-    _allow(ruleset, (*policy["write"], *policy["devices"]), _WRITE)
-    _call("syscall", _RESTRICT_SELF, ruleset, 0)
+    ruleset = _call_libc("syscall", _CREATE_RULESET, handled, ctypes.c_size_t(24), 0)
+    _allow_paths(ruleset, policy["read"], _READ)
+    _allow_paths(ruleset, (*policy["write"], *policy["devices"]), _WRITE)
+    _call_libc("syscall", _RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 
 
-def _allow(ruleset: int, paths: Iterable[str], rights: int) -> None:
+def _allow_paths(ruleset: int, paths: Iterable[str], rights: int) -> None:
     for path in paths:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
@@ -168,7 +170,7 @@ def _allow(ruleset: int, paths: Iterable[str], rights: int) -> None:
             allowed = rights if is_folder else rights & _OF_A_FILE
             # struct landlock_path_beneath_attr is packed.
             rule = ctypes.create_string_buffer(struct.pack("=Qi", allowed, place), 12)
-            _call("syscall", _ADD_RULE, ruleset, 1, rule, 0)
+            _call_libc("syscall", _ADD_RULE, ruleset, 1, rule, 0)
         finally:
             os.close(place)
 
@@ -176,15 +178,17 @@ def _allow(ruleset: int, paths: Iterable[str], rights: int) -> None:
 def _restrict_calls(program: bytes) -> None:
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-    _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.create_string_buffer(header), 0, 0)
+    _call_libc(
+        "prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.create_string_buffer(header), 0, 0
+    )
 
 
-def _libc() -> ctypes.CDLL:
+def _load_libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _call(name: str, *arguments: Any) -> int:
-    result = int(getattr(_libc(), name)(*arguments))
+def _call_libc(name: str, *arguments: Any) -> int:
+    result = int(getattr(_load_libc(), name)(*arguments))
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name} {arguments[0]}: {os.strerror(number)}")

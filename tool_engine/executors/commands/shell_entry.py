@@ -34,15 +34,15 @@ class _Reader(EntryReader[ShellPlan]):
         config = self.config(_CONFIG_KEYS)
         self._check_parameters()
         self._check_permission()
-        write = self._texts(config, "write")
+        write = self._read_texts(config, "write")
         if "/" in write:
             self.problem("entry.config.write", "opens the whole system; name the folders instead")
         return ShellPlan(
-            cwd=self._cwd(entry.get("cwd")),
-            read=self._texts(config, "read"),
+            cwd=self._read_cwd(entry.get("cwd")),
+            read=self._read_texts(config, "read"),
             write=write,
-            network=self._flag(config.get("network", False)),
-            deny=self._texts(config, "deny"),
+            network=self._read_flag(config.get("network", False)),
+            deny=self._read_texts(config, "deny"),
         )
 
     def _check_parameters(self) -> None:
@@ -61,20 +61,20 @@ class _Reader(EntryReader[ShellPlan]):
                 "about each script the first time",
             )
 
-    def _cwd(self, cwd: Any) -> str:
+    def _read_cwd(self, cwd: Any) -> str:
         if isinstance(cwd, str) and cwd and "\0" not in cwd:
             return cwd
         self.problem("entry.cwd", f"must be the folder that scripts run in, got {cwd!r}")
         return "/"
 
-    def _texts(self, config: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    def _read_texts(self, config: Mapping[str, Any], key: str) -> tuple[str, ...]:
         value = config.get(key, [])
         if isinstance(value, list) and all(isinstance(x, str) and x for x in value):
             return tuple(value)
         self.problem(f"entry.config.{key}", f"must be a list of texts, got {value!r}")
         return ()
 
-    def _flag(self, value: Any) -> bool:
+    def _read_flag(self, value: Any) -> bool:
         if not isinstance(value, bool):
             self.problem("entry.config.network", f"must be true or false, got {value!r}")
         return value is True

@@ -40,12 +40,12 @@ def end_strays(mark: str, younger_than: int = 0) -> int:
         younger_than = 0
     ended = 0
     for _ in range(_ROUNDS):
-        found = list(_marked(mark.encode(), younger_than))
+        found = list(_find_marked(mark.encode(), younger_than))
         if not found:
             break
         for pid, handle in found:
             try:
-                _kill(pid, handle)
+                _kill_process(pid, handle)
             finally:
                 os.close(handle)
         ended += len(found)
@@ -54,9 +54,9 @@ def end_strays(mark: str, younger_than: int = 0) -> int:
 
 def is_group_alive(group: int) -> bool:
     """Return True if the group has a process that is no zombie. Blocks."""
-    for name in _processes():
+    for name in _list_processes():
         # pid (name) state ppid pgrp ...; the name may hold anything, see proc(5).
-        fields = _content(f"/proc/{name}/stat").rpartition(b")")[2].split()
+        fields = _read_content(f"/proc/{name}/stat").rpartition(b")")[2].split()
         if len(fields) > 2 and fields[2] == str(group).encode() and fields[0] not in b"ZX":
             return True
     return False
@@ -64,14 +64,14 @@ def is_group_alive(group: int) -> bool:
 
 def _last_process() -> int:
     try:
-        return int(_content("/proc/loadavg").split()[-1])
+        return int(_read_content("/proc/loadavg").split()[-1])
     except (ValueError, IndexError):
         return 0
 
 
-def _marked(mark: bytes, younger_than: int) -> Iterator[tuple[int, int]]:
+def _find_marked(mark: bytes, younger_than: int) -> Iterator[tuple[int, int]]:
     """Yield the processes with `mark`, each with a handle that stays its own."""
-    for name in _processes():
+    for name in _list_processes():
         if int(name) <= younger_than or not _has_mark(name, mark):
             continue
         with contextlib.suppress(OSError):
@@ -83,20 +83,20 @@ def _marked(mark: bytes, younger_than: int) -> Iterator[tuple[int, int]]:
                 os.close(handle)
 
 
-def _processes() -> list[str]:
+def _list_processes() -> list[str]:
     # Only names are needed: a path object for each would cost more than the rest.
     return [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - see above
 
 
 def _has_mark(pid: str, mark: bytes) -> bool:
-    environment = _content(f"/proc/{pid}/environ")
+    environment = _read_content(f"/proc/{pid}/environ")
     if mark not in environment:
         return False
     marks = b"%s=" % MARK.encode()
     return any(mark in entry and entry.startswith(marks) for entry in environment.split(b"\0"))
 
 
-def _content(path: str) -> bytes:
+def _read_content(path: str) -> bytes:
     """Return a file below /proc; empty for an ended process or another user's."""
     try:
         # Without the layers of `open`: this runs for each process of the machine.
@@ -114,7 +114,7 @@ def _content(path: str) -> bytes:
         os.close(file)
 
 
-def _kill(pid: int, handle: int) -> None:
+def _kill_process(pid: int, handle: int) -> None:
     with contextlib.suppress(OSError):
         signal.pidfd_send_signal(handle, signal.SIGKILL)
     waiting = select.poll()

@@ -10,6 +10,7 @@ fork escapes.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import math
 import os
@@ -19,6 +20,7 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import cache
 from time import monotonic, sleep
 from typing import Final
 
@@ -26,7 +28,6 @@ import msgspec
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands.captured import Captured
-from tool_engine.executors.commands.privileges import give_up_privileges
 from tool_engine.executors.commands.strays import (
     MARK,
     end_strays,
@@ -130,21 +131,21 @@ class Supervisor:
             raise ToolExecutionError("the call ended before its program was started")
         mark = new_mark()
         give_up_privileges()
-        process = self._start(mark)
+        process = self._start_program(mark)
         try:
             try:
-                self._watch(process)
+                self._watch_process(process)
             finally:
                 exit_code = end_group(process, mark, is_complete=self._end is not End.ITSELF)
             for stream in self._streams:
-                self._drain(stream)
+                self._drain_stream(stream)
         finally:
             for stream in self._streams:
                 os.close(stream)
         stdout, stderr = self._streams.values()
         return Finished(exit_code, stdout, stderr, self._end)
 
-    def _start(self, mark: str) -> subprocess.Popen[bytes]:
+    def _start_program(self, mark: str) -> subprocess.Popen[bytes]:
         command = self._command
         written_to: list[int] = []
         try:
@@ -171,7 +172,7 @@ class Supervisor:
             for stream in written_to:
                 os.close(stream)
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+    def _watch_process(self, process: subprocess.Popen[bytes]) -> None:
         try:
             handle = os.pidfd_open(process.pid)
         except ProcessLookupError:
@@ -183,7 +184,7 @@ class Supervisor:
                 while True:
                     ready = {key.fd for key, _ in selector.select(self._seconds_to_look())}
                     for stream in ready & self._streams.keys():
-                        if not self._read(stream):
+                        if not self._read_stream(stream):
                             selector.unregister(stream)
                     if handle in ready:
                         return
@@ -209,7 +210,7 @@ class Supervisor:
             self._end = End.FLOOD
         return self._end is not End.ITSELF
 
-    def _read(self, stream: int) -> bool:
+    def _read_stream(self, stream: int) -> bool:
         try:
             data = os.read(stream, _CHUNK)
         except BlockingIOError:
@@ -217,11 +218,11 @@ class Supervisor:
         self._streams[stream].feed(data)
         return bool(data)
 
-    def _drain(self, stream: int) -> None:
+    def _drain_stream(self, stream: int) -> None:
         """Read what is left in the pipe, without waiting for its end."""
         for _ in range(_DRAIN_READS):
             before = self._streams[stream].size
-            self._read(stream)
+            self._read_stream(stream)
             if self._streams[stream].size == before:
                 return
 
@@ -241,7 +242,7 @@ def end_group(process: subprocess.Popen[bytes], mark: str, *, is_complete: bool)
     `is_complete` means to look for `mark` in every process of the machine.
     """
     _signal_group(process, signal.SIGKILL)
-    exit_code = _reap(process)
+    exit_code = _reap_program(process)
     end_strays(mark, 0 if is_complete else process.pid)
     _wait_for_group(process.pid)
     return exit_code
@@ -257,7 +258,7 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
         os.killpg(process.pid, number)
 
 
-def _reap(process: subprocess.Popen[bytes]) -> int | None:
+def _reap_program(process: subprocess.Popen[bytes]) -> int | None:
     """Wait for the program; `Popen.wait` would return 0 for a lost exit code."""
     code: int | None = None
     with contextlib.suppress(ChildProcessError):
@@ -283,3 +284,21 @@ def _wait_for_group(group: int) -> None:
         if not is_group_alive(group):
             return
         sleep(0.001)
+
+
+_PR_SET_NO_NEW_PRIVS: Final = 38
+
+
+def give_up_privileges() -> None:
+    """Make this thread and its children gain nothing from setuid programs.
+
+    A program that became another user, such as `sudo`, could not be killed by this process. The
+    change is permanent for the calling thread: use one that starts a single command. See prctl(2),
+    PR_SET_NO_NEW_PRIVS.
+    """
+    _load_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+@cache
+def _load_libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)

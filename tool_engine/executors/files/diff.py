@@ -43,7 +43,7 @@ def unified_diff(text: str, changes: list[Change], path: str) -> str:
     """Return a diff; places beyond 20,000 characters are counted, not shown."""
     parts = [f"--- a/{path}\n+++ b/{path}\n"]
     room, shift, line, position = _MOST_CHARACTERS, 0, 1, 0
-    hunks = _hunks(text, _spans(text, changes))
+    hunks = _group_hunks(text, _find_spans(text, changes))
     for number, hunk in enumerate(hunks):
         room -= sum(span.size for span in hunk)
         if room < 0:
@@ -51,13 +51,13 @@ def unified_diff(text: str, changes: list[Change], path: str) -> str:
             break
         line += text.count("\n", position, hunk[0].start)
         position = hunk[0].start
-        shown, growth = _hunk(text, hunk, line, shift)
+        shown, growth = _write_hunk(text, hunk, line, shift)
         parts.append(shown)
         shift += growth
     return "".join(parts)
 
 
-def _spans(text: str, changes: list[Change]) -> list[_Span]:
+def _find_spans(text: str, changes: list[Change]) -> list[_Span]:
     spans: list[_Span] = []
     for change in changes:
         if spans and change.start < spans[-1].end:
@@ -82,7 +82,7 @@ def _line_end(text: str, position: int) -> int:
     return text.find("\n", position) + 1 or len(text)
 
 
-def _hunks(text: str, spans: list[_Span]) -> list[list[_Span]]:
+def _group_hunks(text: str, spans: list[_Span]) -> list[list[_Span]]:
     hunks: list[list[_Span]] = []
     for span in spans:
         if hunks and text.count("\n", hunks[-1][-1].end, span.start) <= 2 * _CONTEXT:
@@ -92,7 +92,7 @@ def _hunks(text: str, spans: list[_Span]) -> list[list[_Span]]:
     return hunks
 
 
-def _hunk(text: str, hunk: list[_Span], line: int, shift: int) -> tuple[str, int]:
+def _write_hunk(text: str, hunk: list[_Span], line: int, shift: int) -> tuple[str, int]:
     """Return a hunk's text and by how many lines it grows."""
     start = hunk[0].start
     for _ in range(_CONTEXT):
@@ -103,11 +103,11 @@ def _hunk(text: str, hunk: list[_Span], line: int, shift: int) -> tuple[str, int
     lines: list[str] = []
     position = start
     for span in hunk:
-        lines += _marked(" ", text[position : span.start])
-        lines += _marked("-", text[span.start : span.end])
-        lines += _marked("+", edited(text, span.changes, span.start, span.end))
+        lines += _mark_lines(" ", text[position : span.start])
+        lines += _mark_lines("-", text[span.start : span.end])
+        lines += _mark_lines("+", edited(text, span.changes, span.start, span.end))
         position = span.end
-    lines += _marked(" ", text[position:stop])
+    lines += _mark_lines(" ", text[position:stop])
     old = sum(each[0] != "+" for each in lines)
     new = sum(each[0] != "-" for each in lines)
     first = line - text.count("\n", start, hunk[0].start)
@@ -115,7 +115,7 @@ def _hunk(text: str, hunk: list[_Span], line: int, shift: int) -> tuple[str, int
     return f"@@ {begins} @@\n{''.join(lines)}", new - old
 
 
-def _marked(mark: str, text: str) -> list[str]:
+def _mark_lines(mark: str, text: str) -> list[str]:
     if not text:
         return []
     lines = text.removesuffix("\n").split("\n")

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.files.arguments import flag, text
-from tool_engine.executors.files.content import read_content, text_of, version_of
 from tool_engine.executors.files.diff import Change, edited, unified_diff
-from tool_engine.executors.files.entry import compile_entry
+from tool_engine.executors.files.file_arguments import flag, text
+from tool_engine.executors.files.file_entry import compile_entry
 from tool_engine.executors.files.replacing import changing, put, writable
+from tool_engine.executors.files.text_content import read_content, text_of, version_of
 from tool_engine.executors.files.writing import check_version, encoded
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -51,7 +51,7 @@ class FileEditExecutor:
             if expected:
                 check_version(found.version, expected, place.path)
             before = text_of(found.data, place.path)
-            changes = _changes(
+            changes = _find_changes(
                 before, old, new, place.path, replaces_all=flag(params, "replace_all")
             )
             growth = sum(len(change.new) - (change.end - change.start) for change in changes)
@@ -73,22 +73,24 @@ class FileEditExecutor:
             writable(place)
             before = text_of(read_content(place, entry.max_bytes).data, place.path)
             replaces_all = flag(params, "replace_all")
-            changes = _changes(before, old, new, place.path, replaces_all=replaces_all)
+            changes = _find_changes(before, old, new, place.path, replaces_all=replaces_all)
             return unified_diff(before, changes, place.path)
 
 
-def _changes(before: str, old: str, new: str, path: str, *, replaces_all: bool) -> list[Change]:
+def _find_changes(
+    before: str, old: str, new: str, path: str, *, replaces_all: bool
+) -> list[Change]:
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     if not old:
         raise ToolExecutionError("old_text is empty; give the text that is to be replaced")
     if old == new:
         raise ToolExecutionError("old_text and new_text are the same; nothing would change")
     plain = before.replace("\r\n", "\n")
-    starts = _starts(plain, old, step=len(old) if replaces_all else 1)
+    starts = _find_starts(plain, old, step=len(old) if replaces_all else 1)
     if not starts:
         raise _not_found(plain, old, path)
     if len(starts) > 1 and not replaces_all:
-        raise _several(plain, starts, path)
+        raise _several_error(plain, starts, path)
     if len(starts) > _MOST_CHANGES:
         raise ToolExecutionError(
             f"old_text occurs more than {_MOST_CHANGES} times in {path!r}; give a longer text"
@@ -99,7 +101,7 @@ def _changes(before: str, old: str, new: str, path: str, *, replaces_all: bool) 
     return [Change(place.of(start), place.of(start + len(old)), new) for start in starts]
 
 
-def _starts(plain: str, old: str, *, step: int) -> list[int]:
+def _find_starts(plain: str, old: str, *, step: int) -> list[int]:
     most = _MOST_SHOWN + 1 if step == 1 and len(old) > 1 else _MOST_CHANGES + 1
     starts: list[int] = []
     start = plain.find(old)
@@ -139,7 +141,7 @@ def _check_growth(size: int, max_bytes: int) -> None:
         )
 
 
-def _several(plain: str, starts: list[int], path: str) -> ToolExecutionError:
+def _several_error(plain: str, starts: list[int], path: str) -> ToolExecutionError:
     lines = [plain.count("\n", 0, start) + 1 for start in starts[:_MOST_SHOWN]]
     more = "or more " if len(starts) > _MOST_SHOWN else ""
     return ToolExecutionError(

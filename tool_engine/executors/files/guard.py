@@ -45,16 +45,16 @@ class Guard(NamedTuple):
         folders: dict[Identity, TrustedPath] = {}
         places: dict[Identity, list[TrustedPath]] = {}
         for each in paths:
-            if each.kind is Kind.FOLDER and (known := _identity(each.path)):
+            if each.kind is Kind.FOLDER and (known := _find_identity(each.path)):
                 folders.setdefault(known, each)
-            if known := _identity(each.place[0]):
+            if known := _find_identity(each.place[0]):
                 places.setdefault(known, []).append(each)
         return cls(tuple(paths), folders, places)
 
     def check_root(self, root: str) -> None:
         real = Path(os.path.realpath(root))
         for folder in (real, *real.parents):
-            found = self.folders.get(_identity(str(folder)) or (-1, -1))
+            found = self.folders.get(_find_identity(str(folder)) or (-1, -1))
             if found is not None:
                 raise ToolExecutionError(
                     f"the tool's folder is in or below {found.what}, where nothing may be written; "
@@ -64,7 +64,7 @@ class Guard(NamedTuple):
     def check_folder(self, folder: int, shown: str) -> None:
         found = self.folders.get(_identity_of(os.fstat(folder)))
         if found is not None:
-            raise _refused(shown, found)
+            raise _refusal_error(shown, found)
 
     def check_name(self, folder: int, path: str, name: str, shown: str) -> None:
         """Raise `ToolExecutionError` for an entry that is trusted or would become it.
@@ -88,13 +88,13 @@ class Guard(NamedTuple):
         check_no_repository(folder, shown, same)
         for each in self.places.get(_identity_of(os.fstat(folder)), ()):
             if each.is_named(name):
-                raise _refused(shown, each)
+                raise _refusal_error(shown, each)
         whole = f"{path.rstrip('/')}/{name}"
         for each in self.paths:
             if each.kind is Kind.FOLDER and is_below(whole, each.path):
-                raise _refused(shown, each)
+                raise _refusal_error(shown, each)
             if each.place[0] == path and each.is_named(name):
-                raise _refused(shown, each)
+                raise _refusal_error(shown, each)
 
 
 def _settings_of_git() -> Iterator[TrustedPath]:
@@ -108,7 +108,7 @@ def _settings_of_git() -> Iterator[TrustedPath]:
 def check_no_repository(folder: int, shown: str, added: str = "") -> None:
     """Raise if git would treat the folder with the `added` entry as a repository."""
     if any(
-        all(plain(name) == added or _holds(folder, name) for name in needed)
+        all(plain(name) == added or _holds_name(folder, name) for name in needed)
         for needed in _REPOSITORIES
     ):
         raise ToolExecutionError(
@@ -118,7 +118,7 @@ def check_no_repository(folder: int, shown: str, added: str = "") -> None:
         )
 
 
-def _holds(folder: int, name: str) -> bool:
+def _holds_name(folder: int, name: str) -> bool:
     try:
         # A link counts as well, wherever it leads.
         os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -127,14 +127,14 @@ def _holds(folder: int, name: str) -> bool:
     return True
 
 
-def _refused(shown: str, found: TrustedPath) -> ToolExecutionError:
+def _refusal_error(shown: str, found: TrustedPath) -> ToolExecutionError:
     return ToolExecutionError(
         f"{shown!r} is {'in ' if found.kind is Kind.FOLDER else ''}{found.what}, which no tool may "
         "change; choose another place"
     )
 
 
-def _identity(path: str) -> Identity | None:
+def _find_identity(path: str) -> Identity | None:
     with contextlib.suppress(OSError, ValueError):
         return _identity_of(Path(path).stat())
     return None

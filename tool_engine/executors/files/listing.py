@@ -6,8 +6,8 @@ import contextlib
 from typing import Any, Final
 
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.files.arguments import flag, text, whole
-from tool_engine.executors.files.entry import compile_entry
+from tool_engine.executors.files.file_arguments import flag, text, whole
+from tool_engine.executors.files.file_entry import compile_entry
 from tool_engine.executors.files.pattern import LinearPattern, glob_pattern
 from tool_engine.executors.files.tree import DEFAULT_IGNORED, Budget, IgnoreRules, walk_tree
 from tool_engine.model.call import ToolExecutionContext

@@ -80,10 +80,10 @@ class _Glob:
     def pattern(self) -> str:
         parts: list[str] = []
         while self._rest:
-            parts.append(self._next())
+            parts.append(self._take_next())
         return "".join(parts)
 
-    def _next(self) -> str:
+    def _take_next(self) -> str:
         for glob, pattern in (("**/", "(?:[^/]*/)*"), ("**", ".*"), ("*", "[^/]*"), ("?", "[^/]")):
             if self._rest.startswith(glob):
                 self._rest = self._rest[len(glob) :]
@@ -92,14 +92,14 @@ class _Glob:
         if first == "[":
             return self._one_of()
         if first == "{":
-            inside = self._until("}", first)
+            inside = self._take_until("}", first)
             if "{" in inside:
                 raise ToolExecutionError(f"the glob {self._glob[:80]!r} nests braces; use one pair")
             return f"(?:{'|'.join(_Glob(each).pattern() for each in inside.split(','))})"
         return literal_pattern(first)
 
     def _one_of(self) -> str:
-        inside = self._until("]", "[")
+        inside = self._take_until("]", "[")
         negated = inside[:1] in ("!", "^")
         characters = inside[1:] if negated else inside
         escaped = "".join(
@@ -107,7 +107,7 @@ class _Glob:
         )
         return f"[{'^/' if negated else ''}{escaped}]"
 
-    def _until(self, end: str, start: str) -> str:
+    def _take_until(self, end: str, start: str) -> str:
         inside, found, rest = self._rest.partition(end)
         if not found or not inside:
             raise ToolExecutionError(

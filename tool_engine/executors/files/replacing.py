@@ -18,10 +18,10 @@ from importlib import import_module
 from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.content import status_of
-from tool_engine.executors.files.failing import failed, not_regular
+from tool_engine.executors.files.file_errors import failed, not_regular
 from tool_engine.executors.files.guard import check_no_repository
 from tool_engine.executors.files.root import TEMPORARY, Place
+from tool_engine.executors.files.text_content import status_of
 
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 _PATIENCE: Final = 10.0
@@ -39,7 +39,7 @@ def changing(place: Place, deadline: float | None) -> Iterator[None]:
     except OSError as error:
         raise failed(error, place.path) from None
     try:
-        _lock(folder, place.path, deadline)
+        _lock_folder(folder, place.path, deadline)
         yield
     finally:
         os.close(folder)
@@ -74,7 +74,7 @@ def put(
     """
     name = temporary_name()
     try:
-        _write(place.folder, name, data, replaced)
+        _write_file(place.folder, name, data, replaced)
         try:
             settle(place, name, replaced, deadline)
         finally:
@@ -100,13 +100,13 @@ def settle(
     _check_time(place, deadline)
     _check_unchanged(place, replaced)
     if replaced is None:
-        _add(place, name)
+        _link_file(place, name)
     else:
         os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
     _sync_folder(place.folder)
 
 
-def _add(place: Place, name: str) -> None:
+def _link_file(place: Place, name: str) -> None:
     """Link the file to its name; a rename could replace another file."""
     try:
         os.link(
@@ -117,7 +117,7 @@ def _add(place: Place, name: str) -> None:
             follow_symlinks=False,
         )
     except FileExistsError:
-        raise _changed(place) from None
+        raise _changed_error(place) from None
     except OSError:
         # Some file systems have no hard links.
         os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
@@ -129,7 +129,7 @@ def _add(place: Place, name: str) -> None:
         raise
 
 
-def _write(folder: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:
+def _write_file(folder: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:
     # The new file must not be readable for users who could not read the old one.
     file = os.open(name, _FLAGS, 0o666 if replaced is None else 0o600, dir_fd=folder)
     try:
@@ -156,15 +156,15 @@ def _check_time(place: Place, deadline: float | None) -> None:
 
 def _check_unchanged(place: Place, seen: os.stat_result | None) -> None:
     now = status_of(place)
-    if (now is None) != (seen is None) or (now and seen and _state(now) != _state(seen)):
-        raise _changed(place)
+    if (now is None) != (seen is None) or (now and seen and _file_state(now) != _file_state(seen)):
+        raise _changed_error(place)
 
 
-def _state(status: os.stat_result) -> tuple[int, ...]:
+def _file_state(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode
 
 
-def _changed(place: Place) -> ToolExecutionError:
+def _changed_error(place: Place) -> ToolExecutionError:
     return ToolExecutionError(
         f"{place.path!r} was changed by somebody else meanwhile; nothing was written: read it "
         "again first"
@@ -177,7 +177,7 @@ def _sync_folder(folder: int) -> None:
         os.fsync(folder)
 
 
-def _lock(folder: int, path: str, deadline: float | None) -> None:
+def _lock_folder(folder: int, path: str, deadline: float | None) -> None:
     # Loaded by name: only systems with folder descriptors have it.
     fcntl: Any = import_module("fcntl")
     give_up = min(time.monotonic() + _PATIENCE, math.inf if deadline is None else deadline)

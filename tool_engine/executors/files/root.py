@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.failing import failed, not_there
+from tool_engine.executors.files.file_errors import failed, not_there
 from tool_engine.executors.files.guard import Guard, check_no_repository
 
 MAX_DEPTH: Final = 128
@@ -62,34 +62,35 @@ class FileRoot(NamedTuple):
         Raises:
             ToolExecutionError: The path leads out of the root, names no file, or cannot be walked.
         """
-        shown, parts = self._parts(path)
+        shown, parts = self._split_path(path)
         if not parts or path.endswith("/"):
-            raise ToolExecutionError(f"{_quoted(path)} names a folder; give the path of a file")
-        with self._walk(shown, writes=writes, makes=makes) as walk:
+            raise ToolExecutionError(f"{_quote_path(path)} names a folder; give the path of a file")
+        with self._begin_walk(shown, writes=writes, makes=makes) as walk:
             name = walk.to_file(parts)
             yield Place(walk.folder, name, shown)
 
     @contextlib.contextmanager
     def folder(self, path: str) -> Iterator[tuple[int, str]]:
         """Open the folder `path`: its descriptor, and the path for messages."""
-        shown, parts = self._parts(path)
-        with self._walk(shown, writes=False, makes=None) as walk:
+        shown, parts = self._split_path(path)
+        with self._begin_walk(shown, writes=False, makes=None) as walk:
             walk.to_folder(parts)
             yield walk.folder, shown
 
-    def _parts(self, path: str) -> tuple[str, list[str]]:
+    def _split_path(self, path: str) -> tuple[str, list[str]]:
         root = self.path.rstrip("/")
         if path.startswith("/"):
             if path.rstrip("/") != root and not path.startswith(f"{root}/"):
                 raise ToolExecutionError(
-                    f"{_quoted(path)} is outside of the tool's folder; give a path relative to it"
+                    f"{_quote_path(path)} is outside of the tool's folder; give a path relative "
+                    "to it"
                 )
             path = path[len(root) :]
         _check_text(path)
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if ".." in parts:
             raise ToolExecutionError(
-                f"{_quoted(path)} has '..' in it; give the path from the tool's folder on"
+                f"{_quote_path(path)} has '..' in it; give the path from the tool's folder on"
             )
         shown = "/".join(parts) or "."
         if len(parts) > MAX_DEPTH + 1:
@@ -97,7 +98,7 @@ class FileRoot(NamedTuple):
         return shown, parts
 
     @contextlib.contextmanager
-    def _walk(self, shown: str, *, writes: bool, makes: bool | None) -> Iterator[_Walk]:
+    def _begin_walk(self, shown: str, *, writes: bool, makes: bool | None) -> Iterator[_Walk]:
         if os.open not in os.supports_dir_fd:
             raise ToolExecutionError(
                 "file tools need an operating system that opens files relative to a folder, such "
@@ -142,35 +143,35 @@ class _Walk:
             os.close(self._folders.pop())
 
     def to_folder(self, parts: list[str]) -> None:
-        self._go(deque(parts), is_file=False)
+        self._follow_parts(deque(parts), is_file=False)
 
     def to_file(self, parts: list[str]) -> str:
-        name = self._go(deque(parts), is_file=True)
+        name = self._follow_parts(deque(parts), is_file=True)
         if name is None:
             raise ToolExecutionError(f"{self._shown!r} is a folder; give the path of a file")
         self._check_name(name)
         return name
 
-    def _go(self, pending: deque[str], *, is_file: bool) -> str | None:
+    def _follow_parts(self, pending: deque[str], *, is_file: bool) -> str | None:
         while pending:
             part = pending.popleft()
             if part == "..":
-                self._back()
-            elif (target := self._link(part)) is not None:
+                self._go_back()
+            elif (target := self._read_link(part)) is not None:
                 pending.extendleft(reversed(target))
             elif is_file and not pending:
                 return part
             else:
-                self._enter(part)
+                self._enter_folder(part)
         return None
 
-    def _back(self) -> None:
+    def _go_back(self) -> None:
         if not self._folders:
             raise _leads_out(self._shown)
         os.close(self._folders.pop())
         self._names.pop()
 
-    def _link(self, name: str) -> list[str] | None:
+    def _read_link(self, name: str) -> list[str] | None:
         try:
             target = os.readlink(name, dir_fd=self.folder)
         except OSError:
@@ -184,19 +185,19 @@ class _Walk:
             raise _leads_out(self._shown)
         return [part for part in target.split("/") if part not in ("", ".")]
 
-    def _enter(self, name: str) -> None:
+    def _enter_folder(self, name: str) -> None:
         if len(self._folders) >= MAX_DEPTH:
             raise _too_deep(self._shown)
         self._check_name(name)
         above = self.folder
-        self._folders.append(self._open(name))
+        self._folders.append(self._open_folder(name))
         self._names.append(name)
         if self._guard is not None:
             self._guard.check_folder(self.folder, self._shown)
             # Another call may have completed a repository after the name was checked.
             check_no_repository(above, self._shown)
 
-    def _open(self, name: str) -> int:
+    def _open_folder(self, name: str) -> int:
         flags = _FOLDER_FLAGS | _NO_FOLLOW
         try:
             return os.open(name, flags, dir_fd=self.folder)
@@ -208,12 +209,12 @@ class _Walk:
             raise failed(error, self._shown) from None
         try:
             with contextlib.suppress(FileExistsError):
-                self._make(name)
+                self._make_folder(name)
             return os.open(name, flags, dir_fd=self.folder)
         except OSError as error:
             raise failed(error, self._shown) from None
 
-    def _make(self, name: str) -> None:
+    def _make_folder(self, name: str) -> None:
         os.mkdir(name, dir_fd=self.folder)
         try:
             check_no_repository(self.folder, self._shown)
@@ -235,20 +236,21 @@ def _check_text(path: str) -> None:
     for character in path:
         if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
             raise ToolExecutionError(
-                f"{_quoted(path)} has the character {character!a} in it, which no path may have"
+                f"{_quote_path(path)} has the character {character!a} in it, which no path may have"
             )
     if "\\" in path:
         raise ToolExecutionError(
-            f"{_quoted(path)} has a backslash in it; write '/' between folders"
+            f"{_quote_path(path)} has a backslash in it; write '/' between folders"
         )
     long = next((part for part in path.split("/") if len(part.encode()) > _MAX_NAME), None)
     if long is not None:
         raise ToolExecutionError(
-            f"{_quoted(long)} is {len(long.encode())} bytes long; a name has {_MAX_NAME} at most"
+            f"{_quote_path(long)} is {len(long.encode())} bytes long; a name has {_MAX_NAME} at "
+            "most"
         )
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     return ascii(path) if len(path) <= 100 else f"{path[:100]!a}…"
 
 

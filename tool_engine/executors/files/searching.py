@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.files.arguments import flag, text, whole
-from tool_engine.executors.files.content import read_content, status_of, text_of
-from tool_engine.executors.files.entry import FileEntry, compile_entry
+from tool_engine.executors.files.file_arguments import flag, text, whole
+from tool_engine.executors.files.file_entry import FileEntry, compile_entry
 from tool_engine.executors.files.pattern import (
     MOST_CHARACTERS,
     LinearPattern,
@@ -25,6 +24,7 @@ from tool_engine.executors.files.pattern import (
     literal_pattern,
 )
 from tool_engine.executors.files.root import Place
+from tool_engine.executors.files.text_content import read_content, status_of, text_of
 from tool_engine.executors.files.tree import (
     DEFAULT_IGNORED,
     Budget,
@@ -67,14 +67,16 @@ class FileSearchExecutor:
         """
         entry = self._entries.of(tool)
         search = _Search(params, entry.max_bytes, Budget(context.deadline))
-        with _places(entry, params, search.budget) as places:
+        with _list_places(entry, params, search.budget) as places:
             for place in places:
                 search.take(place)
         return search.result()
 
 
 @contextlib.contextmanager
-def _places(entry: FileEntry, params: dict[str, Any], budget: Budget) -> Iterator[Iterator[Place]]:
+def _list_places(
+    entry: FileEntry, params: dict[str, Any], budget: Budget
+) -> Iterator[Iterator[Place]]:
     root, path = entry.open(), text(params, "path", ".")
     glob = text(params, "glob", "")
     wanted = LinearPattern(glob_pattern(glob), "glob", glob) if glob else None
@@ -102,7 +104,7 @@ class _Search:
         self._max_bytes = max_bytes
         self._limit = whole(params, "limit", _DEFAULT_MATCHES, 1, _MOST_MATCHES)
         self._context = whole(params, "context", 0, 0, _MOST_CONTEXT)
-        self._is_in_line, self._is_in_block = _tests(params)
+        self._is_in_line, self._is_in_block = _make_tests(params)
         self._is_whole = flag(params, "literal") and not flag(params, "ignore_case")
         self._matches: list[dict[str, Any]] = []
         self._room = _MOST_SHOWN
@@ -117,7 +119,7 @@ class _Search:
             self._left_out += 1
             return
         self._searched += 1
-        self._search(found.removeprefix("\ufeff").replace("\r\n", "\n"), place.path)
+        self._search_text(found.removeprefix("\ufeff").replace("\r\n", "\n"), place.path)
 
     def result(self) -> dict[str, Any]:
         if self._left_out:
@@ -134,7 +136,7 @@ class _Search:
         cut = {"cut": list(self.budget.notes)} if self.budget.notes else {}
         return {"matches": self._matches, "files_searched": self._searched, **cut}
 
-    def _search(self, whole_text: str, path: str) -> None:
+    def _search_text(self, whole_text: str, path: str) -> None:
         number, start = 1, 0
         while start < len(whole_text) and self.budget.spend():
             end = _block_end(whole_text, start)
@@ -150,10 +152,10 @@ class _Search:
             stop = whole_text.find("\n", start, end)
             stop = end if stop < 0 else stop
             if self._is_in_line(whole_text[start:stop]):
-                self._add(whole_text, start, stop, number, path)
+                self._add_match(whole_text, start, stop, number, path)
             number, start = number + 1, stop + 1
 
-    def _add(self, whole_text: str, start: int, stop: int, number: int, path: str) -> None:
+    def _add_match(self, whole_text: str, start: int, stop: int, number: int, path: str) -> None:
         if len(self._matches) == self._limit or self._room < 0:
             self.budget.stop(
                 f"stopped after {len(self._matches)} matches; there are more: narrow the pattern, "
@@ -163,7 +165,7 @@ class _Search:
         match: dict[str, Any] = {
             "path": path,
             "line": number,
-            "text": _short(whole_text, start, stop),
+            "text": _shorten_line(whole_text, start, stop),
         }
         if self._context:
             match["before"] = _lines_before(whole_text, start, self._context)
@@ -174,23 +176,23 @@ class _Search:
         self._matches.append(match)
 
 
-def _tests(params: dict[str, Any]) -> tuple[Callable[[str], bool], Callable[[str], bool]]:
+def _make_tests(params: dict[str, Any]) -> tuple[Callable[[str], bool], Callable[[str], bool]]:
     """Return two tests: is it in this line, and may it be in these lines?"""
     pattern, is_literal = text(params, "pattern"), flag(params, "literal")
     ignores_case = flag(params, "ignore_case")
-    _check(pattern, is_literal=is_literal)
+    _check_pattern(pattern, is_literal=is_literal)
     if is_literal and not ignores_case:
-        return partial(_holds, pattern), partial(_holds, pattern)
+        return partial(_holds_text, pattern), partial(_holds_text, pattern)
     source = literal_pattern(pattern) if is_literal else pattern
     case = "(?i)" if ignores_case else ""
     in_line = LinearPattern(f"{case}{source}", given=pattern).matches
     if any(part in source.replace("(?:", "") for part in _LINE_ONLY):
-        return in_line, _always
+        return in_line, _always_true
     case = "(?mi)" if ignores_case else "(?m)"
     return in_line, LinearPattern(f"{case}{source}", given=pattern).matches
 
 
-def _check(pattern: str, *, is_literal: bool) -> None:
+def _check_pattern(pattern: str, *, is_literal: bool) -> None:
     if not pattern:
         raise ToolExecutionError("the pattern is empty; give a text to look for")
     spans_lines = "\n" in pattern or (not is_literal and "\\n" in pattern.replace("\\\\", ""))
@@ -201,11 +203,11 @@ def _check(pattern: str, *, is_literal: bool) -> None:
         )
 
 
-def _holds(pattern: str, whole_text: str) -> bool:
+def _holds_text(pattern: str, whole_text: str) -> bool:
     return pattern in whole_text
 
 
-def _always(_block: str) -> bool:
+def _always_true(_block: str) -> bool:
     return True
 
 
@@ -214,7 +216,7 @@ def _block_end(whole_text: str, start: int) -> int:
     return end if end > start else whole_text.find("\n", start) + 1 or len(whole_text)
 
 
-def _short(whole_text: str, start: int, stop: int) -> str:
+def _shorten_line(whole_text: str, start: int, stop: int) -> str:
     shown = whole_text[start : min(stop, start + _SHOWN)]
     rest = stop - start - len(shown)
     return f"{shown}… ({rest} characters more)" if rest else shown
@@ -225,7 +227,7 @@ def _lines_before(whole_text: str, start: int, count: int) -> list[str]:
     while start > 0 and len(lines) < count:
         stop = start - 1
         start = whole_text.rfind("\n", 0, stop) + 1
-        lines.insert(0, _short(whole_text, start, stop))
+        lines.insert(0, _shorten_line(whole_text, start, stop))
     return lines
 
 
@@ -235,5 +237,5 @@ def _lines_after(whole_text: str, stop: int, count: int) -> list[str]:
         start = stop + 1
         found = whole_text.find("\n", start)
         stop = found if found >= 0 else len(whole_text)
-        lines.append(_short(whole_text, start, stop))
+        lines.append(_shorten_line(whole_text, start, stop))
     return lines

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.content import status_of
 from tool_engine.executors.files.pattern import LinearPattern, glob_pattern
 from tool_engine.executors.files.root import TEMPORARY, Place
+from tool_engine.executors.files.text_content import status_of
 
 DEFAULT_IGNORED: Final = (
     ".git",
@@ -113,45 +113,45 @@ def walk_tree(
     The caller closes `folder`; a `depth` of 1 is the folder alone. The walk ends when `budget` is
     spent.
     """
-    levels = [_Level(folder, "", _names(folder, "", budget))]
+    levels = [_Level(folder, "", _list_names(folder, "", budget))]
     try:
         while levels:
             level = levels[-1]
             name = next(level.names, None)
             if name is None or budget.is_used_up:
-                _leave(levels, folder)
+                _leave_folder(levels, folder)
                 continue
             path = f"{level.prefix}{name}"
             if not budget.spend() or ignored.hides(name, path):
                 continue
-            entry = _entry(Place(level.folder, name, path), budget)
+            entry = _make_entry(Place(level.folder, name, path), budget)
             if entry is None:
                 continue
             yield entry
             if entry.kind == "folder" and len(levels) < depth:
-                _descend(levels, entry, budget)
+                _enter_folder(levels, entry, budget)
     finally:
         while levels:
-            _leave(levels, folder)
+            _leave_folder(levels, folder)
 
 
-def _leave(levels: list[_Level], folder: int) -> None:
+def _leave_folder(levels: list[_Level], folder: int) -> None:
     left = levels.pop().folder
     if left != folder:
         os.close(left)
 
 
-def _descend(levels: list[_Level], entry: Entry, budget: Budget) -> None:
+def _enter_folder(levels: list[_Level], entry: Entry, budget: Budget) -> None:
     try:
         opened = os.open(entry.place.name, _FLAGS, dir_fd=entry.place.folder)
     except OSError as error:
         budget.note(f"{entry.place.path!r} was left out: {error.strerror}")
         return
     prefix = f"{entry.place.path}/"
-    levels.append(_Level(opened, prefix, _names(opened, prefix, budget)))
+    levels.append(_Level(opened, prefix, _list_names(opened, prefix, budget)))
 
 
-def _names(folder: int, prefix: str, budget: Budget) -> Iterator[str]:
+def _list_names(folder: int, prefix: str, budget: Budget) -> Iterator[str]:
     count = 0
 
     def found() -> Iterator[str]:
@@ -166,7 +166,7 @@ def _names(folder: int, prefix: str, budget: Budget) -> Iterator[str]:
 
     where = prefix.rstrip("/") or "."
     try:
-        names = _first(found(), MOST_NAMES)
+        names = _first_sorted(found(), MOST_NAMES)
     except OSError as error:
         budget.note(f"{where!r} was left out: {error.strerror}")
         return iter(())
@@ -175,7 +175,7 @@ def _names(folder: int, prefix: str, budget: Budget) -> Iterator[str]:
     return names
 
 
-def _first(names: Iterator[str], most: int) -> Iterator[str]:
+def _first_sorted(names: Iterator[str], most: int) -> Iterator[str]:
     """Return the first `most` names, sorted; hold at most twice as many."""
     runs: list[list[str]] = []
     held = 0
@@ -193,7 +193,7 @@ def _is_text(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 
-def _entry(place: Place, budget: Budget) -> Entry | None:
+def _make_entry(place: Place, budget: Budget) -> Entry | None:
     try:
         status = status_of(place)
     except ToolExecutionError as error:

@@ -209,7 +209,7 @@ class AllowList(msgspec.Struct, frozen=True, cache_hash=True):
             else:
                 refused = refused or (text, "cloud metadata" if is_metadata(address) else what)
         if refused and not has_listed:
-            raise AddressRefusedError(_refusal(host, port, *refused))
+            raise AddressRefusedError(_describe_refusal(host, port, *refused))
         return permitted
 
 
@@ -239,7 +239,7 @@ def is_metadata(address: _Address) -> bool:
     if address in METADATA_ADDRESSES:
         return True
     return isinstance(address, IPv6Address) and any(
-        embedded in METADATA_ADDRESSES for embedded in _embedded(address)
+        embedded in METADATA_ADDRESSES for embedded in _embedded_addresses(address)
     )
 
 
@@ -250,11 +250,11 @@ def _only_literally(address: _Address) -> bool:
     if address.is_link_local:
         return True
     return isinstance(address, IPv6Address) and any(
-        embedded.is_link_local for embedded in _embedded(address)
+        embedded.is_link_local for embedded in _embedded_addresses(address)
     )
 
 
-def _embedded(address: IPv6Address) -> list[IPv4Address]:
+def _embedded_addresses(address: IPv6Address) -> list[IPv4Address]:
     number = int(address)
     found = [
         IPv4Address(number >> shift & 0xFFFFFFFF)
@@ -286,17 +286,17 @@ def _parse_address(text: str) -> _Address | None:
     return None if isinstance(address, IPv6Address) and address.scope_id else address
 
 
-def _refusal(host: str, port: int, address: str, what: str) -> str:
-    shown = _bracketed(host)
+def _describe_refusal(host: str, port: int, address: str, what: str) -> str:
+    shown = _bracket_host(host)
     subject = f"{shown}:{port} is" if host == address else f"{shown}:{port} leads to {address},"
     # The owner of a name may point it anywhere, so it never opens a metadata service.
     known = _parse_address(address)
-    listed = _bracketed(address) if known is not None and _only_literally(known) else shown
+    listed = _bracket_host(address) if known is not None and _only_literally(known) else shown
     return (
         f"{subject} not a public address ({what}); only the tool's author can open it, with "
         f"entry.allow: ['{listed}:{port}'] in the tool's YAML"
     )
 
 
-def _bracketed(host: str) -> str:
+def _bracket_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

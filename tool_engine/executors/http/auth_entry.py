@@ -67,13 +67,13 @@ class _AuthReader:
         self._auth = auth
 
     def bearer(self) -> AuthPlan:
-        token = self._secret("token")
+        token = self._read_secret("token")
         return KeyAuth("Authorization", TextTemplate(("Bearer ", *token.parts)))
 
     def basic(self) -> AuthPlan:
-        username, password = self._text("username"), self._text("password")
+        username, password = self._read_text("username"), self._read_text("password")
         if any(isinstance(part, str) and ":" in part for part in username.parts):
-            self._problem("username", "has a ':', where a server takes it to end; correct it")
+            self._add_problem("username", "has a ':', where a server takes it to end; correct it")
         # Some services take a key as the user name, without a password.
         is_key = username.has_secret and not password.parts
         if not is_key:
@@ -81,27 +81,27 @@ class _AuthReader:
         return BasicAuth(username, password)
 
     def header(self) -> AuthPlan:
-        value, name = self._secret("value"), self._name()
+        value, name = self._read_secret("value"), self._read_name()
         literal = "".join(part for part in value.parts if isinstance(part, str))
         if name and (problem := header_problem(name, literal)) is not None:
-            self._problem("name", problem)
+            self._add_problem("name", problem)
         return KeyAuth(name, value)
 
     def query(self) -> AuthPlan:
-        return KeyAuth(self._name(), self._secret("value"), is_in_query=True)
+        return KeyAuth(self._read_name(), self._read_secret("value"), is_in_query=True)
 
     def oauth2(self) -> AuthPlan:
-        form = self._scope()
+        form = self._read_scope()
         if "audience" in self._auth:
-            form.append(("audience", self._text("audience")))
-        form += self._fields()
+            form.append(("audience", self._read_text("audience")))
+        form += self._read_fields()
         how = self._auth.get("client_auth", "header")
         if how not in _CLIENT_AUTH:
-            self._problem("client_auth", f"must be header or body, got {how!r}")
+            self._add_problem("client_auth", f"must be header or body, got {how!r}")
         return TokenAuth(
             token_url=self._token_url(),
-            client_id=self._text("client_id"),
-            client_secret=self._secret("client_secret"),
+            client_id=self._read_text("client_id"),
+            client_secret=self._read_secret("client_secret"),
             form=tuple(form),
             is_in_body=how == "body",
         )
@@ -110,72 +110,74 @@ class _AuthReader:
         try:
             template = URLTemplate.parse(self._auth.get("token_url"))
         except TemplateError as error:
-            self._problem("token_url", str(error))
+            self._add_problem("token_url", str(error))
             return _NO_URL
         if template.parameters:
-            self._problem("token_url", f"{_NO_PARAMETER}; remove it")
+            self._add_problem("token_url", f"{_NO_PARAMETER}; remove it")
         return template
 
-    def _scope(self) -> list[tuple[str, TextTemplate]]:
+    def _read_scope(self) -> list[tuple[str, TextTemplate]]:
         scope = self._auth.get("scope")
         if isinstance(scope, list) and all(isinstance(each, str) for each in scope):
             scope = " ".join(scope)
         if scope is None:
             return []
-        return [("scope", self._parsed("scope", scope))]
+        return [("scope", self._parse_template("scope", scope))]
 
-    def _fields(self) -> list[tuple[str, TextTemplate]]:
+    def _read_fields(self) -> list[tuple[str, TextTemplate]]:
         fields = self._auth.get("fields", {})
         if not isinstance(fields, Mapping):
-            self._problem("fields", f"must map names to texts, got {fields!r}")
+            self._add_problem("fields", f"must map names to texts, got {fields!r}")
             return []
         for name in fields:
             if name in _OWN_FIELDS:
-                self._problem(f"fields.{name}", "has a place of its own, or is always sent")
-        return [(str(name), self._parsed(f"fields.{name}", fields[name])) for name in fields]
+                self._add_problem(f"fields.{name}", "has a place of its own, or is always sent")
+        return [
+            (str(name), self._parse_template(f"fields.{name}", fields[name])) for name in fields
+        ]
 
-    def _name(self) -> str:
+    def _read_name(self) -> str:
         name = self._auth.get("name")
         if not isinstance(name, str) or not name or TextTemplate.parse(name).parts != (name,):
-            self._problem("name", f"must be a plain text, such as X-API-Key, got {name!r}")
+            self._add_problem("name", f"must be a plain text, such as X-API-Key, got {name!r}")
             return ""
         return name
 
-    def _text(self, key: str) -> TextTemplate:
+    def _read_text(self, key: str) -> TextTemplate:
         if key in self._auth:
-            return self._parsed(key, self._auth[key])
-        self._problem(key, "is missing; write it")
+            return self._parse_template(key, self._auth[key])
+        self._add_problem(key, "is missing; write it")
         return TextTemplate(())
 
-    def _secret(self, key: str) -> TextTemplate:
+    def _read_secret(self, key: str) -> TextTemplate:
         known = len(self._reader.problems)
-        template = self._text(key)
+        template = self._read_text(key)
         if len(self._reader.problems) == known:
             self._check_secret(key, template)
         return template
 
     def _check_secret(self, key: str, template: TextTemplate) -> None:
         if not template.has_secret:
-            self._problem(
+            self._add_problem(
                 key,
                 "is a secret that stands in the file; put it into an environment variable and "
                 "write ${env:NAME}, or into a file and write ${file:/path}",
             )
 
-    def _parsed(self, key: str, text: Any) -> TextTemplate:
+    def _parse_template(self, key: str, text: Any) -> TextTemplate:
         if not isinstance(text, str):
-            self._problem(key, f"must be a text, got {text!r}")
+            self._add_problem(key, f"must be a text, got {text!r}")
             return TextTemplate(())
         try:
             template = TextTemplate.parse(text)
         except TemplateError as error:
-            self._problem(key, str(error))
+            self._add_problem(key, str(error))
             return TextTemplate(())
         if template.parameters:
-            self._problem(key, f"{_NO_PARAMETER}; write ${{env:NAME}} or ${{file:/path}}")
+            self._add_problem(key, f"{_NO_PARAMETER}; write ${{env:NAME}} or ${{file:/path}}")
         return template
 
-    def _problem(self, key: str, message: str) -> None:
+    def _add_problem(self, key: str, message: str) -> None:
         self._reader.problem(f"{_PATH}.{key}", message)
 
 

@@ -87,15 +87,15 @@ def read_body(body: bytes, content_type: str, charset: str | None) -> Any:
         try:
             return read_json(body, charset)
         except BodyError:
-            return _text(body, charset, is_declared=True)
-    text = _text(body, charset, is_declared=_is_text_type(content_type))
-    return _describe(body, content_type) if text is None else text
+            return _decode_body(body, charset, is_declared=True)
+    text = _decode_body(body, charset, is_declared=_is_text_type(content_type))
+    return _describe_bytes(body, content_type) if text is None else text
 
 
 def excerpt(body: bytes, content_type: str, charset: str | None) -> str:
     start, is_whole = body[:_LOOKED_AT], len(body) <= _LOOKED_AT
     is_declared = _is_text_type(content_type)
-    value = _text(start, charset, is_declared=is_declared, is_whole=is_whole) or ""
+    value = _decode_body(start, charset, is_declared=is_declared, is_whole=is_whole) or ""
     # A server may echo a secret across the cut, and half of it would not be recognised.
     value = redact_text(value[: place_to_cut(value, _MAX_EXCERPT)])
     line = " ".join("".join(char if char.isprintable() else " " for char in value).split())
@@ -108,7 +108,7 @@ def _is_text_type(content_type: str) -> bool:
     return _TEXT_TYPE.fullmatch(content_type.lower()) is not None or is_json_type(content_type)
 
 
-def _text(
+def _decode_body(
     body: bytes, charset: str | None, *, is_declared: bool, is_whole: bool = True
 ) -> str | None:
     """Return the text of `body`; None if undeclared and not text."""
@@ -161,7 +161,7 @@ def _known_charset(charset: str | None) -> str | None:
     return name if _CHARSETS.fullmatch(name) else None
 
 
-def _describe(body: bytes, content_type: str) -> dict[str, Any]:
+def _describe_bytes(body: bytes, content_type: str) -> dict[str, Any]:
     described: dict[str, Any] = {"content_type": content_type, "size": len(body)}
     if len(body) <= _MAX_BINARY:
         described["base64"] = base64.b64encode(body).decode("ascii")

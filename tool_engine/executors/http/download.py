@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.failing import failed
+from tool_engine.executors.files.file_errors import failed
 from tool_engine.executors.files.replacing import changing, settle, temporary_name, writable
 from tool_engine.executors.files.root import Place
 from tool_engine.executors.http.response_entry import SavePlan
@@ -52,7 +52,7 @@ class Download:
 
     async def __aenter__(self) -> Self:
         try:
-            await _to_its_end(self._open)
+            await _to_its_end(self._open_file)
         except BaseException:
             await _to_its_end(self._held.close)
             raise
@@ -66,7 +66,7 @@ class Download:
         self._pending.append(piece)
         self._pending_size += len(piece)
         if self._pending_size >= _BLOCK:
-            await self._flush()
+            await self._flush_pending()
 
     async def finish(self, deadline: float | None) -> dict[str, Any]:
         """Name the complete file; return `path`, `size` and `sha256` (hexadecimal).
@@ -74,14 +74,14 @@ class Download:
         Nothing is changed after `deadline`, on the monotonic clock. `ToolExecutionError` where the
         existing file has changed, or the system refuses.
         """
-        await self._flush()
-        return await _to_its_end(self._settle, deadline)
+        await self._flush_pending()
+        return await _to_its_end(self._finish_file, deadline)
 
-    async def _flush(self) -> None:
+    async def _flush_pending(self) -> None:
         data, self._pending, self._pending_size = b"".join(self._pending), [], 0
-        await _to_its_end(self._append, data)
+        await _to_its_end(self._append_data, data)
 
-    def _open(self) -> None:
+    def _open_file(self) -> None:
         place = self._held.enter_context(
             self._plan.open().place(self._path, writes=True, makes=self._plan.create_folders)
         )
@@ -99,14 +99,14 @@ class Download:
             self._file = os.open(self._name, _FLAGS, mode, dir_fd=place.folder)
         except OSError as error:
             raise failed(error, place.path) from None
-        self._held.callback(self._remove)
+        self._held.callback(self._remove_draft)
         self._held.callback(os.close, self._file)
 
-    def _remove(self) -> None:
+    def _remove_draft(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._name, dir_fd=self._place.folder)
 
-    def _append(self, data: bytes) -> None:
+    def _append_data(self, data: bytes) -> None:
         seen = self._tail + data
         if self._secrets.holds(seen.decode("latin-1")):
             raise ToolExecutionError(
@@ -123,7 +123,7 @@ class Download:
         except OSError as error:
             raise failed(error, self._place.path) from None
 
-    def _settle(self, deadline: float | None) -> dict[str, Any]:
+    def _finish_file(self, deadline: float | None) -> dict[str, Any]:
         place = self._place
         try:
             if self._replaced is not None:

@@ -56,7 +56,7 @@ def idempotency_key(template: TextTemplate, params: Mapping[str, Any], call_id: 
     for name in template.parameters:
         if values.get(name) in (None, ""):
             raise ToolExecutionError(f"the idempotency key needs the parameter {name!r}")
-    key = template.render(values, _NO_SECRETS, _encoded) or ""
+    key = template.render(values, _NO_SECRETS, _encode_text) or ""
     if len(key) > _MAX_LENGTH:
         raise ToolExecutionError(
             f"the idempotency key is {len(key)} characters long; the most is {_MAX_LENGTH}"
@@ -64,5 +64,5 @@ def idempotency_key(template: TextTemplate, params: Mapping[str, Any], call_id: 
     return key
 
 
-def _encoded(text: str) -> str:
+def _encode_text(text: str) -> str:
     return quote(text, safe="", errors="replace")

@@ -79,7 +79,7 @@ async def read_pages(
         try:
             answer = await fetch(request)
             check_success(answer)
-            page = await apart(len(answer.body), _read, answer, plan)
+            page = await apart(len(answer.body), _read_page, answer, plan)
         except ToolExecutionError as error:
             if number == 1:
                 raise
@@ -89,7 +89,7 @@ async def read_pages(
         if page.next is None:
             note = ""
             break
-        request = await _following(make, request, page.next, plan)
+        request = await _next_request(make, request, page.next, plan)
         if str(request.url) in seen:
             note = f"page {number} names a next page that was read already"
             break
@@ -131,7 +131,7 @@ def _is_next(parameters: str) -> bool:
     return "next" in (relations or ())
 
 
-def _read(answer: HTTPAnswer, plan: PagesPlan) -> _Page:
+def _read_page(answer: HTTPAnswer, plan: PagesPlan) -> _Page:
     value = json_of(answer)
     items = searched(plan.items, value, _ITEMS, answer.origin)
     if not isinstance(items, list):
@@ -155,7 +155,9 @@ def _read(answer: HTTPAnswer, plan: PagesPlan) -> _Page:
     )
 
 
-async def _following(make: Make, current: HTTPRequest, found: str, plan: PagesPlan) -> HTTPRequest:
+async def _next_request(
+    make: Make, current: HTTPRequest, found: str, plan: PagesPlan
+) -> HTTPRequest:
     if plan.cursor_param is not None:
         if len(found) > _MAX_CURSOR:
             raise ToolExecutionError(

@@ -62,11 +62,11 @@ class _PlanReader:
         self._used: set[str] = set(used)
 
     def plan(self, request: Mapping[str, Any]) -> RequestPlan | None:
-        method = self._method(request.get("method", "GET"))
-        url = self._url(request["url"])
-        query = self._query(request.get("query", {}))
-        headers = self._headers(request.get("headers", {}))
-        json = self._json(request["json"]) if "json" in request else None
+        method = self._read_method(request.get("method", "GET"))
+        url = self._read_url(request["url"])
+        query = self._read_query(request.get("query", {}))
+        headers = self._read_headers(request.get("headers", {}))
+        json = self._read_json(request["json"]) if "json" in request else None
         if json is not None and method in SAFE_METHODS:
             self._problem("entry.request.json", f"{method} sends no body; write method: POST")
         key = self._idempotency_key(request.get("idempotency_key"), method)
@@ -105,7 +105,7 @@ class _PlanReader:
     def _is_secret(self, text: TextTemplate) -> bool:
         return text.has_secret or any(self._parameters[name].secret for name in text.parameters)
 
-    def _method(self, method: Any) -> str:
+    def _read_method(self, method: Any) -> str:
         if method not in METHODS:
             hint = suggest_near(str(method).upper(), METHODS)
             self._problem(
@@ -113,7 +113,7 @@ class _PlanReader:
             )
         return str(method)
 
-    def _url(self, text: Any) -> URLTemplate | None:
+    def _read_url(self, text: Any) -> URLTemplate | None:
         path = "entry.request.url"
         try:
             template = URLTemplate.parse(text)
@@ -124,21 +124,21 @@ class _PlanReader:
             self._use_needed(name, path, "send it in entry.request.query")
         return template
 
-    def _query(self, query: Any) -> _Query:
+    def _read_query(self, query: Any) -> _Query:
         entries = []
-        for name, value in self._named(query, "entry.request.query"):
+        for name, value in self._read_named(query, "entry.request.query"):
             path = f"entry.request.query.{name}"
             items = value if isinstance(value, list) else [value]
             if any(isinstance(item, list | dict) for item in items):
                 self._problem(path, f"must be a text, a number or a list of these, got {value!r}")
                 continue
-            if (template := self._template(value, path)) is not None:
+            if (template := self._read_template(value, path)) is not None:
                 entries.append((name, template))
         return tuple(entries)
 
-    def _headers(self, headers: Any) -> _Headers:
+    def _read_headers(self, headers: Any) -> _Headers:
         entries = []
-        for name, value in self._named(headers, "entry.request.headers"):
+        for name, value in self._read_named(headers, "entry.request.headers"):
             path = f"entry.request.headers.{name}"
             if not isinstance(value, str | int | float) or isinstance(value, bool):
                 self._problem(path, f"must be a text, got {value!r}")
@@ -152,11 +152,11 @@ class _PlanReader:
             if (problem := header_problem(name, literal)) is not None:
                 self._problem(path, problem)
             for parameter in sorted(template.parameters):
-                self._use(parameter, path, is_scalar=True)
+                self._note_use(parameter, path, is_scalar=True)
             entries.append((name, template))
         return tuple(entries)
 
-    def _named(self, mapping: Any, path: str) -> list[tuple[str, Any]]:
+    def _read_named(self, mapping: Any, path: str) -> list[tuple[str, Any]]:
         if not isinstance(mapping, Mapping):
             self._problem(path, f"must map names to values, got {mapping!r}")
             return []
@@ -168,10 +168,12 @@ class _PlanReader:
                 named.append((name, value))
         return named
 
-    def _json(self, value: Any) -> JSONTemplate | None:
-        return self._template(value, "entry.request.json", is_scalar=False)
+    def _read_json(self, value: Any) -> JSONTemplate | None:
+        return self._read_template(value, "entry.request.json", is_scalar=False)
 
-    def _template(self, value: Any, path: str, *, is_scalar: bool = True) -> JSONTemplate | None:
+    def _read_template(
+        self, value: Any, path: str, *, is_scalar: bool = True
+    ) -> JSONTemplate | None:
         try:
             template = JSONTemplate.parse(value)
         except TemplateError as error:
@@ -181,7 +183,7 @@ class _PlanReader:
             for name in sorted(text.parameters):
                 # A list that is the whole value of a query entry repeats the entry.
                 is_list_fine = is_scalar and text.whole is not None
-                self._use(
+                self._note_use(
                     name,
                     path,
                     is_scalar=is_scalar or text.whole is None,
@@ -218,7 +220,7 @@ class _PlanReader:
             self._problem(f"entry.request.query.{auth.name}", "auth sets it; remove one")
 
     def _use_needed(self, name: str, path: str, other: str) -> None:
-        self._use(name, path, is_scalar=True)
+        self._note_use(name, path, is_scalar=True)
         parameter = self._parameters.get(name)
         if parameter is not None and not (parameter.required or parameter.has_default):
             self._problem(
@@ -227,7 +229,9 @@ class _PlanReader:
                 f"give it a default, or {other}",
             )
 
-    def _use(self, name: str, path: str, *, is_scalar: bool, allowed: Collection[str] = ()) -> None:
+    def _note_use(
+        self, name: str, path: str, *, is_scalar: bool, allowed: Collection[str] = ()
+    ) -> None:
         self._used.add(name)
         parameter = self._parameters.get(name)
         if parameter is None:

@@ -59,10 +59,10 @@ class HTTPRequest(msgspec.Struct):
 
     def traced_headers(self) -> dict[str, str]:
         """Return the headers, with a trace's if the host may receive it."""
-        told = trace_headers(self.url.host or "")
-        if not told or any(name.lower() in told for name in self.headers):
+        propagated = trace_headers(self.url.host or "")
+        if not propagated or any(name.lower() in propagated for name in self.headers):
             return self.headers  # a definition's own trace headers are not mixed with ours
-        return self.headers | told
+        return self.headers | propagated
 
     async def has_new_token(self, status: int) -> bool:
         """Replace a refused access token, at most once; return True if that worked."""
@@ -118,7 +118,7 @@ def request_of_call(params: Mapping[str, Any], secrets: SecretScope) -> HTTPRequ
     body = params.get("body")
     if body == {} and method in ("GET", "HEAD"):
         body = None
-    return _request(method, parse_url(str(params["url"])), headers, body, secrets)
+    return _make_checked_request(method, parse_url(str(params["url"])), headers, body, secrets)
 
 
 def request_of_plan(
@@ -127,21 +127,23 @@ def request_of_plan(
     """Return the filled-in request of a declarative tool; secret files were read before."""
     origin, rest = plan.url.render(params, secrets)
     credential = NO_CREDENTIAL if plan.auth is None else plan.auth.credential(secrets)
-    if text := _query(plan, params, secrets, credential.query):
+    if text := _make_query(plan, params, secrets, credential.query):
         rest += ("&" if "?" in origin + rest else "?") + text
-    headers = _headers(plan, params, secrets, call_id)
+    headers = _make_headers(plan, params, secrets, call_id)
     if credential.header is not None:
         headers[credential.header[0]] = credential.header[1]
     body = MISSING if plan.json is None else plan.json.render(params, secrets)
     url = _parse_planned(origin, rest)
-    request = _request(plan.method, url, headers, None if body is MISSING else body, secrets)
+    request = _make_checked_request(
+        plan.method, url, headers, None if body is MISSING else body, secrets
+    )
     request.is_body_secret = plan.is_body_secret
     request.private_headers = plan.private_headers
     request.query_key = credential.query
     return request
 
 
-def _query(
+def _make_query(
     plan: RequestPlan, params: Mapping[str, Any], secrets: SecretScope, key: str | None
 ) -> str:
     if not plan.query:
@@ -154,7 +156,7 @@ def _query(
     return "&".join(part for part in (*query, key) if part)
 
 
-def _headers(
+def _make_headers(
     plan: RequestPlan, params: Mapping[str, Any], secrets: SecretScope, call_id: str | None
 ) -> dict[str, str]:
     headers = {}
@@ -201,7 +203,7 @@ def _parse_origin(origin: str) -> tuple[str, bool]:
     return text, bool(url.raw_query_string)
 
 
-def _request(
+def _make_checked_request(
     method: str, url: URL, headers: dict[str, str], body: Any, secrets: SecretScope
 ) -> HTTPRequest:
     for name, value in headers.items():
@@ -209,13 +211,13 @@ def _request(
             raise ToolExecutionError(problem)
     data: bytes | None = None
     if body is not None:
-        data, content_type = _encoded(body)
+        data, content_type = _encode_body(body)
         if not any(name.lower() == "content-type" for name in headers):
             headers["Content-Type"] = content_type
     return HTTPRequest(method, url, headers, data, secrets)
 
 
-def _encoded(body: Any) -> tuple[bytes, str]:
+def _encode_body(body: Any) -> tuple[bytes, str]:
     try:
         if isinstance(body, str):
             return body.encode(), "text/plain; charset=utf-8"

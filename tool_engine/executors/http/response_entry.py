@@ -12,7 +12,7 @@ from jmespath.exceptions import JMESPathError
 from jmespath.parser import ParsedResult
 
 from tool_engine.executors.entry_reader import EntryReader
-from tool_engine.executors.files.entry import FileEntry
+from tool_engine.executors.files.file_entry import FileEntry
 from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.secrets import SecretPart
 from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate
@@ -61,11 +61,11 @@ class ResponsePlan(msgspec.Struct, frozen=True):
 def read_response(reader: EntryReader[Any], response: Any, method: str | None) -> ResponsePlan:
     """Return what `response` says; `method` is None if the call names the URL."""
     if not isinstance(response, Mapping):
-        return ResponsePlan(select=_expression(reader, response, _PATH))
+        return ResponsePlan(select=_read_expression(reader, response, _PATH))
     reader.keys(response, _KEYS, _PATH)
     plan = ResponsePlan(
-        select=_expression(reader, response.get("select"), f"{_PATH}.select"),
-        pages=_pages(reader, response["pages"]) if "pages" in response else None,
+        select=_read_expression(reader, response.get("select"), f"{_PATH}.select"),
+        pages=_read_pages(reader, response["pages"]) if "pages" in response else None,
         save_to=_save_to(reader, response["save_to"]) if "save_to" in response else None,
     )
     for name in ("pages", "save_to"):
@@ -81,7 +81,7 @@ def read_response(reader: EntryReader[Any], response: Any, method: str | None) -
     return plan
 
 
-def _expression(reader: EntryReader[Any], text: Any, path: str) -> ParsedResult | None:
+def _read_expression(reader: EntryReader[Any], text: Any, path: str) -> ParsedResult | None:
     if text is None:
         return None
     if not isinstance(text, str):
@@ -97,7 +97,7 @@ def _expression(reader: EntryReader[Any], text: Any, path: str) -> ParsedResult 
     return None
 
 
-def _pages(reader: EntryReader[Any], pages: Any) -> PagesPlan | None:
+def _read_pages(reader: EntryReader[Any], pages: Any) -> PagesPlan | None:
     path = f"{_PATH}.pages"
     if not isinstance(pages, Mapping):
         reader.problem(path, f"must be a mapping such as {{next: link}}, got {pages!r}")
@@ -115,9 +115,9 @@ def _pages(reader: EntryReader[Any], pages: Any) -> PagesPlan | None:
         reader.problem(f"{path}.cursor_param", f"must be the name of a query entry, got {cursor!r}")
     if cursor is not None and found == _LINK:
         reader.problem(f"{path}.cursor_param", "needs a JMESPath expression as next, got 'link'")
-    items = _expression(reader, pages.get("items", "@"), f"{path}.items")
+    items = _read_expression(reader, pages.get("items", "@"), f"{path}.items")
     return PagesPlan(
-        next=None if found == _LINK else _expression(reader, found, f"{path}.next"),
+        next=None if found == _LINK else _read_expression(reader, found, f"{path}.next"),
         cursor_param=cursor,
         items=items or jmespath.compile("@"),
         max_pages=_max_pages(reader, pages.get("max_pages", DEFAULT_MAX_PAGES)),
@@ -143,8 +143,12 @@ def _save_to(reader: EntryReader[Any], save_to: Any) -> SavePlan | None:
         )
         return None
     reader.keys(save_to, _SAVE_KEYS, path)
-    root = _text(reader, save_to.get("root"), f"{path}.root", "the folder that files are put in")
-    name = _text(reader, save_to.get("path"), f"{path}.path", "the path of the file below root")
+    root = _read_text(
+        reader, save_to.get("root"), f"{path}.root", "the folder that files are put in"
+    )
+    name = _read_text(
+        reader, save_to.get("path"), f"{path}.path", "the path of the file below root"
+    )
     flags = {"create_only": True, "create_folders": False}
     for key in flags:
         value = save_to.get(key, flags[key])
@@ -159,7 +163,7 @@ def _save_to(reader: EntryReader[Any], save_to: Any) -> SavePlan | None:
     return SavePlan(root=root, folder=folder, path=name, **flags)
 
 
-def _text(reader: EntryReader[Any], text: Any, path: str, what: str) -> TextTemplate | None:
+def _read_text(reader: EntryReader[Any], text: Any, path: str, what: str) -> TextTemplate | None:
     if text is None:
         reader.problem(path, f"is missing; write {what}")
     elif not isinstance(text, str) or not text.strip() or "\0" in text:

@@ -27,15 +27,15 @@ def pause_asked_for(status: int, headers: Mapping[str, str]) -> float | None:
     if _SECONDS.fullmatch(value):
         seconds = min(float(value), _MOST)
     else:
-        until = _date(value)
+        until = _parse_date(value)
         if until is None:
             return None
-        now = _date(headers.get("Date", "")) or datetime.now(UTC)
+        now = _parse_date(headers.get("Date", "")) or datetime.now(UTC)
         seconds = (until - now).total_seconds()
     return seconds if seconds > 0 else None
 
 
-def _date(value: str) -> datetime | None:
+def _parse_date(value: str) -> datetime | None:
     try:
         date = parsedate_to_datetime(value)
         return date if date.tzinfo is not None else date.replace(tzinfo=UTC)

@@ -52,8 +52,8 @@ class URLTemplate(msgspec.Struct, frozen=True):
                 )
         return cls(
             origin=origin,
-            path=_quoted(path),
-            query=None if query is None else _quoted(query),
+            path=_quote_parts(path),
+            query=None if query is None else _quote_parts(query),
         )
 
     @property
@@ -73,11 +73,11 @@ class URLTemplate(msgspec.Struct, frozen=True):
                 part if isinstance(part, str) else secrets.resolve_address(part)
                 for part in self.origin
             )
-        rest = _render(self.path, params, secrets, _segment)
+        rest = _render_url(self.path, params, secrets, _encode_segment)
         if isinstance(self.origin[-1], SecretPart) and rest.startswith("/"):
             origin = origin.removesuffix("/")
         if self.query is not None:
-            rest += "?" + _render(self.query, params, secrets, _value)
+            rest += "?" + _render_url(self.query, params, secrets, _encode_value)
         if "#" in origin or (rest and "?" in origin):
             raise ToolExecutionError(
                 "the address that the URL begins with must not hold '?' or '#'; put only "
@@ -139,12 +139,12 @@ def _split_at(
     return parts, None
 
 
-def _quoted(parts: tuple[Part, ...]) -> TextTemplate:
+def _quote_parts(parts: tuple[Part, ...]) -> TextTemplate:
     quoted = (quote(part, safe=_LITERAL) if isinstance(part, str) else part for part in parts)
     return TextTemplate(tuple(quoted))
 
 
-def _render(
+def _render_url(
     template: TextTemplate,
     params: Mapping[str, Any],
     secrets: SecretScope,
@@ -162,12 +162,12 @@ def _render(
         else:
             texts.append(encode(part.name, value_text(part.name, value)))
     text = "".join(texts)
-    if encode is _segment and _DOT.search(text) and _climbs(text.split("/")):
+    if encode is _encode_segment and _DOT.search(text) and _climbs_out(text.split("/")):
         raise ToolExecutionError("a parameter would turn a part of the URL's path into '.' or '..'")
     return text
 
 
-def _segment(name: str, text: str) -> str:
+def _encode_segment(name: str, text: str) -> str:
     if not text:
         raise ToolExecutionError(
             f"parameter {name!r} is empty, which would make the URL lead somewhere else"
@@ -175,18 +175,18 @@ def _segment(name: str, text: str) -> str:
     if _is_plain(text):
         return text
     # Some servers decode before they split, and some cut off what follows a semicolon.
-    if _DOT.search(text) and _climbs(re.split(r"[/\\]", unquote(text))):
+    if _DOT.search(text) and _climbs_out(re.split(r"[/\\]", unquote(text))):
         raise ToolExecutionError(
             f"parameter {name!r} must not hold '.' or '..' as a part of a path, got {text[:80]!r}"
         )
     return quote(text, safe="")
 
 
-def _climbs(pieces: Iterable[str]) -> bool:
+def _climbs_out(pieces: Iterable[str]) -> bool:
     return any(unquote(piece).partition(";")[0].strip() in (".", "..") for piece in pieces)
 
 
-def _value(_name: str, text: str) -> str:
+def _encode_value(_name: str, text: str) -> str:
     return text if _is_plain(text) else quote(text, safe="")
 
 

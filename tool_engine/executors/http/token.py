@@ -103,13 +103,13 @@ class AccessTokens:
         token, ends_at = self._known.get(wanted, ("", 0.0))
         if token and token != refused and self._clock() < ends_at:
             return token
-        fetch = self._fetch(wanted)
+        fetch = self._start_fetch(wanted)
         # Neither is the fetch cancelled with this call, nor this call with the fetch.
         await asyncio.wait([fetch])
         if fetch.cancelled():
             raise AccessTokenError(f"no access token from {wanted.place}: the engine is closing")
         if (error := fetch.exception()) is not None:
-            raise _failure(wanted, error)
+            raise _failure_error(wanted, error)
         return fetch.result()[0]
 
     def forget(self) -> None:
@@ -124,17 +124,17 @@ class AccessTokens:
         if fetches:
             await asyncio.wait(fetches)
 
-    def _fetch(self, wanted: TokenRequest) -> asyncio.Task[tuple[str, float]]:
+    def _start_fetch(self, wanted: TokenRequest) -> asyncio.Task[tuple[str, float]]:
         loop = asyncio.get_running_loop()
         fetch = self._fetches.get((loop, wanted))
         if fetch is None:
             # In a context of its own: one call's context must not follow a token of all calls.
-            fetch = loop.create_task(self._fetched(wanted), context=Context())
+            fetch = loop.create_task(self._fetch_token(wanted), context=Context())
             self._fetches[loop, wanted] = fetch
-            fetch.add_done_callback(lambda task: self._forget(loop, wanted, task))
+            fetch.add_done_callback(lambda task: self._forget_fetch(loop, wanted, task))
         return fetch
 
-    def _forget(
+    def _forget_fetch(
         self,
         loop: asyncio.AbstractEventLoop,
         wanted: TokenRequest,
@@ -145,17 +145,17 @@ class AccessTokens:
         if not task.cancelled():
             task.exception()
 
-    async def _fetched(self, wanted: TokenRequest) -> tuple[str, float]:
+    async def _fetch_token(self, wanted: TokenRequest) -> tuple[str, float]:
         async with asyncio.timeout(TOKEN_TIMEOUT):
             answer = await self._post(wanted)
-        token, lifetime = _read(answer)
+        token, lifetime = _read_token(answer)
         now = self._clock()
         self._known = {key: known for key, known in self._known.items() if known[1] > now}
         self._known[wanted] = token, now + lifetime - min(_MARGIN, lifetime / 10)
         return self._known[wanted]
 
 
-def _failure(wanted: TokenRequest, error: BaseException) -> AccessTokenError:
+def _failure_error(wanted: TokenRequest, error: BaseException) -> AccessTokenError:
     """Return a separate error for each waiting call."""
     if isinstance(error, TimeoutError):
         reason = f"no complete answer within {TOKEN_TIMEOUT:g} seconds"
@@ -171,10 +171,10 @@ def _failure(wanted: TokenRequest, error: BaseException) -> AccessTokenError:
     return failure
 
 
-def _read(answer: HTTPAnswer) -> tuple[str, float]:
+def _read_token(answer: HTTPAnswer) -> tuple[str, float]:
     """Return the token of an answer (RFC 6749, 5.1), and its valid seconds."""
     if not 200 <= answer.status < 300:
-        raise _refusal(answer)
+        raise _refusal_error(answer)
     if not is_json_type(answer.content_type):
         raise AccessTokenError(
             f"it answered with {answer.content_type or 'no content type'}, not with JSON; check "
@@ -191,10 +191,10 @@ def _read(answer: HTTPAnswer) -> tuple[str, float]:
         raise AccessTokenError("its answer has no access_token that can be sent in a header")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise AccessTokenError(f"its token has the type {str(kind)[:40]!r}; only Bearer is known")
-    return token, _lifetime(fields.get("expires_in"))
+    return token, _read_lifetime(fields.get("expires_in"))
 
 
-def _refusal(answer: HTTPAnswer) -> AccessTokenError:
+def _refusal_error(answer: HTTPAnswer) -> AccessTokenError:
     status = f"it answered {answer.status} {answer.reason}".rstrip()
     if 300 <= answer.status < 400:
         return AccessTokenError(
@@ -209,7 +209,7 @@ def _refusal(answer: HTTPAnswer) -> AccessTokenError:
     return failure
 
 
-def _lifetime(value: Any) -> float:
+def _read_lifetime(value: Any) -> float:
     """Return the seconds; some endpoints send a text, and some nothing."""
     if value is None:
         return _UNSAID_LIFETIME

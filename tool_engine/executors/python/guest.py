@@ -47,20 +47,20 @@ def main() -> NoReturn:
     requests, answers = (int(word) for word in sys.argv[1:3])
     for file in (requests, answers):
         os.set_inheritable(file, False)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _call_prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # A process of another user, by `sudo` for one, could not be killed.
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _call_prctl(_PR_SET_NO_NEW_PRIVS, 1)
     guardian = os.getpid()
     guest = os.fork()
     if guest:
         os.close(answers)
-        _guard(guest, requests)
+        _guard_guest(guest, requests)
     os.setsid()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _call_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     code = 1
     if os.getppid() == guardian:
         with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-            code = _serve(requests, answers)
+            code = _serve_calls(requests, answers)
     # Without the interpreter's clean-up, which could wait for threads of the handler.
     os._exit(code)
 
@@ -68,7 +68,7 @@ def main() -> NoReturn:
 # The guardian.
 
 
-def _guard(guest: int, requests: int) -> NoReturn:
+def _guard_guest(guest: int, requests: int) -> NoReturn:
     """Wait for an end, clean up, and end in the same way."""
     waiting = select.poll()
     waiting.register(requests, 0)  # no data, only the end of the engine
@@ -87,7 +87,7 @@ def _reap_all(guest: int) -> int:
     status = 0
     give_up_at = time.monotonic() + _SECONDS_TO_CLEAN
     while time.monotonic() < give_up_at:
-        for child in _children():
+        for child in _list_children():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
         try:
@@ -99,7 +99,7 @@ def _reap_all(guest: int) -> int:
     return status
 
 
-def _children() -> list[int]:
+def _list_children() -> list[int]:
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123 - see below
             # A path object would need an import, which costs more than the rest.
@@ -118,31 +118,31 @@ def _die_by(number: int) -> None:
 # The guest.
 
 
-def _serve(requests: int, answers: int) -> int:
-    settings = _read(requests)
+def _serve_calls(requests: int, answers: int) -> int:
+    settings = _read_message(requests)
     if settings is None:
         return 0
     sys.path[:] = settings["path"]
     sys.argv = [""]
-    _limit(resource.RLIMIT_CORE, 0)
+    _set_limit(resource.RLIMIT_CORE, 0)
     if settings["memory"]:
-        _limit(resource.RLIMIT_AS, settings["memory"])
+        _set_limit(resource.RLIMIT_AS, settings["memory"])
     try:
-        function = _find(settings["module"], settings["name"], settings["approved"])
+        function = _find_function(settings["module"], settings["name"], settings["approved"])
     except BaseException as error:  # noqa: BLE001 - a module may raise anything
-        _write(answers, _encoded({"id": 0, "error": _described(error)}))
+        _write_message(answers, _encode_message({"id": 0, "error": _describe_error(error)}))
         return 0
-    _write(answers, _encoded({"id": 0, "value": _signature(function)}))
+    _write_message(answers, _encode_message({"id": 0, "value": _describe_signature(function)}))
     with asyncio.Runner() as runner:
         while select.select([requests], [], [], IDLE_SECONDS)[0]:
-            request = _read(requests)
+            request = _read_message(requests)
             if request is None:
                 break
-            _write(answers, _answer(function, runner, request, settings["cpu"]))
+            _write_message(answers, _answer_request(function, runner, request, settings["cpu"]))
     return 0
 
 
-def _find(module: str, name: str, approved: str | None = None) -> Any:
+def _find_function(module: str, name: str, approved: str | None = None) -> Any:
     # By its path, for a worker process has not imported the engine.
     own = f"{__file__.rpartition('/')[0]}/importing.py"
     spec = importlib.util.spec_from_file_location("_tool_engine_importing", own)
@@ -153,7 +153,7 @@ def _find(module: str, name: str, approved: str | None = None) -> Any:
     return functools.reduce(getattr, name.split("."), importing.import_source(module, approved))
 
 
-def _signature(function: Any) -> dict[str, Any]:
+def _describe_signature(function: Any) -> dict[str, Any]:
     """Return what the engine needs to check the function against its tool."""
     parameters: list[list[Any]] | None = None
     with contextlib.suppress(ValueError, TypeError):
@@ -170,7 +170,7 @@ def _signature(function: Any) -> dict[str, Any]:
     }
 
 
-def _answer(
+def _answer_request(
     function: Callable[..., Any], runner: asyncio.Runner, request: Any, cpu: float | None
 ) -> bytes:
     if cpu:
@@ -181,31 +181,31 @@ def _answer(
     try:
         arguments = dict(request["params"])
         if request["context"] is not None:
-            arguments["context"] = _context(request["context"], request["seconds"])
-        with _traced(request.get("trace", {})):
+            arguments["context"] = _make_context(request["context"], request["seconds"])
+        with _hold_trace(request.get("trace", {})):
             value = function(**arguments)
             if inspect.isawaitable(value):
-                value = runner.run(_wait(value), context=contextvars.copy_context())
-        answer = _encoded({"id": request["id"], "value": value})
+                value = runner.run(_await_value(value), context=contextvars.copy_context())
+        answer = _encode_message({"id": request["id"], "value": value})
         if len(answer) > MAX_MESSAGE:
             raise _HandlerError(f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}")
         _check_keys(value)
     except BaseException as error:  # noqa: BLE001 - a handler may raise anything
         if not isinstance(error, _HandlerError):
             traceback.print_exc()
-        answer = _encoded({"id": request["id"], "error": _described(error)})
+        answer = _encode_message({"id": request["id"], "error": _describe_error(error)})
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
     return answer
 
 
-async def _wait(value: Any) -> Any:
+async def _await_value(value: Any) -> Any:
     return await value
 
 
 @contextlib.contextmanager
-def _traced(headers: Mapping[str, str]) -> Iterator[None]:
+def _hold_trace(headers: Mapping[str, str]) -> Iterator[None]:
     """Give the handler the call's trace, as if it ran in the engine."""
     names = {name.upper(): value for name, value in headers.items()}
     os.environ.update(names)
@@ -224,7 +224,7 @@ def _traced(headers: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _context(wire: Mapping[str, Any], seconds: float | None) -> Any:
+def _make_context(wire: Mapping[str, Any], seconds: float | None) -> Any:
     """Return the parts of the call's context that can cross to another process."""
     calls = importlib.import_module("tool_engine.model.call")
     errors = importlib.import_module("tool_engine.errors")
@@ -258,7 +258,7 @@ def _check_keys(value: Any) -> None:
             waiting.extend(each)
 
 
-def _described(error: BaseException) -> dict[str, Any]:
+def _describe_error(error: BaseException) -> dict[str, Any]:
     try:
         text = str(error)
     except Exception as broken:  # noqa: BLE001 - any exception class may have a broken __str__
@@ -285,14 +285,14 @@ def _described(error: BaseException) -> dict[str, Any]:
     return described
 
 
-def _limit(kind: int, value: int) -> None:
+def _set_limit(kind: int, value: int) -> None:
     _, hard = resource.getrlimit(kind)
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
     resource.setrlimit(kind, (value, value))
 
 
-def _encoded(message: Any) -> bytes:
+def _encode_message(message: Any) -> bytes:
     try:
         text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode()
@@ -303,13 +303,13 @@ def _encoded(message: Any) -> bytes:
         ) from None
 
 
-def _write(answers: int, data: bytes) -> None:
+def _write_message(answers: int, data: bytes) -> None:
     left = memoryview(len(data).to_bytes(4, "big") + data)
     while left:
         left = left[os.write(answers, left) :]
 
 
-def _read(requests: int) -> Any:
+def _read_message(requests: int) -> Any:
     head = _read_bytes(requests, 4)
     if len(head) < 4:
         return None
@@ -327,7 +327,7 @@ def _read_bytes(file: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _prctl(option: int, value: int) -> None:
+def _call_prctl(option: int, value: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 

@@ -17,11 +17,11 @@ from tool_engine.errors import (
 )
 from tool_engine.executors.commands.supervisor import Bell
 from tool_engine.executors.handler import check_handler, check_signature, executor_for
-from tool_engine.executors.python.entry import PythonEntry, check_entry, compile_entry
-from tool_engine.executors.python.executor import ProcessExecutor
 from tool_engine.executors.python.importing import OtherCodeError, check_running, import_source
-from tool_engine.executors.python.pool import WorkerPool
+from tool_engine.executors.python.process_executor import ProcessExecutor
+from tool_engine.executors.python.python_entry import PythonEntry, check_entry, compile_entry
 from tool_engine.executors.python.worker import WorkerStoppedError, signature_of
+from tool_engine.executors.python.worker_pool import WorkerPool
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -55,11 +55,11 @@ class PythonHandlers:
             if entry.is_isolated:
                 _check_apart(entry, tool)
             else:
-                self._imported(entry, tool)
+                self._find_imported(entry, tool)
         except DefinitionError as error:
             return list(error.problems)
         except ToolEngineError as error:
-            return [_problem(tool, str(error))]
+            return [_make_problem(tool, str(error))]
         return []
 
     def resolve(self, tool: Tool) -> ToolExecutor:
@@ -76,20 +76,20 @@ class PythonHandlers:
             return self._processes
         if entry.module not in sys.modules and _is_on_loop():
             # A plain `execute` is in the executor's contract; the Protocol shows the async one.
-            return _LaterExecutor(lambda: self._imported(entry, tool))
-        return self._imported(entry, tool)
+            return _LaterExecutor(lambda: self._find_imported(entry, tool))
+        return self._find_imported(entry, tool)
 
-    def _imported(self, entry: PythonEntry, tool: Tool) -> ToolExecutor:
+    def _find_imported(self, entry: PythonEntry, tool: Tool) -> ToolExecutor:
         known, approved = self._known.get(entry.place), self._approved(tool)
         try:
             if known is None:
-                found = _import(entry, tool, approved)
+                found = _import_handler(entry, tool, approved)
                 known = self._known[entry.place] = executor_for(found, tool)
             else:
                 check_running(entry.module, approved)
                 check_handler(known.handler, tool)  # type: ignore[attr-defined] # made above
         except (ConfigurationError, OtherCodeError) as error:
-            raise DefinitionError(_problem(tool, str(error))) from None
+            raise DefinitionError(_make_problem(tool, str(error))) from None
         return known
 
 
@@ -111,7 +111,7 @@ def _is_on_loop() -> bool:
     return True
 
 
-def _import(entry: PythonEntry, tool: Tool, approved: str | None) -> Any:
+def _import_handler(entry: PythonEntry, tool: Tool, approved: str | None) -> Any:
     try:
         module = import_source(entry.module, approved)
     except KeyboardInterrupt:
@@ -119,15 +119,17 @@ def _import(entry: PythonEntry, tool: Tool, approved: str | None) -> Any:
     except BaseException as error:  # a module may raise anything; others must not suffer
         words = f"{type(error).__name__}: {error}"
         raise DefinitionError(
-            _problem(tool, f"the module {entry.module} cannot be imported: {words}")
+            _make_problem(tool, f"the module {entry.module} cannot be imported: {words}")
         ) from error
     try:
         return reduce(getattr, entry.name.split("."), module)
     except AttributeError as error:
-        raise DefinitionError(_problem(tool, f"there is no {entry.place}: {error}")) from None
+        raise DefinitionError(_make_problem(tool, f"there is no {entry.place}: {error}")) from None
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
-        raise DefinitionError(_problem(tool, f"{entry.place} cannot be read: {words}")) from error
+        raise DefinitionError(
+            _make_problem(tool, f"{entry.place} cannot be read: {words}")
+        ) from error
 
 
 def _check_apart(entry: PythonEntry, tool: Tool) -> None:
@@ -156,6 +158,6 @@ def _check_apart(entry: PythonEntry, tool: Tool) -> None:
         check_signature(signature, entry.name, tool)
 
 
-def _problem(tool: Tool, message: str) -> DefinitionProblem:
+def _make_problem(tool: Tool, message: str) -> DefinitionProblem:
     file = tool.source or f"tool {tool.name!r}"
     return DefinitionProblem(message, file=file, path="entry.handler")

@@ -36,7 +36,7 @@ class _FromSource(SourceFileLoader):
         data = self.get_data(self.path)
         self.code_hash = hash_of(data)
         if _is_approved(fullname):
-            _check(_approved.get(), self.code_hash)
+            _check_code(_approved.get(), self.code_hash)
         return self.source_to_code(data, self.path)
 
 
@@ -90,7 +90,7 @@ def import_source(module: str, approved: str | None = None) -> ModuleType:
 def check_running(module: str, approved: str | None) -> None:
     running = running_hash(module)
     if running is not None:
-        _check((module, approved), running)
+        _check_code((module, approved), running)
 
 
 def running_hash(module: str) -> str | None:
@@ -110,14 +110,14 @@ def _from_source(spec: ModuleSpec) -> None:
     if origin is not None and is_source and (is_approved or type(spec.loader) is SourceFileLoader):
         spec.loader = _FromSource(spec.name, origin)
     elif is_approved:
-        _check(_approved.get(), "")
+        _check_code(_approved.get(), "")
 
 
 def _is_approved(module: str) -> bool:
     return _approved.get()[0] == module and _approved.get()[1] is not None
 
 
-def _check(expected: tuple[str, str | None], code: str) -> None:
+def _check_code(expected: tuple[str, str | None], code: str) -> None:
     module, approved = expected
     if approved not in (None, code):
         raise OtherCodeError(

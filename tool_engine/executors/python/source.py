@@ -44,7 +44,7 @@ class ModuleSource:
         if self._tree is None:
             return
         first = name.partition(".")[0]
-        bound = dict(_bound(self._tree.body))
+        bound = dict(_bound_names(self._tree.body))
         if first not in bound:
             if not bound.keys() & {"*", "__getattr__"}:
                 hint = suggest_near(first, bound) or "; define it there, or correct entry.handler"
@@ -60,7 +60,7 @@ class ModuleSource:
             )
         if isinstance(node, _Function) and not node.decorator_list:
             try:
-                check_signature(_signature(node), name, tool)
+                check_signature(_read_signature(node), name, tool)
             except ConfigurationError as error:
                 raise SourceError(str(error)) from None
 
@@ -77,11 +77,11 @@ def source_of(module: str) -> ModuleSource:
 
 def source_text(module: str) -> bytes | None:
     """Return the bytes of a module's file; None where it has no source."""
-    spec = _find(module)
+    spec = _find_spec(module)
     if spec is None:
         # Without this, finders do not see a file that was just written.
         importlib.invalidate_caches()
-        spec = _find(module)
+        spec = _find_spec(module)
     if spec is None:
         raise SourceError(
             f"there is no module {module!r} on Python's path; install the package, or add the "
@@ -102,8 +102,8 @@ def module_files(module: str) -> Iterator[TrustedPath]:
     done = ""
     for part in module.split("."):
         done = f"{done}.{part}" if done else part
-        spec = _find(done)
-        for folder in _first(folders, spec):
+        spec = _find_spec(done)
+        for folder in _first_folders(folders, spec):
             for place in (Path(folder), Path(folder, "__pycache__")):
                 yield TrustedPath(str(place / part), Kind.MODULE, what)
             for place in (Path(folder, part), Path(folder, part, "__pycache__")):
@@ -116,7 +116,7 @@ def module_files(module: str) -> Iterator[TrustedPath]:
         folders = list(spec.submodule_search_locations)
 
 
-def _first(folders: list[str], spec: ModuleSpec | None) -> Iterator[str]:
+def _first_folders(folders: list[str], spec: ModuleSpec | None) -> Iterator[str]:
     """Yield the folders that are searched, up to the one with the module."""
     origin = None if spec is None or not spec.has_location else str(spec.origin)
     for folder in folders:
@@ -125,14 +125,14 @@ def _first(folders: list[str], spec: ModuleSpec | None) -> Iterator[str]:
             return
 
 
-def _find(module: str) -> ModuleSpec | None:
+def _find_spec(module: str) -> ModuleSpec | None:
     """Find a module as `import` does, but import no package on the way."""
     path: Any = None
     spec: ModuleSpec | None = None
     done = ""
     for part in module.split("."):
         done = f"{done}.{part}" if done else part
-        spec = _spec(done, path)
+        spec = _known_spec(done, path)
         if spec is None:
             return None
         path = spec.submodule_search_locations
@@ -141,7 +141,7 @@ def _find(module: str) -> ModuleSpec | None:
     return spec
 
 
-def _spec(name: str, path: Any) -> ModuleSpec | None:
+def _known_spec(name: str, path: Any) -> ModuleSpec | None:
     known = getattr(sys.modules.get(name), "__spec__", None)
     if isinstance(known, ModuleSpec):
         return known
@@ -157,7 +157,7 @@ def _spec(name: str, path: Any) -> ModuleSpec | None:
     return None
 
 
-def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST | None]]:
+def _bound_names(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST | None]]:
     for statement in body:
         if isinstance(statement, ast.ClassDef | _Function):
             yield statement.name, statement
@@ -171,7 +171,7 @@ def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST | None]]:
                 yield node.name, None
 
 
-def _signature(node: _Function) -> inspect.Signature:
+def _read_signature(node: _Function) -> inspect.Signature:
     found, parts = [], node.args
     plain = [*parts.posonlyargs, *parts.args]
     kinds = inspect.Parameter
@@ -179,15 +179,15 @@ def _signature(node: _Function) -> inspect.Signature:
         is_only = number < len(parts.posonlyargs)
         kind = kinds.POSITIONAL_ONLY if is_only else kinds.POSITIONAL_OR_KEYWORD
         has_default = number >= len(plain) - len(parts.defaults)
-        found.append(_parameter(each.arg, kind, has_default=has_default))
+        found.append(_make_parameter(each.arg, kind, has_default=has_default))
     if parts.vararg:
-        found.append(_parameter(parts.vararg.arg, kinds.VAR_POSITIONAL))
+        found.append(_make_parameter(parts.vararg.arg, kinds.VAR_POSITIONAL))
     for each, default in zip(parts.kwonlyargs, parts.kw_defaults, strict=True):
-        found.append(_parameter(each.arg, kinds.KEYWORD_ONLY, has_default=default is not None))
+        found.append(_make_parameter(each.arg, kinds.KEYWORD_ONLY, has_default=default is not None))
     if parts.kwarg:
-        found.append(_parameter(parts.kwarg.arg, kinds.VAR_KEYWORD))
+        found.append(_make_parameter(parts.kwarg.arg, kinds.VAR_KEYWORD))
     return inspect.Signature(found)
 
 
-def _parameter(name: str, kind: Any, *, has_default: bool = False) -> inspect.Parameter:
+def _make_parameter(name: str, kind: Any, *, has_default: bool = False) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=None if has_default else inspect.Parameter.empty)

@@ -26,7 +26,7 @@ from tool_engine.executors.commands.strays import MARK, marks_with, new_mark
 from tool_engine.executors.commands.supervisor import MAX_FLOOD, Bell, end_group
 from tool_engine.executors.handler import wants_context
 from tool_engine.executors.python import guest
-from tool_engine.executors.python.entry import PythonEntry
+from tool_engine.executors.python.python_entry import PythonEntry
 
 _CHUNK: Final = 64 * 1024
 _KEPT_WORDS: Final = 16 * 1024
@@ -98,11 +98,11 @@ class Worker:
         self._code: int | None = None
         self._guest, self._guest_handle = 0, -1
         try:
-            self._requests, self._answers, self._out = self._start()
+            self._requests, self._answers, self._out = self._start_process()
             self._handle = os.pidfd_open(self._process.pid)
             self._files.append(self._handle)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            self._close()
+            self._close_files()
             raise ToolExecutionError(
                 f"the worker process of {entry.place} cannot be started: {error}"
             ) from None
@@ -113,7 +113,11 @@ class Worker:
     @property
     def is_alive(self) -> bool:
         """Whether it may take another call: it runs, and nothing else does that it started."""
-        return not self._has_ended() and self._children() == [self._guest] and not self._strays()
+        return (
+            not self._has_ended()
+            and self._list_children() == [self._guest]
+            and not self._has_strays()
+        )
 
     def prepare(self, deadline: float | None, bell: Bell) -> Answer:
         """Lets it import the handler.
@@ -126,7 +130,7 @@ class Worker:
             WorkerStoppedError: The deadline passed, or the bell rang.
         """
         entry = self.entry
-        answer = self._exchange(
+        answer = self._exchange_message(
             msgspec.json.encode(
                 {
                     "path": sys.path,
@@ -140,7 +144,7 @@ class Worker:
             deadline,
             bell,
         )
-        self._guest = next(iter(self._children()), 0)
+        self._guest = next(iter(self._list_children()), 0)
         with contextlib.suppress(OSError):
             self._guest_handle = os.pidfd_open(self._guest)
             self._files.append(self._guest_handle)
@@ -182,7 +186,7 @@ class Worker:
             raise ToolExecutionError(
                 f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
             )
-        return self._exchange(data, deadline, bell)
+        return self._exchange_message(data, deadline, bell)
 
     def end(self) -> int | None:
         """Ends the process and all that it has started. Blocks.
@@ -201,18 +205,18 @@ class Worker:
             self._code = end_group(self._process, self._mark, is_complete=True)
             return self._code
         finally:
-            self._close()
+            self._close_files()
 
     def ended(self) -> ToolExecutionError:
         """Ends it, and says in words how it died; to be raised."""
         self._read_words()
-        how = _death(self.end(), self.entry)
+        how = _describe_death(self.end(), self.entry)
         words = self.words.text().strip()[-_SHOWN_WORDS:]
         return ToolExecutionError(
             f"the worker process of {self.entry.place} {how}{f': {words}' if words else ''}"
         )
 
-    def _start(self) -> tuple[int, int, int]:
+    def _start_process(self) -> tuple[int, int, int]:
         pipes: list[int] = []
         with contextlib.ExitStack() as theirs:
             for _ in range(3):
@@ -234,7 +238,7 @@ class Worker:
             os.set_blocking(file, False)
         return requests, answers, out
 
-    def _exchange(self, data: bytes, deadline: float | None, bell: Bell) -> Answer:
+    def _exchange_message(self, data: bytes, deadline: float | None, bell: Bell) -> Answer:
         """Sends a message and waits for its answer, whatever the worker does."""
         left = memoryview(len(data).to_bytes(4, "big") + data)
         waiting = select.poll()
@@ -242,17 +246,17 @@ class Worker:
             waiting.register(file, select.POLLIN)
         waiting.register(self._requests, select.POLLOUT)
         while True:
-            ready = _wait(waiting, deadline, bell)
+            ready = _wait_for_files(waiting, deadline, bell)
             if self._requests in ready:
-                sent = self._send(left)
+                sent = self._send_bytes(left)
                 left = left[sent or 0 :]
                 if sent is None or not left:
                     waiting.unregister(self._requests)
             if self._out in ready and not self._read_words():
                 waiting.unregister(self._out)
-            if self._answers in ready and not self._receive():
+            if self._answers in ready and not self._receive_bytes():
                 waiting.unregister(self._answers)
-            if (answer := self._message()) is not None:
+            if (answer := self._take_message()) is not None:
                 return answer
             if self._handle in ready:
                 # What it has not read is in the pipe still.
@@ -260,7 +264,7 @@ class Worker:
                 ended = self.ended()
                 raise UnreadError(str(ended)) if unread else ended
 
-    def _send(self, left: memoryview) -> int | None:
+    def _send_bytes(self, left: memoryview) -> int | None:
         """How many bytes of a message could be sent; None: it has ended."""
         try:
             return os.write(self._requests, left)
@@ -269,13 +273,13 @@ class Worker:
         except BrokenPipeError:
             return None
 
-    def _receive(self) -> bool:
+    def _receive_bytes(self) -> bool:
         """Takes what it has sent; false when it will send no more."""
-        piece = _read(self._answers)
+        piece = _read_file(self._answers)
         self._received += piece or b""
         return piece != b""
 
-    def _message(self) -> Answer | None:
+    def _take_message(self) -> Answer | None:
         """The answer, once it is complete."""
         size = int.from_bytes(self._received[:4], "big")
         if len(self._received) < 4 or (
@@ -297,7 +301,7 @@ class Worker:
 
     def _read_words(self) -> bool:
         """Reads what it has written; false at the end. One that writes without end is stopped."""
-        piece = _read(self._out)
+        piece = _read_file(self._out)
         self.words.feed(piece or b"")
         if self.words.size > MAX_FLOOD:
             self.end()
@@ -313,19 +317,19 @@ class Worker:
             waiting.register(file, select.POLLIN)
         return self._guest_handle < 0 or bool(waiting.poll(0))
 
-    def _children(self) -> list[int]:
+    def _list_children(self) -> list[int]:
         """What the guardian has to look after."""
         pid = self._process.pid
-        return [int(word) for word in _words(f"/proc/{pid}/task/{pid}/children")]
+        return [int(word) for word in _split_words(f"/proc/{pid}/task/{pid}/children")]
 
-    def _strays(self) -> bool:
+    def _has_strays(self) -> bool:
         """Whether the guest has left a process of its own running."""
         with contextlib.suppress(OSError):
             tasks = os.listdir(f"/proc/{self._guest}/task")  # noqa: PTH208 - names are enough
-            return any(_words(f"/proc/{self._guest}/task/{task}/children") for task in tasks)
+            return any(_split_words(f"/proc/{self._guest}/task/{task}/children") for task in tasks)
         return True
 
-    def _close(self) -> None:
+    def _close_files(self) -> None:
         files, self._files = self._files, []
         for file in files:
             os.close(file)
@@ -361,7 +365,7 @@ _KINDS: Final = {
 _INTERPRETER: Final = (sys.executable, "-I", "-u")
 
 
-def _wait(waiting: select.poll, deadline: float | None, bell: Bell) -> set[int]:
+def _wait_for_files(waiting: select.poll, deadline: float | None, bell: Bell) -> set[int]:
     """The files that are ready; raises `WorkerStoppedError` when the call is over."""
     seconds = None if deadline is None else deadline - monotonic()
     if bell.listen():
@@ -371,7 +375,7 @@ def _wait(waiting: select.poll, deadline: float | None, bell: Bell) -> set[int]:
     return {file for file, _ in waiting.poll(None if seconds is None else seconds * 1000)}
 
 
-def _read(file: int) -> bytes | None:
+def _read_file(file: int) -> bytes | None:
     """What is there; None when there is nothing now, empty at the end."""
     try:
         return os.read(file, _CHUNK)
@@ -379,14 +383,14 @@ def _read(file: int) -> bytes | None:
         return None
 
 
-def _words(path: str) -> list[str]:
+def _split_words(path: str) -> list[str]:
     try:
         return Path(path).read_text().split()
     except OSError:
         return []
 
 
-def _death(code: int | None, entry: PythonEntry) -> str:
+def _describe_death(code: int | None, entry: PythonEntry) -> str:
     if code is None:
         return "has ended, and another part of this process took its exit code"
     if code >= 0:

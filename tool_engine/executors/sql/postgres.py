@@ -19,10 +19,10 @@ import asyncpg  # type: ignore[import-untyped]
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.sql.arguments import ArgumentError, argument
-from tool_engine.executors.sql.entry import SQLPlan
-from tool_engine.executors.sql.pool import Pool
+from tool_engine.executors.sql.connection_pool import Pool
 from tool_engine.executors.sql.rows import Rows
+from tool_engine.executors.sql.sql_arguments import ArgumentError, argument
+from tool_engine.executors.sql.sql_entry import SQLPlan
 from tool_engine.executors.sql.statement import Dialect
 from tool_engine.executors.sql.values import json_of_text
 from tool_engine.executors.sql.watch import Watch, run_watched
@@ -107,9 +107,9 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
         """Set, once, how to read types that Python cannot hold exactly."""
         for name in _TIMES:
             decode = _time_text if name.startswith("time") else str
-            await self._codec(name, str, decode)
+            await self._set_codec(name, str, decode)
         for name in ("json", "jsonb"):
-            await self._codec(name, _json_text, json_of_text)
+            await self._set_codec(name, _json_text, json_of_text)
         self.is_ready = True
 
     async def begin_call(self, watch: Watch) -> None:
@@ -117,7 +117,7 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
         left = 0 if watch.left is None else max(1, int(watch.left * 1000))
         await self.fetchval(_SETTINGS, str(left))
 
-    async def _codec(
+    async def _set_codec(
         self, name: str, encode: Callable[[Any], str], decode: Callable[[str], Any]
     ) -> None:
         await self.set_type_codec(
@@ -138,7 +138,7 @@ class PostgreSQLDatabase:
         self._arguments, self._sslmode = connect_arguments(url)
         self._is_readonly = is_readonly
         self._pool: Pool[_Connection] = Pool(
-            "postgresql+asyncpg", self._connect, _Connection.is_fit, pool_size
+            "postgresql+asyncpg", self._open_connection, _Connection.is_fit, pool_size
         )
 
     async def run(
@@ -148,13 +148,13 @@ class PostgreSQLDatabase:
         values = [(name, params.get(name)) for name in names]
         async with self._pool.turn():
             return await run_watched(
-                self._run(plan, sql, values, watch), lambda task: task.cancel()
+                self._run_statement(plan, sql, values, watch), lambda task: task.cancel()
             )
 
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _connect(self) -> _Connection:
+    async def _open_connection(self) -> _Connection:
         arguments = {
             **self._arguments,
             "connection_class": _Connection,
@@ -168,13 +168,17 @@ class PostgreSQLDatabase:
         arguments["ssl"] = False
         return await asyncpg.connect(**arguments)  # type: ignore[no-any-return]
 
-    async def _run(self, plan: SQLPlan, sql: str, values: _Values, watch: Watch) -> dict[str, Any]:
+    async def _run_statement(
+        self, plan: SQLPlan, sql: str, values: _Values, watch: Watch
+    ) -> dict[str, Any]:
         meter: _Meter | None = None
         try:
             while True:
                 async with self._pool.connection() as connection:
                     meter = connection.meter
-                    if (transaction := await self._begun(connection, watch)) is not None:
+                    if (
+                        transaction := await self._begin_transaction(connection, watch)
+                    ) is not None:
                         return await self._in_transaction(
                             connection, transaction, plan, sql, values, watch
                         )
@@ -186,9 +190,9 @@ class PostgreSQLDatabase:
                     f"the next rows are larger than {plan.max_bytes + _ROOM} bytes; select fewer "
                     "columns or a part of them, or raise entry.config.max_bytes in the tool's YAML"
                 ) from None
-            raise _explained(error, self._name, plan, [name for name, _ in values]) from None
+            raise _explain_error(error, self._name, plan, [name for name, _ in values]) from None
 
-    async def _begun(self, connection: _Connection, watch: Watch) -> Any:
+    async def _begin_transaction(self, connection: _Connection, watch: Watch) -> Any:
         """Begin a transaction; None: the server had ended the idle connection."""
         was_idle = connection.is_ready
         try:
@@ -216,7 +220,7 @@ class PostgreSQLDatabase:
         watch: Watch,
     ) -> dict[str, Any]:
         try:
-            result = await _answer(connection, plan, sql, values, watch)
+            result = await _fetch_answer(connection, plan, sql, values, watch)
             if watch.is_late:
                 raise TimeoutError
         except Exception:
@@ -230,7 +234,7 @@ class PostgreSQLDatabase:
         return result
 
 
-async def _answer(
+async def _fetch_answer(
     connection: _Connection, plan: SQLPlan, sql: str, values: _Values, watch: Watch
 ) -> dict[str, Any]:
     statement = await connection.prepare(sql)
@@ -255,11 +259,11 @@ async def _answer(
                 rows.add(tuple(row))
             if len(found) < size:
                 break
-    count = None if plan.is_readonly else rows.count + await _rest(cursor, watch)
+    count = None if plan.is_readonly else rows.count + await _count_rest(cursor, watch)
     return rows.result(count)
 
 
-async def _rest(cursor: Any, watch: Watch) -> int:
+async def _count_rest(cursor: Any, watch: Watch) -> int:
     """Return how many rows follow; a writing statement runs to its end anyway."""
     count = 0
     while not watch.is_late:
@@ -290,16 +294,18 @@ _FAULTS: Final = (
 _LATE: Final = (asyncpg.QueryCanceledError, TimeoutError)
 
 
-def _explained(error: Exception, name: str, plan: SQLPlan, values: Sequence[str]) -> Exception:
+def _explain_error(error: Exception, name: str, plan: SQLPlan, values: Sequence[str]) -> Exception:
     if isinstance(error, _LATE):
         return TimeoutError("the statement ran at its deadline and was ended; nothing is kept")
     state = getattr(error, "sqlstate", None) or ""
     reason = str(getattr(error, "message", None) or error)
     if isinstance(error, OSError) or state.startswith(_CONNECTION_STATES):
-        return ToolExecutionError(f"no connection to the source {name!r}: {_why(error, reason)}")
+        return ToolExecutionError(
+            f"no connection to the source {name!r}: {_explain_reason(error, reason)}"
+        )
     if state == _READ_ONLY and plan.is_readonly:
         reason += "; the tool only reads"
-    reason = _PLACE.sub(lambda found: _named(found, values), reason)
+    reason = _PLACE.sub(lambda found: _name_parameter(found, values), reason)
     return ToolExecutionError(f"the database refused the statement: {reason}")
 
 
@@ -308,13 +314,13 @@ _CONNECTION_STATES: Final = ("08", "28", "3D", "53", "57P")
 _PLACE: Final = re.compile(r"(?<=parameter )\$(\d+)|(?<=argument )\$(\d+)")
 
 
-def _named(found: re.Match[str], values: Sequence[str]) -> str:
+def _name_parameter(found: re.Match[str], values: Sequence[str]) -> str:
     """Return the parameter of a number, which only the rendered text has."""
     number = int(found[1] or found[2])
     return f":{values[number - 1]}" if number <= len(values) else found.group()
 
 
-def _why(error: Exception, reason: str) -> str:
+def _explain_reason(error: Exception, reason: str) -> str:
     if isinstance(error, ssl.SSLError):
         return f"it is not secure ({error.reason})"
     if _NO_ENCRYPTION in reason:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.executors.sql.entry import SQLPlan
+from tool_engine.executors.sql.sql_entry import SQLPlan
 from tool_engine.executors.sql.values import json_value
 
 _FIRST_BATCH: Final = 16
@@ -24,7 +24,7 @@ class Rows:
 
     def __init__(self, plan: SQLPlan, names: Sequence[str]) -> None:
         self._plan = plan
-        self._columns = _distinct(names)[: plan.max_columns]
+        self._columns = _make_distinct(names)[: plan.max_columns]
         self._cut_columns = len(names) - len(self._columns)
         self._rows: list[dict[str, Any]] = []
         self._bytes = 0
@@ -39,7 +39,7 @@ class Rows:
 
     @property
     def batch(self) -> int:
-        """How many rows to ask for next: few while nobody knows how large they are."""
+        """How many rows to ask for next: few while their size is unknown."""
         if not self._rows:
             return _FIRST_BATCH
         average = self._bytes // len(self._rows) + 1
@@ -98,7 +98,7 @@ class Rows:
         )
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
+def _make_distinct(names: Sequence[str]) -> list[str]:
     """A second `id` becomes `id_2`, so that no column hides another."""
     taken, numbers = set(names), dict.fromkeys(names, 1)
     found: list[str] = []

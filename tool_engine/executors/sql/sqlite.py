@@ -17,9 +17,9 @@ import aiosqlite
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.sql.entry import SQLPlan
-from tool_engine.executors.sql.pool import Pool
+from tool_engine.executors.sql.connection_pool import Pool
 from tool_engine.executors.sql.rows import Rows
+from tool_engine.executors.sql.sql_entry import SQLPlan
 from tool_engine.executors.sql.statement import Dialect
 from tool_engine.executors.sql.watch import Watch, run_watched
 
@@ -100,7 +100,7 @@ class _Guard:
             connection.close()
             raise
         connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _MAX_PATTERN)
-        connection.text_factory = _text
+        connection.text_factory = _decode_text
         connection.set_authorizer(self.authorize)
         connection.set_progress_handler(self.must_end, _STEPS)
         self._connection = connection
@@ -156,43 +156,47 @@ class SQLiteDatabase:
         self._path = str(Path(path).expanduser().absolute())
         self._is_readonly = is_readonly
         self._pool: Pool[_GuardedConnection] = Pool(
-            "sqlite+aiosqlite", self._connect, _GuardedConnection.is_fit, pool_size
+            "sqlite+aiosqlite", self._open_connection, _GuardedConnection.is_fit, pool_size
         )
 
     async def run(
         self, plan: SQLPlan, params: Mapping[str, Any], chosen: Mapping[str, str], watch: Watch
     ) -> dict[str, Any]:
         sql, names = plan.statement.render(_DIALECT, plan.lists, chosen)
-        values = [_bound(params.get(name)) for name in names]
+        values = [_bind_value(params.get(name)) for name in names]
         async with self._pool.turn():
-            return await run_watched(self._run(plan, sql, values, watch), lambda _: watch.stop())
+            return await run_watched(
+                self._run_statement(plan, sql, values, watch), lambda _: watch.stop()
+            )
 
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _connect(self) -> _GuardedConnection:
+    async def _open_connection(self) -> _GuardedConnection:
         return await _GuardedConnection(self._path, self._is_readonly)  # type: ignore[return-value]
 
-    async def _run(
+    async def _run_statement(
         self, plan: SQLPlan, sql: str, values: Sequence[Any], watch: Watch
     ) -> dict[str, Any]:
         try:
-            return await _patiently(lambda: self._attempt(plan, sql, values, watch), watch)
+            return await _retry_locked(
+                lambda: self._attempt_statement(plan, sql, values, watch), watch
+            )
         except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
-            raise _explained(error, self._name, plan, watch) from None
+            raise _explain_error(error, self._name, plan, watch) from None
 
-    async def _attempt(
+    async def _attempt_statement(
         self, plan: SQLPlan, sql: str, values: Sequence[Any], watch: Watch
     ) -> dict[str, Any]:
         async with self._pool.connection() as connection:
             try:
                 await connection.execute("BEGIN" if self._is_readonly else "BEGIN IMMEDIATE")
                 with connection.guard.holds(watch, plan.max_bytes + _ROOM):
-                    result = await _answer(connection, plan, sql, values)
+                    result = await _fetch_answer(connection, plan, sql, values)
                 if not self._is_readonly:
                     if watch.is_over:
                         raise TimeoutError(_LATE)
-                    await _patiently(connection.commit, watch)
+                    await _retry_locked(connection.commit, watch)
                 return result
             finally:
                 await connection.rollback()
@@ -202,7 +206,7 @@ class _FullError(Exception):
     """No more rows are taken."""
 
 
-async def _answer(
+async def _fetch_answer(
     connection: _GuardedConnection, plan: SQLPlan, sql: str, values: Sequence[Any]
 ) -> dict[str, Any]:
     changed = connection.total_changes
@@ -210,7 +214,7 @@ async def _answer(
         if cursor.description is None:
             is_counted = cursor.rowcount >= 0 or connection.total_changes == changed
             # Python does not count the rows that a statement after WITH has written.
-            count = max(cursor.rowcount, 0) if is_counted else await _changes(connection)
+            count = max(cursor.rowcount, 0) if is_counted else await _count_changes(connection)
             return {"row_count": count}
         rows = Rows(plan, [column[0] for column in cursor.description])
 
@@ -230,13 +234,13 @@ async def _answer(
         return rows.result(None if plan.is_readonly else rows.count)
 
 
-async def _changes(connection: _GuardedConnection) -> int:
+async def _count_changes(connection: _GuardedConnection) -> int:
     """Return how many rows the last statement wrote, without those of triggers."""
     async with connection.execute("SELECT changes()") as cursor:
         return sum(row[0] for row in await cursor.fetchall())
 
 
-async def _patiently(step: Callable[[], Awaitable[T]], watch: Watch) -> T:
+async def _retry_locked(step: Callable[[], Awaitable[T]], watch: Watch) -> T:
     """Do `step` as soon as no other connection has locked the file."""
     while True:
         try:
@@ -247,17 +251,17 @@ async def _patiently(step: Callable[[], Awaitable[T]], watch: Watch) -> T:
                 raise
 
 
-def _bound(value: Any) -> Any:
+def _bind_value(value: Any) -> Any:
     if isinstance(value, list | dict):
         return msgspec.json.encode(value).decode()
     return value
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _explained(error: Exception, name: str, plan: SQLPlan, watch: Watch) -> Exception:
+def _explain_error(error: Exception, name: str, plan: SQLPlan, watch: Watch) -> Exception:
     if isinstance(error, OverflowError):
         return ToolExecutionError(
             "a number is too large for SQLite; whole numbers go from -2**63 to 2**63 - 1"
@@ -272,10 +276,10 @@ def _explained(error: Exception, name: str, plan: SQLPlan, watch: Watch) -> Exce
         return TimeoutError(
             _LATE.replace("ran", "was still waiting for a lock" if is_busy else "ran")
         )
-    return ToolExecutionError(_sentence(error, code, name, plan))
+    return ToolExecutionError(_make_sentence(error, code, name, plan))
 
 
-def _sentence(error: Exception, code: int, name: str, plan: SQLPlan) -> str:
+def _make_sentence(error: Exception, code: int, name: str, plan: SQLPlan) -> str:
     if code == sqlite3.SQLITE_CANTOPEN:
         return (
             f"the file of the source {name!r} cannot be opened; it must exist and be readable"

@@ -93,11 +93,13 @@ class Statement(msgspec.Struct, frozen=True):
                     cast = dialect.null_test
                 number = numbers.setdefault((piece.name, cast), len(numbers) + 1)
                 place = f"{dialect.mark}{number}{cast}"
-                texts.append(_placed(piece, place, dialect, lists))
+                texts.append(_place_piece(piece, place, dialect, lists))
         return "".join(texts), [name for name, _ in numbers]
 
 
-def _placed(piece: Value | Membership, place: str, dialect: Dialect, lists: Collection[str]) -> str:
+def _place_piece(
+    piece: Value | Membership, place: str, dialect: Dialect, lists: Collection[str]
+) -> str:
     if isinstance(piece, Value):
         return place
     if piece.name in lists:
@@ -141,14 +143,14 @@ def parse_statement(text: str) -> Statement:
         )
     if "\0" in text:
         raise StatementError("holds a NUL character; remove it")
-    tokens = _single(list(_tokens(text)))
+    tokens = _single_statement(list(_split_tokens(text)))
     words = [token for token in tokens if token.kind != "space"]
     if not words:
         raise StatementError("holds no statement; write one, such as SELECT name FROM shops")
-    return Statement(tuple(_pieces(tokens)), _keyword(words), _inner_keywords(words))
+    return Statement(tuple(_make_pieces(tokens)), _first_keyword(words), _inner_keywords(words))
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def _split_tokens(text: str) -> Iterator[_Token]:
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -190,7 +192,7 @@ def _end_of_dollar(text: str, match: re.Match[str]) -> int:
     return end + len(match.group())
 
 
-def _single(tokens: list[_Token]) -> list[_Token]:
+def _single_statement(tokens: list[_Token]) -> list[_Token]:
     ends = [place for place, token in enumerate(tokens) if token.kind == "end"]
     if not ends:
         return tokens
@@ -203,11 +205,11 @@ def _single(tokens: list[_Token]) -> list[_Token]:
     return tokens[: ends[0]]
 
 
-def _pieces(tokens: list[_Token]) -> Iterator[Piece]:
+def _make_pieces(tokens: list[_Token]) -> Iterator[Piece]:
     text: list[str] = []
     at = 0
     while at < len(tokens):
-        found = _membership(tokens, at)
+        found = _read_membership(tokens, at)
         piece: Piece
         if found is not None:
             piece, at = found
@@ -228,16 +230,16 @@ def _pieces(tokens: list[_Token]) -> Iterator[Piece]:
 
 
 def _is_null_test(tokens: list[_Token], at: int) -> bool:
-    shape = [_shape(tokens[place]) for place in _solid_places(tokens, at + 1, 3)]
+    shape = [_token_shape(tokens[place]) for place in _solid_places(tokens, at + 1, 3)]
     return shape[:2] == ["IS", "NULL"] or shape == ["IS", "NOT", "NULL"]
 
 
-def _membership(tokens: list[_Token], at: int) -> tuple[Membership, int] | None:
+def _read_membership(tokens: list[_Token], at: int) -> tuple[Membership, int] | None:
     """Return `[NOT] IN :names` at `at`, and where it ends."""
     if tokens[at].kind != "word" or tokens[at].text.upper() not in ("IN", "NOT"):
         return None
     places = _solid_places(tokens, at, 5)
-    shape = [_shape(tokens[place]) for place in places]
+    shape = [_token_shape(tokens[place]) for place in places]
     is_negated = shape[0] == "NOT"
     shape, places = shape[is_negated:], places[is_negated:]
     if shape[:2] == ["IN", ":"]:
@@ -254,11 +256,11 @@ def _solid_places(tokens: list[_Token], at: int, most: int) -> list[int]:
     return list(itertools.islice(solid, most))
 
 
-def _shape(token: _Token) -> str:
+def _token_shape(token: _Token) -> str:
     return ":" if token.kind == "value" else token.text.upper()
 
 
-def _keyword(words: list[_Token]) -> str:
+def _first_keyword(words: list[_Token]) -> str:
     first = next((token for token in words if token.text != "("), words[0])
     return first.text.upper()
 

@@ -30,10 +30,10 @@ def json_value(value: Any, depth: int = 0) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, date | time):
         return value.isoformat()
-    return _compound(value, depth)
+    return _plain_compound(value, depth)
 
 
-def _compound(value: Any, depth: int) -> Any:
+def _plain_compound(value: Any, depth: int) -> Any:
     if depth >= _MAX_DEPTH:
         return str(value)
     # asyncpg's composite values have `items` too, and are no mappings.
@@ -45,7 +45,7 @@ def _compound(value: Any, depth: int) -> Any:
         return _range_text(value)
     if hasattr(value, "as_string"):
         return value.as_string().replace(" ", "")
-    return _text(value)
+    return _plain_text(value)
 
 
 def json_of_text(text: str) -> Any:
@@ -56,7 +56,7 @@ def json_of_text(text: str) -> Any:
         return text
 
 
-def _text(value: Any) -> str:
+def _plain_text(value: Any) -> str:
     if isinstance(value, Decimal):
         return format(value, "f") if value.is_finite() else _not_finite(value)
     if isinstance(value, timedelta):

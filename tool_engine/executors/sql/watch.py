@@ -77,11 +77,11 @@ async def run_watched(
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         stop(task)
-        await _ended(task)
+        await _await_end(task)
         raise
 
 
-async def _ended(task: asyncio.Task[Any]) -> None:
+async def _await_end(task: asyncio.Task[Any]) -> None:
     while not task.done():
         try:
             await asyncio.wait([task])

@@ -54,9 +54,9 @@ def value_of(node: Node, scope: Scope) -> Any:
     if isinstance(node, Literal):
         return node.value
     if isinstance(node, Path):
-        return _follow(node, scope)
+        return _follow_path(node, scope)
     if isinstance(node, FirstOf):
-        return _first(node, scope)
+        return _first_present(node, scope)
     return is_true(node, scope)
 
 
@@ -69,8 +69,8 @@ def is_true(node: Node, scope: Scope) -> bool:
     if isinstance(node, Not):
         return not is_true(node.node, scope)
     if isinstance(node, Comparison):
-        return _compare(node, scope)
-    value = _present(value_of(node, scope))
+        return _evaluate_comparison(node, scope)
+    value = _none_if_left_out(value_of(node, scope))
     if not isinstance(value, bool):
         shown = node if isinstance(node, Path) else "it"
         raise EvaluationError(
@@ -93,15 +93,15 @@ def kind_of(value: Any) -> str:
     return "a list" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
 
 
-def _present(value: Any) -> Any:
+def _none_if_left_out(value: Any) -> Any:
     return None if value is LEFT_OUT else value
 
 
-def _first(node: FirstOf, scope: Scope) -> Any:
+def _first_present(node: FirstOf, scope: Scope) -> Any:
     *others, last = node.options
     for option in others:
         try:
-            value = _present(value_of(option, scope))
+            value = _none_if_left_out(value_of(option, scope))
         except EvaluationError:
             continue
         if value is not None:
@@ -109,41 +109,41 @@ def _first(node: FirstOf, scope: Scope) -> Any:
     return value_of(last, scope)
 
 
-def _follow(path: Path, scope: Scope) -> Any:
+def _follow_path(path: Path, scope: Scope) -> Any:
     if path.root == "params" and path.parts and path.parts[0] not in scope.params:
         if len(path.parts) == 1:
             return LEFT_OUT
-        raise EvaluationError(f"the call left out {path.upto(1)}{_default(path)}")
+        raise EvaluationError(f"the call left out {path.upto(1)}{_suggest_default(path)}")
     if path.root in ("item", "index") and scope.index < 0:
         raise EvaluationError(f"there is no {path}: the step failed before its first item")
     value: Any = getattr(scope, path.root)
     for count, part in enumerate(path.parts):
-        value = _into(value, part, path, count)
+        value = _step_into(value, part, path, count)
     return value
 
 
-def _into(value: Any, part: str | int, path: Path, count: int) -> Any:
+def _step_into(value: Any, part: str | int, path: Path, count: int) -> Any:
     if isinstance(value, Mapping) and isinstance(part, str):
         if part in value:
             return value[part]
-        raise EvaluationError(f"there is no {path}: {path.upto(count)} {_keys(value, part)}")
+        raise EvaluationError(f"there is no {path}: {path.upto(count)} {_list_keys(value, part)}")
     if isinstance(value, list | tuple) and isinstance(part, int):
         if -len(value) <= part < len(value):
             return value[part]
         raise EvaluationError(
-            f"there is no {path}: {path.upto(count)} has {_counted(len(value), 'item')}"
-            f"{_default(path)}"
+            f"there is no {path}: {path.upto(count)} has {_count_noun(len(value), 'item')}"
+            f"{_suggest_default(path)}"
         )
     wanted = "position in it" if isinstance(part, int) else "key in it"
     if isinstance(value, list | tuple):
         wanted = "key in it; write a position, such as [0]"
     raise EvaluationError(
         f"there is no {path}: {path.upto(count)} is {kind_of(value)}, so there is no {wanted}"
-        f"{_default(path)}"
+        f"{_suggest_default(path)}"
     )
 
 
-def _keys(value: Mapping[Any, Any], part: str) -> str:
+def _list_keys(value: Mapping[Any, Any], part: str) -> str:
     names = [str(key)[:_LONGEST_KEY] for key in value]
     if not names:
         return "is empty"
@@ -151,11 +151,11 @@ def _keys(value: Mapping[Any, Any], part: str) -> str:
     return f"has {', '.join(names[:_MOST_KEYS])}{more}{suggest_near(part, names)}"
 
 
-def _default(path: Path) -> str:
+def _suggest_default(path: Path) -> str:
     return f"; for a value that may be missing write {path} ?? and what stands for it"
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_noun(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
@@ -167,19 +167,19 @@ _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def _compare(node: Comparison, scope: Scope) -> bool:
-    left, right = (_present(value_of(side, scope)) for side in (node.left, node.right))
+def _evaluate_comparison(node: Comparison, scope: Scope) -> bool:
+    left, right = (_none_if_left_out(value_of(side, scope)) for side in (node.left, node.right))
     try:
-        return _compared(node, left, right)
+        return _compare_values(node, left, right)
     except RecursionError:
         raise EvaluationError("the two values are too deep to be compared") from None
 
 
-def _compared(node: Comparison, left: Any, right: Any) -> bool:
+def _compare_values(node: Comparison, left: Any, right: Any) -> bool:
     if node.symbol in ("==", "!="):
-        return _same(left, right) is (node.symbol == "==")
+        return _is_same(left, right) is (node.symbol == "==")
     if node.symbol in ("in", "not in"):
-        return _contains(right, left) is (node.symbol == "in")
+        return _contains_part(right, left) is (node.symbol == "in")
     if not (_is_number(left) and _is_number(right)) and not (
         isinstance(left, str) and isinstance(right, str)
     ):
@@ -194,22 +194,22 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _same(left: Any, right: Any) -> bool:
+def _is_same(left: Any, right: Any) -> bool:
     """Return True for equality as in JSON, where true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(_is_same(left[key], right[key]) for key in left)
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(map(_same, left, right))
+        return len(left) == len(right) and all(map(_is_same, left, right))
     return bool(left == right)
 
 
-def _contains(whole: Any, part: Any) -> bool:
+def _contains_part(whole: Any, part: Any) -> bool:
     if isinstance(whole, str) and isinstance(part, str):
         return part in whole
     if isinstance(whole, list | tuple):
-        return any(_same(each, part) for each in whole)
+        return any(_is_same(each, part) for each in whole)
     if isinstance(whole, Mapping) and isinstance(part, str):
         return part in whole
     raise EvaluationError(

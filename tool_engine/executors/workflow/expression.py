@@ -124,7 +124,7 @@ class _Reader:
 
     @property
     def is_at_end(self) -> bool:
-        self._skip()
+        self._skip_blanks()
         return self.at >= len(self.text)
 
     def error(self, message: str) -> ExpressionError:
@@ -133,41 +133,41 @@ class _Reader:
         return ExpressionError(f"{message}, {got} at character {self.at - self._start + 1}")
 
     def expect(self, symbol: str, message: str) -> None:
-        if not self._take(symbol):
+        if not self._take_symbol(symbol):
             raise self.error(message)
 
     def any_of(self) -> Node:
-        nodes = [self._all()]
+        nodes = [self._read_all()]
         while self._take_word("or"):
-            nodes.append(self._all())
+            nodes.append(self._read_all())
         return nodes[0] if len(nodes) == 1 else AnyOf(tuple(nodes))
 
-    def _all(self) -> Node:
-        nodes = [self._negation()]
+    def _read_all(self) -> Node:
+        nodes = [self._read_negation()]
         while self._take_word("and"):
-            nodes.append(self._negation())
+            nodes.append(self._read_negation())
         return nodes[0] if len(nodes) == 1 else All(tuple(nodes))
 
-    def _negation(self) -> Node:
+    def _read_negation(self) -> Node:
         is_negated = False
         while self._take_word("not"):
             is_negated = not is_negated
-        node = self._comparison()
+        node = self._read_comparison()
         return Not(node) if is_negated else node
 
-    def _comparison(self) -> Node:
-        left = self._operand()
-        symbol = self._symbol()
+    def _read_comparison(self) -> Node:
+        left = self._read_operand()
+        symbol = self._read_symbol()
         if symbol is None:
             return left
-        node = Comparison(symbol, left, self._operand())
-        if self._symbol() is not None:
+        node = Comparison(symbol, left, self._read_operand())
+        if self._read_symbol() is not None:
             raise self.error("a comparison has two sides; join several with 'and'")
         return node
 
-    def _symbol(self) -> str | None:
+    def _read_symbol(self) -> str | None:
         for symbol in _SYMBOLS:
-            if self._take(symbol):
+            if self._take_symbol(symbol):
                 return symbol
         if self._take_word("in"):
             return "in"
@@ -180,8 +180,8 @@ class _Reader:
             raise self.error("to compare write ==")
         return None
 
-    def _operand(self) -> Node:
-        if self._take("("):
+    def _read_operand(self) -> Node:
+        if self._take_symbol("("):
             self._depth += 1
             if self._depth > _MAX_DEPTH:
                 raise self.error(f"parentheses are nested deeper than {_MAX_DEPTH} levels")
@@ -189,7 +189,7 @@ class _Reader:
             self.expect(")", "a parenthesis is not closed: expected )")
             self._depth -= 1
             return node
-        if self._take("${"):
+        if self._take_symbol("${"):
             node = self.value()
             self.expect("}", "a reference ends with }")
             return node
@@ -197,43 +197,43 @@ class _Reader:
 
     def value(self) -> Node:
         """Read a value, or alternatives of which the first present one counts."""
-        options = [self._option()]
-        while self._take("??"):
-            options.append(self._option())
+        options = [self._read_option()]
+        while self._take_symbol("??"):
+            options.append(self._read_option())
         return options[0] if len(options) == 1 else FirstOf(tuple(options))
 
-    def _option(self) -> Literal | Path:
-        self._skip()
+    def _read_option(self) -> Literal | Path:
+        self._skip_blanks()
         if self.text.startswith(('"', "[", "{"), self.at) or _NUMBER.match(self.text, self.at):
-            return self._json()
-        if quoted := self._match(_SINGLE_QUOTED):
-            return self._literal(quoted[1])
+            return self._read_json()
+        if quoted := self._match_pattern(_SINGLE_QUOTED):
+            return self._make_literal(quoted[1])
         before = self.at
-        word = self._match(_WORD)
+        word = self._match_pattern(_WORD)
         if word is not None and word[0] in _CONSTANTS:
             return Literal(_CONSTANTS[word[0]])
         if word is not None and word[0] in _ROOTS:
-            return Path(word[0], tuple(self._parts()))
+            return Path(word[0], tuple(self._read_parts()))
         self.at = before
         if word is not None and word[0] not in _KEYWORDS:
-            raise _unknown(word[0])
+            raise _unknown_error(word[0])
         raise self.error("expected a reference or a value")
 
-    def _json(self) -> Literal:
+    def _read_json(self) -> Literal:
         try:
             value, self.at = _DECODER.raw_decode(self.text, self.at)
         except (ValueError, RecursionError):
             raise self.error("expected a value as JSON writes it") from None
-        return self._literal(value)
+        return self._make_literal(value)
 
-    def _literal(self, value: Any) -> Literal:
+    def _make_literal(self, value: Any) -> Literal:
         if isinstance(value, str) and "${" in value:
             raise ExpressionError(
                 f"the text {value!r} in quotes stays as it is; write the reference without quotes"
             )
         return Literal(value)
 
-    def _parts(self) -> Iterator[str | int]:
+    def _read_parts(self) -> Iterator[str | int]:
         while True:
             if self.text.startswith(".", self.at):
                 self.at += 1
@@ -244,17 +244,17 @@ class _Reader:
                 yield key[0]
             elif self.text.startswith("[", self.at):
                 self.at += 1
-                yield self._bracketed()
+                yield self._read_bracketed()
             else:
                 return
 
-    def _bracketed(self) -> str | int:
-        if position := self._match(_POSITION):
+    def _read_bracketed(self) -> str | int:
+        if position := self._match_pattern(_POSITION):
             return int(position[1])
-        self._skip()
+        self._skip_blanks()
         if not self.text.startswith(('"', "'"), self.at):
             raise self.error('expected a position such as [0], or a key such as ["a b"]')
-        key: str = self._option().value  # type: ignore[union-attr]
+        key: str = self._read_option().value  # type: ignore[union-attr]
         self.expect("]", "a bracket is not closed: expected ]")
         return key
 
@@ -263,16 +263,16 @@ class _Reader:
         found = _BLANKS.match(self.text, self.at)
         return self.at if found is None else found.end()
 
-    def _skip(self) -> None:
+    def _skip_blanks(self) -> None:
         self.at = self._rest_begins
 
-    def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    def _match_pattern(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         found = pattern.match(self.text, self.at)
         if found is not None:
             self.at = found.end()
         return found
 
-    def _take(self, symbol: str) -> bool:
+    def _take_symbol(self, symbol: str) -> bool:
         at = self._rest_begins
         if not self.text.startswith(symbol, at):
             return False
@@ -287,7 +287,7 @@ class _Reader:
         return True
 
 
-def _finite(text: str) -> float:
+def _finite_number(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise ValueError(text)
@@ -298,7 +298,7 @@ def _no_number(text: str) -> float:
     raise ValueError(text)
 
 
-_DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
+_DECODER: Final = json.JSONDecoder(parse_float=_finite_number, parse_constant=_no_number)
 
 
 def _shown_part(part: str | int) -> str:
@@ -307,7 +307,7 @@ def _shown_part(part: str | int) -> str:
     return f".{part}" if _KEY.fullmatch(part) else f"[{json.dumps(part, ensure_ascii=False)}]"
 
 
-def _unknown(word: str) -> ExpressionError:
+def _unknown_error(word: str) -> ExpressionError:
     if word in _SECRETS:
         return ExpressionError(
             f"a workflow reads no {word!r}; the tool that needs a secret takes it in its own entry"

@@ -65,7 +65,7 @@ class WorkflowLinker:
         self._names = {tool.name for tool in there}
         changes: dict[str, Tool | None] = {}
         for tool in there:
-            linked = self._linked(unlinked(tool), index, before.get(tool.name))
+            linked = self._link_tool(unlinked(tool), index, before.get(tool.name))
             if linked is not tool:
                 changes[tool.name] = linked
         return index.with_changes(changes) if changes else index
@@ -76,7 +76,7 @@ class WorkflowLinker:
             if self._is_workflow(tool):
                 self.problems(unlinked(tool), index)
 
-    def _linked(self, tool: Tool, index: Snapshot, present: Tool | None) -> Tool:
+    def _link_tool(self, tool: Tool, index: Snapshot, present: Tool | None) -> Tool:
         found = self.problems(tool, index)
         if not found:
             return tool

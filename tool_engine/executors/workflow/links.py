@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import DefinitionError
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.workflow.entry import Step, Workflow, compile_entry
 from tool_engine.executors.workflow.expression import Path
-from tool_engine.executors.workflow.run import MAX_DEPTH
 from tool_engine.executors.workflow.template import Text, has_references, references_in
+from tool_engine.executors.workflow.workflow_entry import Step, Workflow, compile_entry
+from tool_engine.executors.workflow.workflow_executor import MAX_DEPTH
 from tool_engine.model.call import ValidationError, ValidationResult
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
@@ -46,7 +46,7 @@ class WorkflowLinks:
     def __init__(self, is_workflow: Callable[[Tool], bool], validate: Validate) -> None:
         self._is_workflow = is_workflow
         self._validate = validate
-        self._compiled = CompiledEntries(_compile)
+        self._compiled = CompiledEntries(_compile_or_empty)
         self._known: dict[str, tuple[tuple[Tool | None, ...], list[Link]]] = {}
 
     def problems(self, tool: Tool, find: Find, near: Callable[[str], Sequence[str]]) -> list[Link]:
@@ -54,7 +54,11 @@ class WorkflowLinks:
         called = (tool, *(find(step.tool) for step in steps))
         known = self._known.get(tool.name)
         # Kept while the called tools stay the same; a stale suggestion of names does no harm.
-        if known is None or not all(map(_is, known[0], called)) or len(known[0]) != len(called):
+        if (
+            known is None
+            or not all(map(_is_identical, known[0], called))
+            or len(known[0]) != len(called)
+        ):
             found: list[Link] = []
             for step, other in zip(steps, called[1:], strict=True):
                 found += self._step_problems(tool, step, other, near)
@@ -80,12 +84,12 @@ class WorkflowLinks:
                 )
             elif not has_references(value):
                 written[name] = value
-        for error in self._errors(other, written):
+        for error in self._find_errors(other, written):
             if error.error_type != "missing_required" or error.parameter not in step.params:
-                yield Link(_place(step, error), f"{other.name!r}: {error.message}")
+                yield Link(_place_error(step, error), f"{other.name!r}: {error.message}")
         yield from _reference_problems(tool, step, other)
 
-    def _errors(self, other: Tool, written: dict[str, Any]) -> Sequence[ValidationError]:
+    def _find_errors(self, other: Tool, written: dict[str, Any]) -> Sequence[ValidationError]:
         try:
             return self._validate(other, written).errors
         except DefinitionError:
@@ -93,14 +97,16 @@ class WorkflowLinks:
             return ()
 
     def _reach_problems(self, tool: Tool, find: Find) -> Iterator[Link]:
-        front: _Reached = {step.tool: (step, (tool.name, step.tool)) for step in self._calls(tool)}
+        front: _Reached = {
+            step.tool: (step, (tool.name, step.tool)) for step in self._list_calls(tool)
+        }
         reached = dict(front)
         for _ in range(MAX_DEPTH):
             front = {
                 inner.tool: (step, (*way, inner.tool))
                 for name, (step, way) in front.items()
                 if (other := find(name)) is not None and self._is_workflow(other)
-                for inner in self._calls(other)
+                for inner in self._list_calls(other)
             }
             if tool.name in front:
                 step, way = front[tool.name]
@@ -114,11 +120,11 @@ class WorkflowLinks:
             yield Link("entry.steps", f"{message}; make them flatter")
         yield from _effect_problems(tool, reached, find)
 
-    def _calls(self, tool: Tool) -> Iterator[Step]:
+    def _list_calls(self, tool: Tool) -> Iterator[Step]:
         return self._compiled.of(tool).calls()
 
 
-def _compile(tool: Tool) -> Workflow:
+def _compile_or_empty(tool: Tool) -> Workflow:
     try:
         return compile_entry(tool)
     except DefinitionError:
@@ -126,11 +132,11 @@ def _compile(tool: Tool) -> Workflow:
         return Workflow(())
 
 
-def _is(left: object, right: object) -> bool:
+def _is_identical(left: object, right: object) -> bool:
     return left is right
 
 
-def _place(step: Step, error: ValidationError) -> str:
+def _place_error(step: Step, error: ValidationError) -> str:
     is_there = error.parameter in step.params
     return f"{step.path}.params.{error.path}" if is_there else f"{step.path}.params"
 
@@ -157,7 +163,7 @@ def _reference_problems(tool: Tool, step: Step, other: Tool) -> Iterator[Link]:
 def _parameter_problems(
     source: ToolParameter, target: ToolParameter, path: str, theirs: str
 ) -> Iterator[Link]:
-    if not _fits(source.type, target.type):
+    if not _fits_type(source.type, target.type):
         yield Link(
             path,
             f"params.{source.name} is of the type {source.type}, and {theirs} of the type "
@@ -171,7 +177,7 @@ def _parameter_problems(
         yield Link(path, message, is_broken=False)
 
 
-def _fits(source: str, target: str) -> bool:
+def _fits_type(source: str, target: str) -> bool:
     return source == target or (source, target) in (("integer", "number"), ("number", "integer"))
 
 

@@ -95,7 +95,7 @@ def render(tree: Any, scope: Scope) -> Any:
     if isinstance(tree, Text):
         if (whole := tree.whole) is not None:
             return value_of(whole, scope)
-        return _joined(
+        return _join_texts(
             [part if isinstance(part, str) else _text_of(part, scope) for part in tree.parts]
         )
     if isinstance(tree, dict):
@@ -126,7 +126,7 @@ def _parse_text(text: str) -> Any:
     return Text((*parts, written) if written else tuple(parts))
 
 
-def _joined(texts: list[str]) -> str:
+def _join_texts(texts: list[str]) -> str:
     size = sum(map(len, texts))
     if size > MAX_TEXT:
         raise EvaluationError(

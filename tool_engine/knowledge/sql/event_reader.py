@@ -1,4 +1,4 @@
-"""What do engines that run elsewhere tell in the event log of a database, as they tell it?
+"""Which events do engines that run elsewhere write to the log of a database, as they write them?
 
 Only asks: it takes no numbers, and makes and changes nothing. Each engine counts on from where it
 began, and where one was killed, or two write at once, numbers jump. What is below a jump may still
@@ -16,7 +16,7 @@ from sqlalchemy import inspect, text
 
 from tool_engine.errors import ConfigurationError, EventsExpiredError, RecordsUnavailableError
 from tool_engine.knowledge.sql.connection.address import Address
-from tool_engine.knowledge.sql.reading import Reader
+from tool_engine.knowledge.sql.reader import Reader
 from tool_engine.knowledge.sql.schema.event_rows import event_of
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.settings.retention import RecordsURL
@@ -78,7 +78,7 @@ class EventReader:
         Raises:
             RecordsUnavailableError: The database does not answer.
         """
-        reader = await self._asked()
+        reader = await self._open_reader()
         if self._file is None and self._is_file:
             await self.close()
             return False
@@ -105,10 +105,10 @@ class EventReader:
             before=_END if before is None else before, since=int(since * 1e6), limit=limit
         )
         (rows,) = await self.rows(asked)
-        return await asyncio.to_thread(_events, rows)
+        return await asyncio.to_thread(_make_events, rows)
 
     async def tail(self, after: int | None = None) -> EventTail:
-        """What is told after the number `after`; None: after what is there now.
+        """The events after the number `after`; None: after what is there now.
 
         Raises:
             ConfigurationError: There is no event `after` yet.
@@ -125,7 +125,7 @@ class EventReader:
         return EventTail(self, [_Span(start), *spans])
 
     def whole_tail(self) -> EventTail:
-        """All that is there, from the oldest on, and what is told after it."""
+        """All that is there, from the oldest on, and what follows."""
         return EventTail(self, [_Span(None)])
 
     async def rows(self, *statements: Any) -> list[Sequence[Any]]:
@@ -134,11 +134,11 @@ class EventReader:
         Raises:
             RecordsUnavailableError: The database does not answer.
         """
-        return await (await self._asked()).rows(*statements)
+        return await (await self._open_reader()).rows(*statements)
 
     async def is_replaced(self) -> bool:
         """Whether there is another file now in the place of the one that is asked."""
-        found = await asyncio.to_thread(self._identity)
+        found = await asyncio.to_thread(self._file_identity)
         return found is not None and found != self._file
 
     async def close(self) -> None:
@@ -151,15 +151,15 @@ class EventReader:
     def _is_file(self) -> bool:
         return self._address is not None and self._address.kind == "sqlite"
 
-    async def _asked(self) -> Reader:
+    async def _open_reader(self) -> Reader:
         if self._reader is None:
             if self._address is None:
                 self._address = await asyncio.to_thread(Address.of, str(self._url))
-            self._file = await asyncio.to_thread(self._identity)
+            self._file = await asyncio.to_thread(self._file_identity)
             self._reader = Reader(self._address)
         return self._reader
 
-    def _identity(self) -> tuple[int, int] | None:
+    def _file_identity(self) -> tuple[int, int] | None:
         """Which file it is; None where there is none."""
         if self._address is None or not self._is_file:
             return None
@@ -200,7 +200,7 @@ class EventTail:
         """
         if await self._reader.is_replaced():
             # What was written before the file was deleted is still in the one that is open.
-            events = await self._read(limit)
+            events = await self._read_spans(limit)
             if events:
                 return events
             await self._reader.close()
@@ -210,9 +210,9 @@ class EventTail:
             if (last or 0) < self.last:
                 self._spans = [_Span(None)]  # numbers have begun anew
             self._is_moved = False
-        return await self._read(limit)
+        return await self._read_spans(limit)
 
-    async def _read(self, limit: int) -> list[ToolEngineEvent]:
+    async def _read_spans(self, limit: int) -> list[ToolEngineEvent]:
         asked = [
             _BETWEEN.bindparams(after=span.after or 0, until=span.until, limit=limit)
             for span in self._spans
@@ -223,14 +223,14 @@ class EventTail:
             raise EventsExpiredError(after, oldest)
         # The lower numbers first: that engine began earlier.
         rows = [row for some in (*found[1:], found[0]) for row in some]
-        events = await asyncio.to_thread(_events, rows)
-        spans = [_passed(span, rows) for span, rows in zip(self._spans, found, strict=True)]
+        events = await asyncio.to_thread(_make_events, rows)
+        spans = [_advance_spans(span, rows) for span, rows in zip(self._spans, found, strict=True)]
         (newest, *jumps), others = spans[0], [each for some in spans[1:] for each in some]
         self._spans = [newest, *jumps, *others][: _MOST_RUNS + 1]
         return events
 
 
-def _events(rows: Sequence[Any]) -> list[ToolEngineEvent]:
+def _make_events(rows: Sequence[Any]) -> list[ToolEngineEvent]:
     try:
         return [event_of(row) for row in rows]
     except RecordsUnavailableError as error:  # it will not go away
@@ -239,7 +239,7 @@ def _events(rows: Sequence[Any]) -> list[ToolEngineEvent]:
         ) from error
 
 
-def _passed(span: _Span, rows: Sequence[Any]) -> list[_Span]:
+def _advance_spans(span: _Span, rows: Sequence[Any]) -> list[_Span]:
     """What may still come after `rows`: beyond them first, then where they have jumped."""
     left: list[_Span] = []
     last = span.after

@@ -75,7 +75,7 @@ def is_odd(column: ColumnElement[Any], kind: str) -> ColumnElement[bool]:
 
 
 @compiles(_Odd)
-def _never(element: _Odd, compiler: SQLCompiler, **options: Any) -> str:
+def _compile_false(element: _Odd, compiler: SQLCompiler, **options: Any) -> str:
     return "FALSE"
 
 

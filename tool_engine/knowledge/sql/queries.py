@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import replace
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     ColumnElement,
     Select,
     and_,
@@ -24,11 +25,13 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from tool_engine.knowledge.cursor import no_such_record
-from tool_engine.knowledge.sql.beginning import begins_with
 from tool_engine.knowledge.sql.odd import first_odd, is_odd
-from tool_engine.knowledge.sql.reading import Reader
+from tool_engine.knowledge.sql.reader import Reader
 from tool_engine.knowledge.sql.schema.keys import (
     SLACK,
     key_of_id,
@@ -65,7 +68,7 @@ def records(query: RecordQuery) -> Select[Any]:
         .add_columns(large.c.data.label("large"), wanted.label("wanted"))
         .join_from(calls, definitions, calls.c.definition_id == definitions.c.id, isouter=True)
         .join(large, large.c.hash == wanted, isouter=True)
-        .where(*_conditions(query))
+        .where(*_make_conditions(query))
         .order_by(calls.c.key if query.oldest_first else calls.c.key.desc())
     )
     if query.limit is not None:
@@ -74,7 +77,7 @@ def records(query: RecordQuery) -> Select[Any]:
 
 
 async def placed(reader: Reader, query: RecordQuery) -> RecordQuery:
-    """The query with ids that tell their place, in the stead of those that were made elsewhere.
+    """The query with ids that hold their place, instead of those that were made elsewhere.
 
     Raises:
         ConfigurationError: No record has such an id.
@@ -105,7 +108,7 @@ def totals(query: RecordQuery) -> Select[Any]:
             func.max(calls.c.key),
             first_odd(calls.c.key, calls.c.execution_time),
         )
-        .where(*_conditions(query))
+        .where(*_make_conditions(query))
         .group_by(*group)
     )
 
@@ -121,7 +124,7 @@ def counted_calls(query: RecordQuery) -> Select[Any]:
             func.sum(calls.c.queue_wait),
             first_odd(calls.c.key, calls.c.execution_time, calls.c.queue_wait),
         )
-        .where(*_conditions(query))
+        .where(*_make_conditions(query))
         .group_by(*group)
     )
 
@@ -132,7 +135,7 @@ def counted_times(query: RecordQuery, measure: str) -> Select[Any]:
     group = (calls.c.tool_name, calls.c.bucket, bins)
     return (
         select(*group, func.count(), func.max(calls.c[measure]), null())
-        .where(*_conditions(query))
+        .where(*_make_conditions(query))
         .group_by(*group)
     )
 
@@ -174,7 +177,7 @@ def _kept_conditions(query: RecordQuery, hours: Hours) -> Iterator[Any]:
             yield kept.c[name] == plain_text(value)
 
 
-def _conditions(query: RecordQuery) -> Iterator[Any]:
+def _make_conditions(query: RecordQuery) -> Iterator[Any]:
     for name, value in query.conditions.items():
         if name == "record_id":
             yield _has_id(value)
@@ -188,10 +191,10 @@ def _conditions(query: RecordQuery) -> Iterator[Any]:
             yield calls.c[name] == plain_text(value)
     if query.call_id_prefix is not None:
         yield begins_with(calls.c.call_id, plain_text(query.call_id_prefix) or "")
-    yield from _bounds(query)
+    yield from _make_bounds(query)
 
 
-def _bounds(query: RecordQuery) -> Iterator[Any]:
+def _make_bounds(query: RecordQuery) -> Iterator[Any]:
     """Where on the way through the rows the answer begins and ends."""
     if query.start is not None:
         start = microseconds(query.start)
@@ -212,3 +215,32 @@ def _has_id(record_id: str) -> ColumnElement[bool]:
     if key is None:
         return calls.c.record_id == plain_text(record_id)
     return and_(calls.c.key == key, calls.c.record_id == null())
+
+
+# The index of the text serves where the database sorts texts by character, as SQLite does.
+class _BeginsWith(FunctionElement[bool]):
+    """Has two clauses: the column and the prefix."""
+
+    type = Boolean()
+    inherit_cache = True
+
+
+def begins_with(column: ColumnElement[Any], prefix: str) -> ColumnElement[bool]:
+    """Return the condition that `column` begins with `prefix`, case-sensitively."""
+    return _BeginsWith(column, prefix)
+
+
+@compiles(_BeginsWith)
+def _by_function(element: _BeginsWith, compiler: SQLCompiler, **options: Any) -> str:
+    column, prefix = (compiler.process(each, **options) for each in element.clauses)
+    return f"starts_with({column}, {prefix})"
+
+
+@compiles(_BeginsWith, "sqlite")
+def _by_range(element: _BeginsWith, compiler: SQLCompiler, **options: Any) -> str:
+    column, prefix = element.clauses
+    name = compiler.process(column, **options)
+    # No text with this prefix is greater than this: char(1114111) is the last character.
+    lowest = compiler.process(prefix, **options)
+    highest = f"{compiler.process(prefix, **options)} || char(1114111)"
+    return f"({name} >= {lowest} AND {name} < {highest})"

@@ -1,4 +1,4 @@
-"""How are old records removed, without keeping anybody from writing new ones?
+"""How are old records removed without delaying the writers of new ones?
 
 In small steps, each a transaction of its own, the oldest first.
 """
@@ -15,7 +15,7 @@ from sqlalchemy import delete, exists, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tool_engine.knowledge.sql import session_statements
-from tool_engine.knowledge.sql.reading import Reader
+from tool_engine.knowledge.sql.reader import Reader
 from tool_engine.knowledge.sql.schema.counting import COUNTED, STATISTICS, counted
 from tool_engine.knowledge.sql.schema.damage import INTEGER, SECONDS, check_values, read_row
 from tool_engine.knowledge.sql.schema.kept import KEEPING
@@ -49,7 +49,7 @@ _MARK: Final = (
     "INSERT INTO tool_marks (name, value) VALUES ('removed_until', :newest) ON CONFLICT (name) "
     "DO UPDATE SET value = excluded.value WHERE excluded.value > tool_marks.value"
 )
-"""Tells other processes, and those that come later, that there were more records."""
+"""Note for other and later processes that there were more records."""
 _REMOVED_UNTIL: Final = "SELECT value FROM tool_marks WHERE name = 'removed_until'"
 _REMOVE_EMPTY: Final = "DELETE FROM tool_statistics WHERE hour = :hour AND calls <= 0"
 
@@ -166,7 +166,7 @@ async def _keep_bytes(reader: Reader, most: int, kind: str) -> int:
     if kind == "postgresql":
         return await _keep_newest(reader, await _count_within(reader, most))
     removed = 0
-    # Values that only the newest calls use cannot be told from those that a batch is about to use.
+    # Values that only the newest calls use look like those that a batch is about to use.
     newest = key_of_time(microseconds(datetime.now(UTC))) - _RECENT * 1_000_000 * KEY_STEP
     while await _used_bytes(reader) > most:
         step = await _remove_before(reader, newest, _STEP)

@@ -1,7 +1,7 @@
 """Which statements keep conversations, requests for approval and decisions?
 
 Each that changes something is one statement, or begins with one that writes: SQLite refuses who has
-read first and then wants to write while somebody else does.
+read first and then wants to write while another process does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KINDS: Final[dict[str, TypeEngine[Any]]] = {
 }
 
 
-def _typed(statement: str, *names: str) -> TextClause:
+def _type_statement(statement: str, *names: str) -> TextClause:
     return text(statement).bindparams(*(bindparam(name, type_=_KINDS[name]) for name in names))
 
 
@@ -53,17 +53,17 @@ _PUT: Final = (
     "DO UPDATE SET updated_at = excluded.updated_at, size = excluded.size, "
     "data = excluded.data, revision = excluded.revision"
 )
-_SAVE: Final = _typed(_PUT, *("now", "size", "data"))
-_SAVE_IF: Final = _typed(
+_SAVE: Final = _type_statement(_PUT, *("now", "size", "data"))
+_SAVE_IF: Final = _type_statement(
     f"{_PUT} WHERE coalesce(tool_sessions.revision, '') IN :revisions", *("now", "size", "data")
 ).bindparams(bindparam("revisions", type_=Text(), expanding=True))
-_OPEN: Final = _typed(
+_OPEN: Final = _type_statement(
     "INSERT INTO tool_approvals (token, session_id, is_open, asked_at, expires_at, data) "
     "VALUES (:token, :session_id, :is_open, :asked_at, :expires_at, :data) "
     "ON CONFLICT (token) DO NOTHING",
     *("is_open", "asked_at", "expires_at", "data"),
 )
-_REMEMBER: Final = _typed(
+_REMEMBER: Final = _type_statement(
     "INSERT INTO tool_decisions (session_id, fingerprint, decided_at, data) "
     "VALUES (:session_id, :fingerprint, :now, :data) ON CONFLICT (session_id, fingerprint) "
     "DO UPDATE SET decided_at = excluded.decided_at, data = excluded.data",
@@ -173,7 +173,7 @@ def remembered(session_id: str, fingerprint: str, now: int, data: bytes) -> Text
     return _REMEMBER.bindparams(session_id=session_id, fingerprint=fingerprint, now=now, data=data)
 
 
-def told(session_id: str, fingerprint: str) -> Select[Any]:
+def select_decision(session_id: str, fingerprint: str) -> Select[Any]:
     """The data and session of a decision."""
     return select(decisions.c.data, decisions.c.session_id).where(
         decisions.c.session_id == session_id, decisions.c.fingerprint == fingerprint
@@ -188,7 +188,7 @@ def forgotten(session_id: str) -> Delete:
 def old_sessions(before: int, now: float, limit: int) -> ReturningDelete[Any]:
     """Removes conversations that were saved last before that time, and gives their ids.
 
-    Those about which somebody is being asked stay.
+    Those about which a person is being asked stay.
     """
     is_asked = exists().where(
         approvals.c.session_id == sessions.c.session_id,
@@ -197,7 +197,7 @@ def old_sessions(before: int, now: float, limit: int) -> ReturningDelete[Any]:
     )
     is_old = sessions.c.updated_at < before
     old = select(sessions.c.session_id).where(is_old, ~is_asked).limit(limit)
-    # Once more: somebody may save one meanwhile.
+    # Once more: another process may save one meanwhile.
     found = delete(sessions).where(sessions.c.session_id.in_(old), is_old)
     return found.returning(sessions.c.session_id)
 

@@ -14,11 +14,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.sql.approvals import SQLApprovalStorage
 from tool_engine.knowledge.sql.connection.address import explained
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.rows import record_of_row
-from tool_engine.knowledge.sql.sessions import SQLSessionStorage
+from tool_engine.knowledge.sql.sql_approvals import SQLApprovalStorage
+from tool_engine.knowledge.sql.sql_sessions import SQLSessionStorage
 from tool_engine.knowledge.sql.writing.buffer import MOST_ENTRIES
 from tool_engine.knowledge.sql.writing.writer import RecordWriter, Trouble
 from tool_engine.logger import get_logger
@@ -70,7 +70,7 @@ class SQLRecordStorage:
         self._database = LazyDatabase(
             str(self.url), is_synchronous=durability == "call", stays_with_file=stays_with_file
         )
-        self._writer = RecordWriter(self._database, _INTERVALS[durability], self._tell)
+        self._writer = RecordWriter(self._database, _INTERVALS[durability], self._report_trouble)
         self._pruning: asyncio.Task[None] | None = None
         self._is_closed = False
         self.sessions = SQLSessionStorage(self._database)
@@ -132,9 +132,9 @@ class SQLRecordStorage:
         """
         if query.limit == 0:
             return []
-        async with self._asking() as reader:
-            query = await _queries().placed(reader, query)
-            return list(await reader.made(_queries().records(query), record_of_row))
+        async with self._hold_reader() as reader:
+            query = await _load_queries().placed(reader, query)
+            return list(await reader.made(_load_queries().records(query), record_of_row))
 
     async def totals(self, query: RecordQuery) -> RecordTotals:
         """Return the totals of the matching records; limit and offset do not count.
@@ -143,8 +143,8 @@ class SQLRecordStorage:
             ConfigurationError: `before` or `after` names no record.
             RecordsUnavailableError: The database does not answer.
         """
-        async with self._asking() as reader:
-            rows = await _summing().totals(reader, await _queries().placed(reader, query))
+        async with self._hold_reader() as reader:
+            rows = await _load_summing().totals(reader, await _load_queries().placed(reader, query))
         usage: Counter[str] = Counter()
         errors: Counter[str] = Counter()
         successful, seconds = 0, 0.0
@@ -171,9 +171,9 @@ class SQLRecordStorage:
             ConfigurationError: `before` or `after` names no record.
             RecordsUnavailableError: The database does not answer.
         """
-        async with self._asking() as reader:
-            query = await _queries().placed(reader, query)
-            found: CallStatistics = await _summing().statistics(reader, query)
+        async with self._hold_reader() as reader:
+            query = await _load_queries().placed(reader, query)
+            found: CallStatistics = await _load_summing().statistics(reader, query)
         return found
 
     async def prune(self, retention: RecordRetention | None = None) -> int:
@@ -192,7 +192,7 @@ class SQLRecordStorage:
         """
         from tool_engine.knowledge.sql.retention import prune
 
-        async with self._asking() as reader:
+        async with self._hold_reader() as reader:
             address = self._database.address
             kind = "" if address is None else address.kind
             return await prune(reader, retention or self.retention, kind)
@@ -205,7 +205,7 @@ class SQLRecordStorage:
         """
         from tool_engine.knowledge.sql.retention import removed_until
 
-        async with self._asking() as reader:
+        async with self._hold_reader() as reader:
             return await removed_until(reader)
 
     async def close(self) -> None:
@@ -222,7 +222,7 @@ class SQLRecordStorage:
             await self._database.close_reader()
 
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[Any]:
+    async def _hold_reader(self) -> AsyncIterator[Any]:
         """Yield the reading side once the newest calls are written or take too long."""
         if not self._is_closed:
             await self._writer.flush(_SOON)
@@ -239,18 +239,18 @@ class SQLRecordStorage:
                 _log.warning("records_not_pruned", error=str(error))
             await asyncio.sleep(self.retention.interval)
 
-    def _tell(self, name: str, fields: dict[str, Any]) -> None:
+    def _report_trouble(self, name: str, fields: dict[str, Any]) -> None:
         if self.on_trouble is not None:
             self.on_trouble(name, fields)
 
 
-def _queries() -> Any:
+def _load_queries() -> Any:
     from tool_engine.knowledge.sql import queries
 
     return queries
 
 
-def _summing() -> Any:
+def _load_summing() -> Any:
     from tool_engine.knowledge.sql import summing
 
     return summing

@@ -1,6 +1,6 @@
 """From where is summed up what calls add up to?
 
-From the statistics that are kept beside the calls, as far as these can tell: then the cost grows
+From the statistics that are kept beside the calls, as far as these say: then the cost grows
 with the number of tools and hours, and not with that of the calls. Else, and for the parts of an
 hour with which a time begins and ends, from the rows.
 """
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tool_engine.knowledge.sql import queries
 from tool_engine.knowledge.sql.queries import Hours
-from tool_engine.knowledge.sql.reading import Reader
+from tool_engine.knowledge.sql.reader import Reader
 from tool_engine.knowledge.sql.schema.damage import (
     INTEGER,
     SECONDS,
@@ -33,7 +33,7 @@ from tool_engine.model.statistics import CallCount, CallStatistics, TimeCount
 from tool_engine.redaction import redact_text
 
 _KEPT: Final = frozenset({"tool_name", "is_success", "outcome", "error_type"})
-"""The conditions that kept statistics can tell."""
+"""The conditions that kept statistics can answer."""
 _MEASURES: Final = ("execution_time", "queue_wait")
 _TOTALS: Final = ("tool_name", "outcome", "error_type", "calls", "seconds", "newest")
 _KEPT_TOTALS: Final = (*_TOTALS[:3], "measure", *_TOTALS[3:])
@@ -70,9 +70,9 @@ async def totals(reader: Reader, query: RecordQuery) -> list[Sequence[Any]]:
     if hours is not None:
         statements.append(queries.kept_totals(query, hours))
     found = await reader.rows(*statements)
-    rows = [row for part in found[: len(parts)] for row in _sound(part, _TOTALS)]
+    rows = [row for part in found[: len(parts)] for row in _drop_damaged(part, _TOTALS)]
     if hours is not None:
-        kept = _sound(found[-1], _KEPT_TOTALS, is_kept=True)
+        kept = _drop_damaged(found[-1], _KEPT_TOTALS, is_kept=True)
         rows += [(*row[:3], *row[4:]) for row in kept]
     return rows
 
@@ -94,13 +94,13 @@ async def statistics(reader: Reader, query: RecordQuery) -> CallStatistics:
     calls: list[CallCount] = []
     times: list[TimeCount] = []
     for at in range(0, 3 * len(parts), 3):
-        counted = _sound(found[at], _CALLS)
+        counted = _drop_damaged(found[at], _CALLS)
         calls += (CallCount((tool, bucket), *rest) for tool, bucket, *rest in counted)
         for measure, rows in zip(_MEASURES, found[at + 1 : at + 3], strict=True):
-            bins = _sound(rows, _TIMES)
+            bins = _drop_damaged(rows, _TIMES)
             times += (TimeCount((tool, bucket), measure, *rest) for tool, bucket, *rest in bins)
     if hours is not None:
-        _add_kept(_sound(found[-1], _KEPT_COUNTS, is_kept=True), calls, times)
+        _add_kept(_drop_damaged(found[-1], _KEPT_COUNTS, is_kept=True), calls, times)
     return CallStatistics.of(calls, times, redact_text)
 
 
@@ -125,10 +125,10 @@ def split(query: RecordQuery) -> tuple[Hours | None, list[RecordQuery]]:
     return (first, last), parts
 
 
-def _sound(
+def _drop_damaged(
     rows: Iterable[Sequence[Any]], names: Sequence[str], *, is_kept: bool = False
 ) -> list[Sequence[Any]]:
-    """The rows without what tells of a damaged one.
+    """The rows without what describes a damaged one.
 
     Raises:
         RecordsUnavailableError: There is a damaged one.

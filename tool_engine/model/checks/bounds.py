@@ -38,14 +38,16 @@ def check_count(name: str, value: object, *, minimum: int = 0, maximum: int = LA
         return
     is_bounded = maximum < LARGEST or (is_whole and value > maximum)  # type: ignore[operator]
     bounds = f"from {minimum} to {maximum}" if is_bounded else f">= {minimum}"
-    raise ConfigurationError(f"{name} must be a whole number {bounds}, got {_shown(value)}")
+    raise ConfigurationError(f"{name} must be a whole number {bounds}, got {_show_value(value)}")
 
 
 def check_share(name: str, value: object) -> None:
     """Raise `ConfigurationError` unless `value` is a positive, finite number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 < value < math.inf:  # type: ignore[operator] # it is a number
-        raise ConfigurationError(f"{name} must be a positive, finite number, got {_shown(value)}")
+        raise ConfigurationError(
+            f"{name} must be a positive, finite number, got {_show_value(value)}"
+        )
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
@@ -74,17 +76,19 @@ def check_caller(context: Any) -> None:
         _check_deadline(deadline)
     variables = context.variables
     if type(variables) is not dict and not isinstance(variables, Mapping):
-        raise ConfigurationError(f"variables must be a mapping, got {_shown(variables)}")
+        raise ConfigurationError(f"variables must be a mapping, got {_show_value(variables)}")
     if not all(isinstance(name, str) for name in variables):
         odd = next(name for name in variables if not isinstance(name, str))
-        raise ConfigurationError(f"the keys of variables must be texts, got {_shown(odd)}")
+        raise ConfigurationError(f"the keys of variables must be texts, got {_show_value(odd)}")
     if not isinstance(context.caller_type, str):
-        raise ConfigurationError(f"caller_type must be a text, got {_shown(context.caller_type)}")
+        raise ConfigurationError(
+            f"caller_type must be a text, got {_show_value(context.caller_type)}"
+        )
     if not _TEXTS.issuperset(map(type, _get_names(context))):
         _check_names(context)
     scope = context.scope
     if scope is not None and not hasattr(scope, "consent"):
-        raise ConfigurationError(f"scope must be a CallScope or None, got {_shown(scope)}")
+        raise ConfigurationError(f"scope must be a CallScope or None, got {_show_value(scope)}")
 
 
 def _check_names(context: Any) -> None:
@@ -92,18 +96,21 @@ def _check_names(context: Any) -> None:
         value = getattr(context, name)
         if value is not None and not isinstance(value, str):
             cure = f"; write {str(value)!r}" if isinstance(value, int | UUID) else ""
-            raise ConfigurationError(f"{name} must be a text or None, got {_shown(value)}{cure}")
+            raise ConfigurationError(
+                f"{name} must be a text or None, got {_show_value(value)}{cure}"
+            )
 
 
 def _check_deadline(value: object) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or value != value:
         raise ConfigurationError(
-            f"deadline must be a number of seconds on the event loop's clock, got {_shown(value)}"
+            f"deadline must be a number of seconds on the event loop's clock, got "
+            f"{_show_value(value)}"
         )
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     # Python writes no integer of more than 4,300 digits.
     is_huge = isinstance(value, int) and value.bit_length() > _MAX_BITS
     return "one of more than 300 digits" if is_huge else repr(value)

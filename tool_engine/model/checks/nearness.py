@@ -37,19 +37,19 @@ def find_near(
         >>> find_near("maxRetries", ["max_retries", "retry"])
         ['max_retries']
     """
-    wanted = _fold(str(word))
+    wanted = _fold_name(str(word))
     matcher = SequenceMatcher(None, b=wanted, autojunk=False)
     scores: list[tuple[float, str]] = []
     left = _MOST_PAIRS
     for number, name in enumerate(known):
-        folded = _fold(name)
+        folded = _fold_name(name)
         if folded == wanted:
             scores.append((2.0, name))
         elif number < _MOST and left > 0 and _may_be_near(matcher, folded, wanted, like_enough):
             left -= len(folded) * len(wanted)
             likeness = matcher.ratio()
             if likeness >= like_enough or _is_beginning(folded, wanted, like_enough):
-                scores.append((_score(likeness, folded, wanted), name))
+                scores.append((_score_name(likeness, folded, wanted), name))
     scores.sort(key=lambda scored: -scored[0])
     return [name for _, name in islice(scores, limit)]
 
@@ -90,7 +90,7 @@ def _is_beginning(name: str, wanted: str, like_enough: float) -> bool:
     return is_loose and _count_shared(name, wanted) == shorter >= _LEAST_BEGINNING
 
 
-def _score(likeness: float, name: str, wanted: str) -> float:
+def _score_name(likeness: float, name: str, wanted: str) -> float:
     """Rate how near a name is: a shared beginning counts more than letters elsewhere."""
     shared = _count_shared(name, wanted) / min(len(name), len(wanted))
     return likeness + (1 - likeness) * shared / 2
@@ -105,7 +105,7 @@ def _count_shared(one: str, other: str) -> int:
     return count
 
 
-def _fold(name: str) -> str:
+def _fold_name(name: str) -> str:
     folded = unicodedata.normalize("NFKC", name[:_LONGEST]).casefold()
     # A name of nothing but marks is compared as it is.
     return "".join(filter(str.isalnum, folded)) or folded

@@ -69,7 +69,7 @@ def to_text(output: Any) -> str:
     pair as its escape, so that the text can always be sent. Never raises.
     """
     if isinstance(output, str):
-        return _encodable(str.__str__(output))
+        return _make_encodable(str.__str__(output))
     try:
         if has_odd_keys(output):
             raise TypeError("two keys may be the same in JSON")
@@ -77,7 +77,7 @@ def to_text(output: Any) -> str:
     except (TypeError, ValueError, RecursionError):
         # NaN, keys that are no text, and values that hold themselves or nest too deep.
         text = json.dumps(plain(output), ensure_ascii=False)
-    return _encodable(text)
+    return _make_encodable(text)
 
 
 def has_own_form(value: Any) -> bool:
@@ -131,10 +131,10 @@ def is_path(value: Any) -> bool:
 
 def plain(value: Any) -> Any:
     """Return a copy made of JSON values, in the forms of `to_text`; nothing is lost."""
-    return _plain(value, 0)
+    return _make_plain(value, 0)
 
 
-def _plain(value: Any, depth: int) -> Any:
+def _make_plain(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float):
@@ -144,8 +144,8 @@ def _plain(value: Any, depth: int) -> Any:
     if isinstance(value, Mapping):
         return _plain_mapping(value, depth)
     if isinstance(value, list | tuple):
-        return [_plain(item, depth + 1) for item in value]
-    return _plain(stand_in(value), depth + 1)
+        return [_make_plain(item, depth + 1) for item in value]
+    return _make_plain(stand_in(value), depth + 1)
 
 
 def _plain_mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
@@ -153,15 +153,15 @@ def _plain_mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     taken = {str.__str__(key) for key in value if isinstance(key, str)}
     copy: dict[str, Any] = {}
     for key, item in value.items():
-        name = _key(key)
+        name = _plain_key(key)
         if not isinstance(key, str):
             name = free_key(name, taken)
             taken.add(name)
-        copy[name] = _plain(item, depth + 1)
+        copy[name] = _make_plain(item, depth + 1)
     return copy
 
 
-def _key(key: Any) -> str:
+def _plain_key(key: Any) -> str:
     if isinstance(key, str):
         return str.__str__(key)
     return _WORDS[key] if key is None or isinstance(key, bool) else shown(key)
@@ -175,7 +175,7 @@ def shown(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
-def _encodable(text: str) -> str:
+def _make_encodable(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode()

@@ -13,7 +13,7 @@ from typing import Any, Final
 _MOST: Final = 1_000_001
 """Keys of a mapping that are read: one more than a call may carry."""
 _MOST_ANEW: Final = 200_000
-"""Values that are looked at before those that stand in several places are told apart."""
+"""Values that are looked at before those that stand in several places are distinguished."""
 _DEEPEST: Final = 200
 """Levels that are read; validation refuses long before."""
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
@@ -55,7 +55,7 @@ def read_plain(params: Any) -> Any:
             return params
     except Exception:  # noqa: BLE001, S110 - a metaclass may raise anything
         pass  # it is read again below, where what raises becomes an `Unreadable`
-    return _plain(params, 0, {})
+    return _make_plain(params, 0, {})
 
 
 def _is_exact(value: Any) -> bool:
@@ -86,13 +86,13 @@ def _is_exact(value: Any) -> bool:
     return True
 
 
-def _plain(value: Any, depth: int, known: _Known) -> Any:
+def _make_plain(value: Any, depth: int, known: _Known) -> Any:
     if id(value) in known:
         return known[id(value)][1]
     try:
         if not isinstance(value, list | tuple | Mapping):
-            return _scalar(value)
-        return _copy(value, depth, known) if depth < _DEEPEST else value
+            return _plain_scalar(value)
+        return _copy_container(value, depth, known) if depth < _DEEPEST else value
     except Exception as error:  # noqa: BLE001 - foreign code
         words = f"a value of type {name_of(value)} that cannot be read"
         copy = Unreadable(f"{words} ({name_of(error)})")
@@ -100,7 +100,7 @@ def _plain(value: Any, depth: int, known: _Known) -> Any:
         return copy
 
 
-def _scalar(value: Any) -> Any:
+def _plain_scalar(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bool):
@@ -110,19 +110,19 @@ def _scalar(value: Any) -> Any:
     return float.__float__(value) if isinstance(value, float) else value
 
 
-def _copy(value: Any, depth: int, known: _Known) -> Any:
+def _copy_container(value: Any, depth: int, known: _Known) -> Any:
     if not isinstance(value, Mapping):
         items: list[Any] = []
         known[id(value)] = value, items
         items += list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
         if not _SCALARS.issuperset(map(type, items)):
-            items[:] = [_plain(each, depth + 1, known) for each in items]
+            items[:] = [_make_plain(each, depth + 1, known) for each in items]
         return items
     mapping: dict[Any, Any] = {}
     known[id(value)] = value, mapping
     held = dict.items(value) if isinstance(value, dict) else islice(value.items(), _MOST)
     for read, (key, item) in enumerate(held, 1):
-        mapping[_scalar(key)] = _plain(item, depth + 1, known)
+        mapping[_plain_scalar(key)] = _make_plain(item, depth + 1, known)
         if len(mapping) < read:
             raise ValueError("one key is there twice")
     return mapping

@@ -31,7 +31,7 @@ def write_path(path: Iterable[str | int]) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            name = step if _WORD.fullmatch(step) else _quoted(step)
+            name = step if _WORD.fullmatch(step) else _quote_name(step)
             text += f".{name}" if text else name
     return text
 
@@ -72,5 +72,5 @@ def _step_of(found: re.Match[str], text: str) -> str | int:
         ) from error
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return msgspec.json.encode(name.encode("utf-8", "backslashreplace").decode()).decode()

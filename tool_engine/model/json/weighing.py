@@ -34,7 +34,7 @@ class Weights:
             known = self._known.get(id(item))
             if known is None or known == _OPEN:
                 inside = item.values() if isinstance(item, dict) else item
-                nested = _nested(inside)
+                nested = _list_nested(inside)
                 if known is None and nested:
                     self._known[id(item)] = _OPEN
                     if any(self._known.get(id(each)) == _OPEN for each in nested):
@@ -43,7 +43,9 @@ class Weights:
                     continue
                 weights = [self._known.get(id(each), 0) for each in nested]
                 keys = _length_of_keys(item) if isinstance(item, dict) else 0
-                self._known[id(item)] = 1 + 2 * len(item) + keys + _length(inside) + sum(weights)
+                self._known[id(item)] = (
+                    1 + 2 * len(item) + keys + _text_length(inside) + sum(weights)
+                )
             pending.pop()
 
     def of(self, value: Any) -> int:
@@ -110,7 +112,7 @@ def write_in_pieces(
         yield closing
 
 
-def _nested(inside: Collection[Any]) -> list[Any]:
+def _list_nested(inside: Collection[Any]) -> list[Any]:
     # The kinds are looked at first, at once: most of what there is are rows without lists in them.
     if _PLAIN.issuperset(map(type, inside)):
         return []
@@ -122,10 +124,10 @@ def _length_of_keys(item: dict[Any, Any]) -> int:
         return sum(map(len, item))
     if type(item) is dict:
         raise TypeError("two keys may be the same in JSON")
-    return _length(item)
+    return _text_length(item)
 
 
-def _length(inside: Collection[Any]) -> int:
+def _text_length(inside: Collection[Any]) -> int:
     if _NUMBERS.issuperset(map(type, inside)):
         return 0
     return sum([len(each) for each in inside if isinstance(each, str)])

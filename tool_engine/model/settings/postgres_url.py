@@ -36,7 +36,7 @@ def connect_arguments(url: str) -> tuple[dict[str, Any], str]:
     except ValueError:
         # What it says may quote the password.
         raise ValueError(_UNREADABLE) from None
-    options = _options(parts.query)
+    options = _parse_options(parts.query)
     mode = options.get("sslmode", FALLS_BACK)
     if mode not in _MODES:
         raise ValueError(f"sslmode must be one of {', '.join(_MODES)}, got {mode!r}")
@@ -52,12 +52,12 @@ def connect_arguments(url: str) -> tuple[dict[str, Any], str]:
         # Never None: asyncpg would look for a password in files of the user.
         "password": unquote(parts.password or ""),
         "database": unquote(parts.path.strip("/")) or user,
-        "ssl": False if host.startswith("/") or mode == "disable" else _context(mode, options),
+        "ssl": False if host.startswith("/") or mode == "disable" else _ssl_context(mode, options),
     }
     return arguments, mode
 
 
-def _options(query: str) -> dict[str, str]:
+def _parse_options(query: str) -> dict[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name in options:
         if name not in _OPTIONS:
@@ -65,7 +65,7 @@ def _options(query: str) -> dict[str, str]:
     return options
 
 
-def _context(mode: str, options: Mapping[str, str]) -> ssl.SSLContext:
+def _ssl_context(mode: str, options: Mapping[str, str]) -> ssl.SSLContext:
     root = options.get("sslrootcert")
     context = ssl.create_default_context(cafile=root)
     context.check_hostname = mode == "verify-full"

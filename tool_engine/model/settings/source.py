@@ -51,12 +51,12 @@ class DatabaseSource(msgspec.Struct, Data, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return (
-            f"DatabaseSource(url={_shown(self.url)!r}, readonly={self.readonly!r}, "
+            f"DatabaseSource(url={_show_url(self.url)!r}, readonly={self.readonly!r}, "
             f"pool_size={self.pool_size!r})"
         )
 
     def __rich_repr__(self) -> Any:
-        yield "url", _shown(self.url)
+        yield "url", _show_url(self.url)
         yield "readonly", self.readonly
         yield "pool_size", self.pool_size
 
@@ -75,16 +75,16 @@ def checked_sources(values: object) -> dict[str, DatabaseSource]:
             f"sources must map names to databases, such as {{'shop': 'sqlite:///shop.db'}}, got "
             f"{type(values).__name__}"
         )
-    return {_name(name): _source(name, value) for name, value in values.items()}
+    return {_check_name(name): _check_source(name, value) for name, value in values.items()}
 
 
-def _name(name: object) -> str:
+def _check_name(name: object) -> str:
     if isinstance(name, str) and name.strip():
         return name
     raise ConfigurationError(f"a name in sources must be a non-empty string, got {name!r}")
 
 
-def _source(name: str, value: object) -> DatabaseSource:
+def _check_source(name: str, value: object) -> DatabaseSource:
     if isinstance(value, DatabaseSource):
         return value
     fields = {"url": value} if isinstance(value, str) else value
@@ -132,7 +132,7 @@ def _check_path(rest: str) -> None:
         )
 
 
-def _shown(url: str) -> str:
+def _show_url(url: str) -> str:
     """Return the URL without user, password and options, which may hold a password too."""
     scheme, mark, rest = url.partition("://")
     if not mark:

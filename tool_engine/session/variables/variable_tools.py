@@ -17,7 +17,7 @@ from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.redaction import HIDDEN, secrets_of
-from tool_engine.redaction.names import is_secret_key
+from tool_engine.redaction.secret_names import is_secret_key
 from tool_engine.session.variables.labels import shown_labels
 from tool_engine.session.variables.read_labels import OWN_WORDS, ReadLabels
 from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copied

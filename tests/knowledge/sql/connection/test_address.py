@@ -9,8 +9,8 @@ import pytest
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.sql.connection.address import Address, explained
-from tool_engine.knowledge.sql.connection.failing import UnusableDatabaseError
-from tool_engine.knowledge.sql.connection.server import Server
+from tool_engine.knowledge.sql.connection.database_errors import UnusableDatabaseError
+from tool_engine.knowledge.sql.writing.postgres import Server
 from tool_engine.redaction import redact_text
 
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from tests.knowledge.sql.conftest import BOUND, call, until
 from tool_engine.knowledge.snapshot import snapshot
-from tool_engine.knowledge.sql.connection.failing import BadRowsError, BusyError
+from tool_engine.knowledge.sql.connection.database_errors import BadRowsError, BusyError
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.knowledge.sql.schema.schema import COLUMNS
 from tool_engine.knowledge.sql.writing import writer as writing
@@ -65,7 +65,7 @@ async def make_writer(rows: Rows) -> AsyncIterator[Callable[..., RecordWriter]]:
     def make(interval: float = 0.0, most: int | None = None) -> RecordWriter:
         writer = RecordWriter(rows, interval, lambda name, fields: None)
         if most is not None:
-            writer.buffer = RecordBuffer(writer._attend, most)
+            writer.buffer = RecordBuffer(writer._attend_call, most)
         made.append(writer)
         return writer
 

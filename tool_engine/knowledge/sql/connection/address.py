@@ -40,9 +40,9 @@ class Address(msgspec.Struct, frozen=True):
         Raises:
             ConfigurationError: A secret is missing, or what comes out is no URL of a database.
         """
-        filled = _filled(url)
-        source = _source(filled)
-        for secret in _passwords(filled):
+        filled = _fill_secrets(url)
+        source = _make_source(filled)
+        for secret in _find_passwords(filled):
             remember_secret(secret)
         if source.kind == "sqlite":
             path = unquote(filled.partition("://")[2][1:])
@@ -50,7 +50,7 @@ class Address(msgspec.Struct, frozen=True):
         return cls("postgresql", f"postgresql://{filled.partition('://')[2]}")
 
 
-def _source(url: str) -> DatabaseSource:
+def _make_source(url: str) -> DatabaseSource:
     try:
         source = DatabaseSource(url=url)
     except ConfigurationError as error:
@@ -60,20 +60,20 @@ def _source(url: str) -> DatabaseSource:
     return source
 
 
-def _filled(url: str) -> str:
+def _fill_secrets(url: str) -> str:
     whole = _SECRET.fullmatch(url)
     if whole is not None:
-        return _value(whole)
+        return _find_value(whole)
     end = url.rfind("@")
 
     def fill(found: re.Match[str]) -> str:
         # Before the last `@` stands a user or a password, which may hold anything.
-        return quote(_value(found), safe="") if found.end() <= end else _value(found)
+        return quote(_find_value(found), safe="") if found.end() <= end else _find_value(found)
 
     return _SECRET.sub(fill, url)
 
 
-def _value(found: re.Match[str]) -> str:
+def _find_value(found: re.Match[str]) -> str:
     source, name = found.groups()
     if source == "env":
         value = os.environ.get(name, "")
@@ -94,7 +94,7 @@ def _value(found: re.Match[str]) -> str:
     return value
 
 
-def _passwords(url: str) -> list[str]:
+def _find_passwords(url: str) -> list[str]:
     user, mark, _ = url.partition("://")[2].rpartition("@")
     password = user.partition(":")[2] if mark else ""
     return [each for each in {password, unquote(password)} if each]

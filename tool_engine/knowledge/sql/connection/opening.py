@@ -18,7 +18,11 @@ from typing import Any, Final
 from tool_engine.errors import ConfigurationError, MissingExtraError, RecordsUnavailableError
 from tool_engine.forking import disown_in_child
 from tool_engine.knowledge.sql.connection.address import Address, explained
-from tool_engine.knowledge.sql.connection.failing import READING, BusyError, UnusableDatabaseError
+from tool_engine.knowledge.sql.connection.database_errors import (
+    READING,
+    BusyError,
+    UnusableDatabaseError,
+)
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.json.copying import live
 from tool_engine.model.settings.retention import RecordsURL
@@ -82,12 +86,12 @@ class LazyDatabase:
         try:
             await self.open()
         except (UnusableDatabaseError, sqlite3.Error, socket.gaierror) as error:
-            raise ConfigurationError(self._unusable(error)) from error
+            raise ConfigurationError(self._describe_unusable(error)) from error
         except BusyError as error:
             return error
         except OSError as error:
             if self.address is not None and self.address.kind == "sqlite":
-                raise ConfigurationError(self._unusable(error)) from error
+                raise ConfigurationError(self._describe_unusable(error)) from error
             return error
         return None
 
@@ -98,7 +102,7 @@ class LazyDatabase:
             if self._is_open:
                 return
             if self._database is None:
-                await asyncio.to_thread(self._load)
+                await asyncio.to_thread(self._load_database)
             await self._database.open()
             self._file = await self._file_now()
             self._is_open = True
@@ -120,7 +124,7 @@ class LazyDatabase:
                 await self.open()
             except Exception as error:
                 raise RecordsUnavailableError(
-                    failing.format(place=self._shown, reason=explained(error))
+                    failing.format(place=self._shown_url, reason=explained(error))
                 ) from error
             yield self.reader
         except RecordsUnavailableError:
@@ -174,7 +178,7 @@ class LazyDatabase:
         """Write and commit all rows or none, in the writer's own event loop."""
         self.require_own()
         if self._database is None:
-            await asyncio.to_thread(self._load)
+            await asyncio.to_thread(self._load_database)
         await self._database.write(batch)
 
     async def close(self) -> None:
@@ -204,10 +208,10 @@ class LazyDatabase:
         return (found.st_dev, found.st_ino)
 
     @property
-    def _shown(self) -> str:
+    def _shown_url(self) -> str:
         return repr(RecordsURL(self._url))
 
-    def _load(self) -> None:
+    def _load_database(self) -> None:
         with self._loading:
             if self._database is None:
                 self._load_once()
@@ -217,7 +221,7 @@ class LazyDatabase:
         module, name, extra = _KINDS[address.kind]
         try:
             writing = import_module(f"{_ROOM}.writing.{module}")
-            reading = import_module(f"{_ROOM}.reading")
+            reading = import_module(f"{_ROOM}.reader")
             for each in ("queries", "retention", "summing"):
                 import_module(f"{_ROOM}.{each}")
         except ModuleNotFoundError as error:
@@ -232,7 +236,7 @@ class LazyDatabase:
         self._database = getattr(writing, name)(address, is_synchronous=self._is_synchronous)
         disown_in_child(self)
 
-    def _unusable(self, error: Exception) -> str:
+    def _describe_unusable(self, error: Exception) -> str:
         place = "the database" if self.address is None else self.address.shown
         is_told = isinstance(error, UnusableDatabaseError)
         reason = redact_text(str(error)) if is_told else explained(error)

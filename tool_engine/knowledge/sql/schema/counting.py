@@ -44,7 +44,7 @@ class _Fields(msgspec.Struct, frozen=True):
 
 
 @cache
-def _fields(columns: Sequence[str]) -> _Fields:
+def _field_getters(columns: Sequence[str]) -> _Fields:
     def taken(*names: str) -> Get:
         return itemgetter(*map(columns.index, names))
 
@@ -67,7 +67,7 @@ def counted(rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> list[Count
         rows: The calls.
         columns: What a row has, a tuple; `COUNTED` at least.
     """
-    fields = _fields(columns)
+    fields = _field_getters(columns)
     finished_at = fields.finished_at
     every = list(_added_up(rows, fields))
     hours = {at // HOUR for at in map(finished_at, rows)}

@@ -1,4 +1,4 @@
-"""Which row of a database is damaged, and how does whoever asks go on without it?
+"""Which row of a database is damaged, and how does a reader go on without it?
 
 A file may be written by other programs, cut off, or lie on a disk that fails. SQLite keeps in a
 column whatever it is given. A row that is not what this version writes is never guessed at, and

@@ -32,11 +32,11 @@ def row_of(event: ToolEngineEvent) -> dict[str, Any]:
         "sequence": event.sequence,
         "event_type": event.event_type.value,
         "happened_at": int(event.timestamp.timestamp() * 1e6),
-        "body": _encoded(body),
+        "body": _encode_body(body),
     }
 
 
-def _encoded(body: dict[str, Any]) -> bytes:
+def _encode_body(body: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(redact(body))
     except Exception:  # noqa: BLE001 - a foreign value may refuse to be written
@@ -50,7 +50,7 @@ def event_of(row: Sequence[Any]) -> ToolEngineEvent:
         RecordsUnavailableError: It is not one that this version wrote.
     """
     try:
-        return _read(*row)
+        return _read_event(*row)
     except DAMAGE as error:
         raise RecordsUnavailableError(
             f"the event {row[0]} in the database is not one that this version wrote: {error}; "
@@ -70,7 +70,9 @@ class _Body(msgspec.Struct, frozen=True):
     generation: int | None
 
 
-def _read(sequence: int, event_type: str, happened_at: int, encoded: bytes) -> ToolEngineEvent:
+def _read_event(
+    sequence: int, event_type: str, happened_at: int, encoded: bytes
+) -> ToolEngineEvent:
     body = msgspec.json.decode(encoded, type=_Body)
     return ToolEngineEvent(
         ToolEngineEventType(event_type),

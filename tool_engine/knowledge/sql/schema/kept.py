@@ -15,7 +15,7 @@ KEEPING: Final = (
     "the sessions in {place} cannot be kept or read: {reason}; what was kept before stays, so try "
     "again once the database works"
 )
-"""What somebody is told who gets no answer."""
+"""The message for a reader who gets no answer."""
 
 
 def packed(text: str, what: str) -> tuple[int, bytes]:

@@ -117,32 +117,32 @@ class RowMaker:
         for each in kept:
             try:
                 if type(each) is CallEntry:
-                    batch.rows.append(self._entry(each, batch))
+                    batch.rows.append(self._make_entry_row(each, batch))
                 else:
-                    batch.rows.append(self._record(each, batch))
+                    batch.rows.append(self._make_record_row(each, batch))
             except Exception as error:  # noqa: BLE001 - what was kept may hold foreign values
                 batch.unreadable += 1
                 batch.error = f"{type(error).__name__}: {error}"
         return batch
 
-    def _entry(self, entry: CallEntry, batch: Batch) -> tuple[Any, ...]:
+    def _make_entry_row(self, entry: CallEntry, batch: Batch) -> tuple[Any, ...]:
         tool, facts, texts = entry.tool, entry.facts, self._texts
         definition, weight, has_secrets = (
-            (None, 1, False) if tool is None else self._tool(tool, batch)
+            (None, 1, False) if tool is None else self._find_tool(tool, batch)
         )
-        params, result, whole, error = self._shown(entry, tool, has_secrets)
+        params, result, whole, error = self._encode_shown(entry, tool, has_secrets)
         if entry.date is not self._date:
             self._date, self._time = entry.date, microseconds(entry.date)
         finished = self._time + int(entry.after * 1e6)
         result_hash = whole_hash = None
         if len(result) > LONGEST_INLINE:
-            result_hash, result = _keep(result, batch, finished), b""
+            result_hash, result = _keep_content(result, batch, finished), b""
         if whole is not None:
-            whole_hash = _keep(whole, batch, finished)
+            whole_hash = _keep_content(whole, batch, finished)
         caller, caller_type = texts[entry.caller_id], texts[entry.caller_type]
         seconds, waited = entry.execution_time, entry.queue_wait
         if not (0.0 <= seconds < inf and 0.0 <= waited < inf):
-            seconds, waited = _seconds(seconds), _seconds(waited)
+            seconds, waited = _fit_seconds(seconds), _fit_seconds(waited)
         return (
             self._keys.key(finished),
             None,
@@ -162,7 +162,7 @@ class RowMaker:
             texts[entry.session_id],
             None if facts is None else texts[facts["bucket"]],
             texts[entry.key],
-            _integer(entry.priority),
+            _fit_integer(entry.priority),
             weight,
             entry.attempts,
             finished,
@@ -178,7 +178,7 @@ class RowMaker:
             whole_hash,
         )
 
-    def _shown(
+    def _encode_shown(
         self, entry: CallEntry, tool: Tool | None, has_secrets: bool
     ) -> tuple[bytes, bytes, bytes | None, str | None]:
         """Arguments, result and whole result as JSON, and the error: without secrets."""
@@ -200,28 +200,30 @@ class RowMaker:
             plain_text(visible.error(entry.error)),
         )
 
-    def _tool(self, tool: Tool, batch: Batch) -> tuple[int, int, bool]:
+    def _find_tool(self, tool: Tool, batch: Batch) -> tuple[int, int, bool]:
         found = batch.tools.get(id(tool))
         if found is None:
             version, digest = plain_text(tool.version), plain_text(tool.definition_hash)
-            number = _intern(plain_text(tool.name) or "", version, digest, batch)
+            number = _intern_definition(plain_text(tool.name) or "", version, digest, batch)
             found = (number, tool.concurrency.weight, bool(secret_names(tool)))
             batch.tools[id(tool)] = found
         return found
 
-    def _record(self, record: KeptCall, batch: Batch) -> tuple[Any, ...]:
+    def _make_record_row(self, record: KeptCall, batch: Batch) -> tuple[Any, ...]:
         """The row of a record that was made elsewhere, perhaps by another storage like this."""
         if not isinstance(record, ToolCallRecord):
             raise TypeError(f"neither a CallEntry nor a ToolCallRecord: {type(record).__name__}")
         shown = kept_record(record)
         finished = microseconds(record.created_at)
-        result, result_hash = _result(shown.result, batch, finished)
+        result, result_hash = _encode_result(shown.result, batch, finished)
         key = key_of_id(record.record_id)
         version, digest = plain_text(record.tool_version), plain_text(record.definition_hash)
         definition = None
         if version is not None or digest is not None:
-            definition = _intern(plain_text(record.tool_name) or "", version, digest, batch)
-        seconds, waited = _seconds(record.execution_time), _seconds(record.queue_wait)
+            definition = _intern_definition(
+                plain_text(record.tool_name) or "", version, digest, batch
+            )
+        seconds, waited = _fit_seconds(record.execution_time), _fit_seconds(record.queue_wait)
         return (
             self._keys.key(finished) if key is None else key,
             plain_text(record.record_id) if key is None else None,
@@ -241,9 +243,9 @@ class RowMaker:
             plain_text(record.session_id),
             plain_text(record.bucket),
             plain_text(record.key),
-            _integer(record.priority),
-            _integer(record.weight),
-            _integer(record.attempts),
+            _fit_integer(record.priority),
+            _fit_integer(record.weight),
+            _fit_integer(record.attempts),
             finished,
             waited,
             seconds,
@@ -277,22 +279,24 @@ def _model_text(text: str) -> str | None:
     return plain_text(redact_text(text))
 
 
-def _intern(name: str, version: str | None, digest: str | None, batch: Batch) -> int:
-    # The id says what it stands for, so that nobody has to ask the database for it.
+def _intern_definition(name: str, version: str | None, digest: str | None, batch: Batch) -> int:
+    # The id says what it stands for, so that no query has to ask the database for it.
     words = _encode((name, version, digest))
     number = int.from_bytes(blake2b(words, digest_size=8).digest(), "big", signed=True)
     batch.definitions[number] = (number, name, version, digest)
     return number
 
 
-def _result(value: dict[str, Any], batch: Batch, finished: int) -> tuple[str | None, bytes | None]:
+def _encode_result(
+    value: dict[str, Any], batch: Batch, finished: int
+) -> tuple[str | None, bytes | None]:
     data = _encode(value)
     if len(data) <= LONGEST_INLINE:
         return data.decode(), None
-    return None, _keep(data, batch, finished)
+    return None, _keep_content(data, batch, finished)
 
 
-def _keep(data: bytes, batch: Batch, finished: int) -> bytes:
+def _keep_content(data: bytes, batch: Batch, finished: int) -> bytes:
     digest = blake2b(data, digest_size=16).digest()
     # Not before the call that uses it: a value goes when all calls are younger.
     used_at = max(int(time()), finished // 1_000_000)
@@ -301,14 +305,14 @@ def _keep(data: bytes, batch: Batch, finished: int) -> bytes:
     return digest
 
 
-def _integer(value: float) -> int:
+def _fit_integer(value: float) -> int:
     if type(value) is int and -_SMALL < value < _SMALL:
         return value
     return max(-_INTEGERS, min(int(value), _INTEGERS - 1))
 
 
 def _optional_integer(value: float | None) -> int | None:
-    return None if value is None else _integer(value)
+    return None if value is None else _fit_integer(value)
 
 
 def _result_text(values: dict[str, Any]) -> Any:
@@ -326,7 +330,7 @@ def _result_text(values: dict[str, Any]) -> Any:
     return text
 
 
-def _seconds(value: float) -> float:
+def _fit_seconds(value: float) -> float:
     value = float(value)
     return value if 0.0 <= value < inf else 0.0
 
@@ -341,14 +345,14 @@ def record_of_row(row: Sequence[Any]) -> ToolCallRecord:
     key = values["key"]
     name = record_id_of(key) if values["record_id"] is None else values["record_id"]
     return read_row(
-        lambda: _record(values),
+        lambda: _read_record(values),
         f"the record {name!r} (row {key} of tool_calls)",
         f"read those around it with before={name!r} or after={name!r}, remove it with "  # noqa: S608 - a message
         f"DELETE FROM tool_calls WHERE key = {key}, or take the database from a copy",
     )
 
 
-def _record(values: dict[str, Any]) -> ToolCallRecord:
+def _read_record(values: dict[str, Any]) -> ToolCallRecord:
     check_values(((name, values[name]) for name in _READ), _KINDS, _OPTIONAL)
     key, error = values["key"], values["error"]
     params, result = _decode(values["params"]), _decode(_result_text(values))

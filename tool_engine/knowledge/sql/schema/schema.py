@@ -177,7 +177,7 @@ CREATE TABLE IF NOT EXISTS tool_statistics (
 """
 
 
-def _counted(measure: str, column: str, condition: str) -> str:
+def _count_by_hour(measure: str, column: str, condition: str) -> str:
     """Count the existing calls for each hour."""
     # Towards the past, also before 1970.
     hour = f"(finished_at - (finished_at % {HOUR} + {HOUR}) % {HOUR}) / {HOUR}"
@@ -257,8 +257,8 @@ MIGRATIONS: Final = (
         _STATISTICS,
         "{lock_calls}",
         "DELETE FROM tool_statistics",
-        _counted("execution_time", "time_bin", "TRUE"),
-        _counted("queue_wait", "wait_bin", "queue_wait > 0"),
+        _count_by_hour("execution_time", "time_bin", "TRUE"),
+        _count_by_hour("queue_wait", "wait_bin", "queue_wait > 0"),
         _COUNTED_ALL,
         *_COVERING,
     ),

@@ -94,7 +94,7 @@ approvals: Final = Table(
     Column("expires_at", Double),
     Column("data", _Bytes),
 )
-"""What somebody was asked; without data once it was answered."""
+"""What a person was asked; without data once it was answered."""
 decisions: Final = Table(
     "tool_decisions",
     _metadata,

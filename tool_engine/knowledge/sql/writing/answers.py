@@ -45,7 +45,7 @@ class Answers:
         with self._lock:
             self._settled = max(self._settled, number)
             found = self._up_to(number)
-        _tell(found, is_kept=is_kept)
+        _settle_waiters(found, is_kept=is_kept)
 
     def fail(self) -> None:
         """Let all waiters go until `succeed`: it may take long."""
@@ -53,7 +53,7 @@ class Answers:
             self.is_failing = True
             found = [waiting[1:] for waiting in self._waiters]
             self._waiters.clear()
-        _tell(found, is_kept=False)
+        _settle_waiters(found, is_kept=False)
 
     def succeed(self) -> None:
         """Note that the database takes rows again."""
@@ -66,7 +66,7 @@ class Answers:
         return found
 
 
-def _tell(
+def _settle_waiters(
     found: Iterable[tuple[asyncio.AbstractEventLoop, Waiter]],
     *,
     is_kept: bool,
@@ -77,10 +77,10 @@ def _tell(
     for loop, waiters in by_loop.items():
         # A waiter in a closed loop waits no more.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_answer, waiters, is_kept)
+            loop.call_soon_threadsafe(_answer_waiters, waiters, is_kept)
 
 
-def _answer(waiters: Iterable[Waiter], is_kept: bool) -> None:
+def _answer_waiters(waiters: Iterable[Waiter], is_kept: bool) -> None:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(is_kept)

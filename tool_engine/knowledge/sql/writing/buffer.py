@@ -83,7 +83,7 @@ class RecordBuffer:
             or len(kept.params) > _LARGE
             or kept.whole is not None
         ):
-            self._look(kept)
+            self._weigh_call(kept)
 
     def rest(self) -> None:
         """Let the next call that comes run `attend`."""
@@ -114,7 +114,7 @@ class RecordBuffer:
             left, self._done = self._given - self._done, self._given
             return left
 
-    def _look(self, kept: KeptCall) -> None:
+    def _weigh_call(self, kept: KeptCall) -> None:
         size = size_of(kept)
         if size > _LARGE:
             self._unweighed += size

@@ -56,8 +56,8 @@ class BulkInsert:
             varying = sorted(self._varying)
             same = [at for at in range(len(columns)) if at not in self._varying]
             room = min(self.most_values, _LARGEST) - len(same)
-            sizes = list(_sizes(len(rows), room // max(1, len(varying))))
-            texts = {size: self._text(same, varying, size) for size in set(sizes)}
+            sizes = list(_split_sizes(len(rows), room // max(1, len(varying))))
+            texts = {size: self._make_text(same, varying, size) for size in set(sizes)}
         shared = [columns[at][0] for at in same]
         values = zip(*(columns[at] for at in varying), strict=True)
         return [
@@ -70,7 +70,7 @@ class BulkInsert:
             self._varying |= found
             self._texts.clear()
 
-    def _text(self, same: Sequence[int], varying: Sequence[int], size: int) -> str:
+    def _make_text(self, same: Sequence[int], varying: Sequence[int], size: int) -> str:
         # The very same text each time: that is how the connection finds its prepared statement.
         text = self._texts.get(size)
         if text is None:
@@ -86,7 +86,7 @@ class BulkInsert:
         return text
 
 
-def _sizes(count: int, most: int) -> Iterator[int]:
+def _split_sizes(count: int, most: int) -> Iterator[int]:
     """Return the parts in which rows go into statements of at most `most` rows."""
     for size in _SIZES:
         if size <= most:

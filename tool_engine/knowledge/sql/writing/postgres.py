@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import asyncpg  # type: ignore[import-untyped]
+import msgspec
 
 from tool_engine.knowledge.sql.connection.address import Address
-from tool_engine.knowledge.sql.connection.failing import (
+from tool_engine.knowledge.sql.connection.database_errors import (
     BadRowsError,
     BusyError,
     UnusableDatabaseError,
 )
-from tool_engine.knowledge.sql.connection.server import Server
 from tool_engine.knowledge.sql.schema.counting import STATISTICS, Count, counted
 from tool_engine.knowledge.sql.schema.keys import KEY_STEP
 from tool_engine.knowledge.sql.schema.rows import Batch
@@ -33,6 +33,7 @@ from tool_engine.knowledge.sql.schema.schema import (
     statements,
     tables_of,
 )
+from tool_engine.model.settings.postgres_url import FALLS_BACK, connect_arguments
 
 _CONNECT_LIMIT: Final = 5.0
 _COMMAND_LIMIT: Final = 30.0
@@ -96,18 +97,18 @@ async def connect(address: Address, **options: Any) -> Any:
     try:
         for arguments in server.tries[:-1]:
             try:
-                return await _connect(arguments, options)
+                return await _open_connection(arguments, options)
             except ConnectionError as error:
                 if _NO_ENCRYPTION not in str(error):
                     raise
-        return await _connect(server.tries[-1], options)
+        return await _open_connection(server.tries[-1], options)
     except (*_UNUSABLE, asyncpg.ClientConfigurationError) as error:
         raise UnusableDatabaseError(str(error)) from error
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise BusyError(f"the server takes no connection: {error}") from error
 
 
-async def _connect(arguments: dict[str, Any], options: dict[str, Any]) -> Any:
+async def _open_connection(arguments: dict[str, Any], options: dict[str, Any]) -> Any:
     return await asyncpg.connect(
         **arguments, **options, timeout=_CONNECT_LIMIT, command_timeout=_COMMAND_LIMIT
     )
@@ -136,7 +137,7 @@ class PostgresDatabase:
             OSError: The server cannot be reached now.
         """
         # Not kept: the writer runs in an event loop of its own.
-        await _goodbye(await self._connected())
+        await _close_connection(await self._ensure_connected())
 
     def prepare(self, batch: Batch) -> None:
         """Do nothing: the server has processors of its own."""
@@ -144,13 +145,13 @@ class PostgresDatabase:
     async def write(self, batch: Batch) -> None:
         """Write and commit all rows, or none."""
         if self._connection is None or self._connection.is_closed():
-            self._connection = await self._connected()
+            self._connection = await self._ensure_connected()
         try:
-            with _translated():
+            with _translate_errors():
                 try:
-                    await self._copy(batch)
+                    await self._copy_rows(batch)
                 except asyncpg.UniqueViolationError:
-                    await self._insert(batch)
+                    await self._insert_rows(batch)
         except (BadRowsError, BusyError):
             raise
         except BaseException:
@@ -162,40 +163,40 @@ class PostgresDatabase:
         """Close the connection; in the loop in which rows were written."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await _goodbye(connection)
+            await _close_connection(connection)
 
-    async def _connected(self) -> Any:
-        with _translated():
+    async def _ensure_connected(self) -> Any:
+        with _translate_errors():
             connection = await connect(self._address, server_settings=self._settings)
         try:
-            with _translated():
-                await _migrate(connection)
+            with _translate_errors():
+                await _migrate_schema(connection)
         except BaseException:
-            await _goodbye(connection)
+            await _close_connection(connection)
             raise
         return connection
 
-    async def _copy(self, batch: Batch) -> None:
+    async def _copy_rows(self, batch: Batch) -> None:
         async with self._connection.transaction():
-            await self._refer(batch)
+            await self._insert_definitions(batch)
             await self._connection.copy_records_to_table(
                 "tool_calls", records=_with_pauses(batch.rows), columns=COLUMNS
             )
-            await self._count(counted(batch.rows))
+            await self._add_counts(counted(batch.rows))
 
-    async def _insert(self, batch: Batch) -> None:
+    async def _insert_rows(self, batch: Batch) -> None:
         async with self._connection.transaction():
-            await self._refer(batch)
+            await self._insert_definitions(batch)
             new = [row for row in batch.rows if await _insert_beside(self._connection, row)]
-            await self._count(counted(new))
+            await self._add_counts(counted(new))
 
-    async def _count(self, counts: list[Count]) -> None:
+    async def _add_counts(self, counts: list[Count]) -> None:
         if counts:
             await self._connection.execute(
                 _ADD_TO_STATISTICS, *map(list, zip(*counts, strict=True))
             )
 
-    async def _refer(self, batch: Batch) -> None:
+    async def _insert_definitions(self, batch: Batch) -> None:
         # In one order, so that two processes that write the same never wait for each other.
         definitions = sorted(batch.definitions.values())
         await self._connection.executemany(_INSERT_DEFINITION, definitions)
@@ -211,7 +212,7 @@ async def _with_pauses(rows: list[tuple[Any, ...]]) -> Any:
         yield row
 
 
-async def _goodbye(connection: Any) -> None:
+async def _close_connection(connection: Any) -> None:
     try:
         await connection.close(timeout=1.0)
     except Exception:  # noqa: BLE001 - a connection that is lost cannot say goodbye
@@ -234,18 +235,18 @@ async def _insert_beside(connection: Any, row: tuple[Any, ...]) -> bool:
     raise BadRowsError("no key is free near the time of the call")
 
 
-async def _migrate(connection: Any) -> None:
-    if await _version(connection) == len(MIGRATIONS):
+async def _migrate_schema(connection: Any) -> None:
+    if await _read_version(connection) == len(MIGRATIONS):
         return
     async with connection.transaction():
         # Several processes may start at once; and CREATE ... IF NOT EXISTS alone can collide.
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK_NUMBER)
         await connection.execute("CREATE TABLE IF NOT EXISTS tool_engine_schema (version INTEGER)")
-        for statement in statements("postgresql", await _version(connection)):
+        for statement in statements("postgresql", await _read_version(connection)):
             await connection.execute(statement)
 
 
-async def _version(connection: Any) -> int:
+async def _read_version(connection: Any) -> int:
     """Return the number of migrations the database had; 0 if a table is missing."""
     found = await connection.fetch(
         "SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass(name) IS NOT NULL",
@@ -264,7 +265,7 @@ async def _version(connection: Any) -> int:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as error:
@@ -273,3 +274,29 @@ def _translated() -> Iterator[None]:
         raise BusyError(str(error)) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise UnusableDatabaseError(str(error)) from error
+
+
+class Server(msgspec.Struct, frozen=True):
+    """The arguments of `asyncpg.connect`, one set per try."""
+
+    tries: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def of(cls, url: str) -> Server:
+        """Return the server of a URL without secrets to fill in.
+
+        Blocks: it may read a certificate.
+
+        Raises:
+            UnusableDatabaseError: The URL is not understood; the message holds no password.
+        """
+        try:
+            arguments, mode = connect_arguments(url)
+        except OSError as error:
+            reason = error.strerror or error
+            raise UnusableDatabaseError(f"sslrootcert, sslcert or sslkey: {reason}") from None
+        except ValueError as error:
+            raise UnusableDatabaseError(f"the URL is not understood: {error}") from None
+        if mode == FALLS_BACK and arguments["ssl"]:
+            return cls((arguments, {**arguments, "ssl": False}))
+        return cls((arguments,))

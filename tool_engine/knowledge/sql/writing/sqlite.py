@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any, Final
 
 from tool_engine.knowledge.sql.connection.address import Address
-from tool_engine.knowledge.sql.connection.failing import (
+from tool_engine.knowledge.sql.connection.database_errors import (
     BadRowsError,
     BusyError,
     UnusableDatabaseError,
@@ -99,11 +99,11 @@ class SQLiteDatabase:
 
         Raises:
             UnusableDatabaseError: It is no database, or none that this version can write.
-            BusyError: Somebody else holds it locked.
+            BusyError: Another process holds it locked.
             sqlite3.Error: It cannot be opened now.
             OSError: It cannot be made.
         """
-        await asyncio.to_thread(self._locked, self._open)
+        await asyncio.to_thread(self._run_locked, self._open_file)
 
     def prepare(self, batch: Batch) -> None:
         """Makes the statements that write the batch; in any thread, before `write`."""
@@ -112,7 +112,7 @@ class SQLiteDatabase:
 
     async def write(self, batch: Batch) -> None:
         """Writes and commits all rows, or none."""
-        await asyncio.to_thread(self._locked, self._write, batch)
+        await asyncio.to_thread(self._run_locked, self._write_batch, batch)
 
     async def close(self) -> None:
         """Closes the file; it may be opened again."""
@@ -120,14 +120,14 @@ class SQLiteDatabase:
         # Where nothing is under way it would keep SQLite from emptying the log.
         if connection is not None and self._lock.locked():
             connection.interrupt()
-        await asyncio.to_thread(self._locked, self._end)
+        await asyncio.to_thread(self._run_locked, self._end_file)
 
-    def _locked(self, step: Callable[..., None], *args: Any) -> None:
-        with self._lock, _translated():
+    def _run_locked(self, step: Callable[..., None], *args: Any) -> None:
+        with self._lock, _translate_errors():
             step(*args)
 
-    def _open(self) -> None:
-        self._close()
+    def _open_file(self) -> None:
+        self._close_connection()
         self._make_file()
         connection = sqlite3.connect(
             self._path,
@@ -141,20 +141,20 @@ class SQLiteDatabase:
                 connection.execute(setting)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             self._calls.most_values = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
-            _migrate(connection)
+            _migrate_schema(connection)
         except BaseException:
             connection.close()
             raise
         self._connection = connection
-        self._file = _identity(self._path)
+        self._file = _file_identity(self._path)
 
     def _make_file(self) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Nobody else may read what was called. SQLite gives its other files the same mode.
+        # No other user may read what was called. SQLite gives its other files the same mode.
         with suppress(FileExistsError):
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
-    def _end(self) -> None:
+    def _end_file(self) -> None:
         """Closes with everything in the file itself, so that a copy of it alone has all."""
         connection = self._connection
         if connection is not None:
@@ -162,46 +162,46 @@ class SQLiteDatabase:
             with suppress(sqlite3.Error):
                 connection.execute(f"PRAGMA busy_timeout = {_LAST_WAIT}")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._close()
+        self._close_connection()
 
-    def _close(self) -> None:
+    def _close_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
-    def _write(self, batch: Batch) -> None:
-        # A file that was deleted or replaced goes on taking rows that nobody will ever see, also
+    def _write_batch(self, batch: Batch) -> None:
+        # A file that was deleted or replaced goes on taking rows that no reader will ever see, also
         # while this batch is on its way into it.
         for _ in range(_FILES):
-            if self._connection is None or self._file != _identity(self._path):
-                self._open()
-            self._commit(batch)
-            if self._file == _identity(self._path):
+            if self._connection is None or self._file != _file_identity(self._path):
+                self._open_file()
+            self._commit_batch(batch)
+            if self._file == _file_identity(self._path):
                 return
         raise sqlite3.OperationalError("the file is deleted or replaced again and again")
 
-    def _commit(self, batch: Batch) -> None:
+    def _commit_batch(self, batch: Batch) -> None:
         connection = self._connection
         if connection is None:
             raise sqlite3.OperationalError("the file is not open")
         try:
             connection.execute("BEGIN IMMEDIATE")
-            self._insert(connection, batch)
+            self._insert_rows(connection, batch)
             connection.execute("COMMIT")
         except BaseException as error:
             self._roll_back(connection, error)
             raise
 
-    def _insert(self, connection: sqlite3.Connection, batch: Batch) -> None:
+    def _insert_rows(self, connection: sqlite3.Connection, batch: Batch) -> None:
         if batch.prepared is None:
             self.prepare(batch)
         calls, statistics = batch.prepared
-        _refer(connection, batch)
+        _insert_definitions(connection, batch)
         if insert(connection, calls, batch.under_way) < len(batch.rows):
             # One by one, to know which of them are there already.
             connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
-            _refer(connection, batch)
+            _insert_definitions(connection, batch)
             new = [row for row in batch.rows if _insert_beside(connection, row)]
             statistics = self._statistics.statements(counted(new))
         insert(connection, statistics)
@@ -211,13 +211,13 @@ class SQLiteDatabase:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         except sqlite3.Error:
-            self._close()
+            self._close_connection()
         if not isinstance(error, BadRowsError) and not _is_busy(error) and not _is_bad_row(error):
             # Whatever it was, the tables are looked at again before the next try.
-            self._close()
+            self._close_connection()
 
 
-def _refer(connection: sqlite3.Connection, batch: Batch) -> None:
+def _insert_definitions(connection: sqlite3.Connection, batch: Batch) -> None:
     connection.executemany(_INSERT_DEFINITION, batch.definitions.values())
     if batch.values:
         connection.executemany(_INSERT_VALUE, batch.values.values())
@@ -243,14 +243,14 @@ def _insert_beside(connection: sqlite3.Connection, row: tuple[Any, ...]) -> bool
     raise BadRowsError("no key is free near the time of the call")
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    if _version(connection) == len(MIGRATIONS):
+def _migrate_schema(connection: sqlite3.Connection) -> None:
+    if _read_version(connection) == len(MIGRATIONS):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute("CREATE TABLE IF NOT EXISTS tool_engine_schema (version INTEGER)")
-        for statement in statements("sqlite", _version(connection)):
-            _change(connection, statement)
+        for statement in statements("sqlite", _read_version(connection)):
+            _apply_change(connection, statement)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -258,7 +258,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _change(connection: sqlite3.Connection, statement: str) -> None:
+def _apply_change(connection: sqlite3.Connection, statement: str) -> None:
     try:
         connection.execute(statement)
     except sqlite3.OperationalError as error:
@@ -267,7 +267,7 @@ def _change(connection: sqlite3.Connection, statement: str) -> None:
             raise
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def _read_version(connection: sqlite3.Connection) -> int:
     """How many migrations the file had; 0 where a table is missing."""
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     version = 0
@@ -286,7 +286,7 @@ def _version(connection: sqlite3.Connection) -> int:
     return version or 0 if names.issuperset(tables_of(version or 0)) else 0
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _file_identity(path: Path) -> tuple[int, int]:
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -307,7 +307,7 @@ def _is_bad_row(error: BaseException) -> bool:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:

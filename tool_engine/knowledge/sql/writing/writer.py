@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from tool_engine.knowledge.sql.connection.address import explained
-from tool_engine.knowledge.sql.connection.failing import BadRowsError, BusyError
+from tool_engine.knowledge.sql.connection.database_errors import BadRowsError, BusyError
 from tool_engine.knowledge.sql.schema.rows import Batch, RowMaker
 from tool_engine.knowledge.sql.writing import finish_at_exit
 from tool_engine.knowledge.sql.writing.answers import Answers
@@ -86,7 +86,7 @@ class RecordWriter:
     """
 
     def __init__(self, database: Database, interval: float, trouble: Trouble | None = None) -> None:
-        self.buffer = RecordBuffer(self._attend)
+        self.buffer = RecordBuffer(self._attend_call)
         self.refused = 0
         """Calls that no row could be made of, or whose row was refused."""
         self.written = 0
@@ -139,8 +139,8 @@ class RecordWriter:
         if isinstance(answer, bool) or self._is_closing:
             return answer is True
         self._home = asyncio.get_running_loop()
-        self._start()
-        self._ring(_NOW)
+        self._start_thread()
+        self._ring_bell(_NOW)
         try:
             async with asyncio.timeout(limit):
                 return await answer
@@ -154,14 +154,14 @@ class RecordWriter:
     async def close(self, limit: float) -> None:
         """Write what is left, within `limit` seconds; later calls are dropped."""
         if self.waiting and not self._is_closing:
-            self._start()
+            self._start_thread()
         finish_at_exit.forget(self)
         self._is_closing = True
-        self._ring(_END)
+        self._ring_bell(_END)
         thread, self._thread = self._thread, None
-        if thread is not None and not await _ended(thread, limit):
+        if thread is not None and not await _has_ended(thread, limit):
             self._give_up()
-            await _ended(thread, _END_LIMIT)
+            await _has_ended(thread, _END_LIMIT)
         self._answers.settle(self.buffer.added, is_kept=not self.waiting)
         self._abandoned += self._let_go()
         self._made.clear()
@@ -173,9 +173,9 @@ class RecordWriter:
         """Write what is left when the program ends without closing."""
         if self._is_closing or not self.waiting:
             return
-        self._start()
+        self._start_thread()
         self._is_closing = True
-        self._ring(_END)
+        self._ring_bell(_END)
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join(limit)
@@ -194,7 +194,7 @@ class RecordWriter:
         self.buffer.rest()
         return left
 
-    def _attend(self) -> None:
+    def _attend_call(self) -> None:
         """React to a call added after a rest, or to a whole lot of calls."""
         if self._is_closing:
             if self._thread is None:
@@ -203,12 +203,12 @@ class RecordWriter:
                 self._told_dropped = self.buffer.dropped + self._abandoned
             return
         self._home = _running_loop() or self._home
-        self._start()
+        self._start_thread()
         is_much = len(self.buffer) >= self.buffer.look_every
-        self._ring(_NOW if is_much or self._interval == 0.0 else _SOON)
+        self._ring_bell(_NOW if is_much or self._interval == 0.0 else _SOON)
         self._tell_dropped()
 
-    def _start(self) -> None:
+    def _start_thread(self) -> None:
         """Start the thread unless it runs, as after a fork."""
         if self._thread is not None and self._thread.is_alive():
             return
@@ -218,12 +218,14 @@ class RecordWriter:
             self._loop = self._task = None
             # A program that forgets to close must be able to end.
             self._thread = threading.Thread(
-                target=lambda: asyncio.run(self._live()), name="tool-engine-records", daemon=True
+                target=lambda: asyncio.run(self._run_thread()),
+                name="tool-engine-records",
+                daemon=True,
             )
             self._thread.start()
             finish_at_exit.remember(self)
 
-    def _ring(self, urgency: int) -> None:
+    def _ring_bell(self, urgency: int) -> None:
         """Wake the thread for work; from any thread."""
         if urgency > self._urgency:
             self._urgency = urgency
@@ -231,32 +233,32 @@ class RecordWriter:
                 with suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(self._bell.set)
 
-    async def _live(self) -> None:
+    async def _run_thread(self) -> None:
         self._bell, self._task = asyncio.Event(), asyncio.current_task()
         # From here on a ring wakes the loop; earlier ones are seen in `_urgency`.
         self._loop = asyncio.get_running_loop()
         try:
             with suppress(asyncio.CancelledError):
-                await self._run()
+                await self._write_until_stopped()
         finally:
             self._stop_watch()
             await self._database.close()
 
-    async def _run(self) -> None:
+    async def _write_until_stopped(self) -> None:
         pause = _FIRST_PAUSE
         while True:
-            await self._rung()
+            await self._wait_for_work()
             while not await self._write_waiting():
-                await self._pause(pause)
+                await self._pause_writing(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             pause = _FIRST_PAUSE
             if self._is_closing and not self.waiting:
                 return
             self.buffer.rest()
             if self.buffer:
-                self._ring(_NOW if self._interval == 0.0 else _SOON)
+                self._ring_bell(_NOW if self._interval == 0.0 else _SOON)
 
-    async def _rung(self) -> None:
+    async def _wait_for_work(self) -> None:
         """Wait until there is work, and for more calls to share its commit."""
         await self._at_least(_SOON)
         if self._urgency == _SOON:
@@ -267,18 +269,18 @@ class RecordWriter:
         """Wait for this urgency, for the seconds, or for the end."""
         self._is_due = False
         loop = asyncio.get_running_loop()
-        timer = None if seconds is None else loop.call_later(seconds, self._waited)
+        timer = None if seconds is None else loop.call_later(seconds, self._mark_due)
         while self._urgency < urgency and not (self._is_closing or self._is_due):
             self._bell.clear()
             await self._bell.wait()
         if timer is not None:
             timer.cancel()
 
-    def _waited(self) -> None:
+    def _mark_due(self) -> None:
         self._is_due = True
         self._bell.set()
 
-    async def _pause(self, seconds: float) -> None:
+    async def _pause_writing(self, seconds: float) -> None:
         """Wait for the next try; only the end shortens this, not new calls."""
         if self._is_closing:
             await asyncio.sleep(_FIRST_PAUSE)
@@ -290,18 +292,18 @@ class RecordWriter:
         newest = self.buffer.added
         while self._made or self._has_due(newest):
             if not self._made:
-                self._make()
+                self._make_batch()
             batch = self._made[0].batch
             batch.under_way = self._make_ahead
             self._start_watch()
             try:
-                await self._write(batch)
+                await self._write_batch(batch)
             except BusyError:
                 return False
             except Exception as error:  # noqa: BLE001 - every driver has failures of its own
-                self._fail(error)
+                self._note_failure(error)
                 return False
-            self._succeed(self._made.popleft())
+            self._note_success(self._made.popleft())
         newest = self.buffer.added
         if not self.waiting:
             self._answers.settle(newest)
@@ -315,7 +317,7 @@ class RecordWriter:
 
     def _tell_late(self) -> None:
         if not self._is_closing:  # losses at the end are reported then
-            self._fail(TimeoutError(_TOO_LATE))
+            self._note_failure(TimeoutError(_TOO_LATE))
 
     def _stop_watch(self) -> None:
         if self._late is not None:
@@ -335,18 +337,18 @@ class RecordWriter:
 
     def _make_second(self) -> None:
         if len(self._made) == 1 and len(self.buffer) >= self.buffer.look_every:
-            self._make()
+            self._make_batch()
 
-    def _make(self) -> None:
+    def _make_batch(self) -> None:
         kept = self.buffer.take(BATCH, _BATCH_BYTES)
         last = self.buffer.added - len(self.buffer)
         batch = self._rows.batch(kept)
         if batch.unreadable:
-            self._refuse(batch.unreadable, batch.error)
+            self._note_refused(batch.unreadable, batch.error)
         self._database.prepare(batch)
         self._made.append(_Made(batch, len(kept), last))
 
-    async def _write(self, batch: Batch) -> None:
+    async def _write_batch(self, batch: Batch) -> None:
         """Write a batch; if a row is refused, all the others."""
         if not batch.rows:
             return
@@ -355,13 +357,13 @@ class RecordWriter:
             self.written += len(batch.rows)
         except BadRowsError as error:
             if len(batch.rows) == 1:
-                self._refuse(1, explained(error))
+                self._note_refused(1, explained(error))
                 return
             middle = len(batch.rows) // 2
-            await self._write(batch.part(0, middle))
-            await self._write(batch.part(middle, None))
+            await self._write_batch(batch.part(0, middle))
+            await self._write_batch(batch.part(middle, None))
 
-    def _succeed(self, made: _Made) -> None:
+    def _note_success(self, made: _Made) -> None:
         was_failing = self.is_failing
         self._stop_watch()
         self.buffer.done(made.count)
@@ -371,16 +373,16 @@ class RecordWriter:
         has_room = len(self.buffer) <= self.buffer.most_entries // 2
         if was_failing or (self._is_dropping and has_room):
             self._is_dropping = False
-            self._tell("warning", "records_written_again", dropped=self.dropped)
+            self._log_state("warning", "records_written_again", dropped=self.dropped)
         # Last: the waiters may look at everything else.
         self._answers.settle(made.last)
 
-    def _fail(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         if not threading.main_thread().is_alive():
             # The program ends without a call of `close`.
             return
         if not self.is_failing:
-            self._tell(
+            self._log_state(
                 "error",
                 "records_not_written",
                 error=explained(error),
@@ -390,19 +392,19 @@ class RecordWriter:
         # Last: the waiters may look at everything else.
         self._answers.fail()
 
-    def _refuse(self, count: int, error: str) -> None:
+    def _note_refused(self, count: int, error: str) -> None:
         self.refused += count
-        self._tell("error", "record_refused", count=count, error=error)
+        self._log_state("error", "record_refused", count=count, error=error)
 
     def _tell_dropped(self) -> None:
         """Report dropped calls once, when it begins; their number comes on recovery."""
         dropped = self.buffer.dropped + self._abandoned
         if dropped > self._told_dropped and not self._is_dropping:
             self._is_dropping = True
-            self._tell("error", "records_dropped", dropped=dropped, waiting=self.waiting)
+            self._log_state("error", "records_dropped", dropped=dropped, waiting=self.waiting)
         self._told_dropped = dropped
 
-    def _tell(self, level: str, name: str, **fields: Any) -> None:
+    def _log_state(self, level: str, name: str, **fields: Any) -> None:
         getattr(_log, level)(name, **fields)
         if self._trouble is None:
             return
@@ -420,7 +422,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-async def _ended(thread: threading.Thread, limit: float) -> bool:
+async def _has_ended(thread: threading.Thread, limit: float) -> bool:
     """Return True if a thread has ended within `limit` seconds."""
     await asyncio.to_thread(thread.join, limit)
     return not thread.is_alive()

@@ -1,0 +1,102 @@
+"""R9: all that is wrong with a Python handler's entry is said at once; nothing is run for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tool_engine.errors import DefinitionError
+from tool_engine.executors.python.python_entry import (
+    PythonEntry,
+    check_entry,
+    compile_entry,
+    is_place,
+)
+from tool_engine.model.tool import Tool
+
+Make = Callable[..., Tool]
+Write = Callable[[str], str]
+
+SHORTEN = "def shorten(text, length=5): return text[:length]"
+
+
+def tool_of(make: Make, module: str, name: str = "shorten", **config: Any) -> Tool:
+    entry: dict[str, Any] = {"type": "custom", "handler": f"{module}:{name}"}
+    return make({**entry, "config": config} if config else entry, "text")
+
+
+def test_a_place(make: Make, write: Write) -> None:
+    """R9: `package.module:function` is all that a definition needs."""
+    module = write(SHORTEN)
+    entry = compile_entry(tool_of(make, module))
+    assert entry == PythonEntry(module, "shorten")
+    assert entry.place == f"{module}:shorten"
+    assert is_place(entry.place)
+    assert not is_place("calculator")
+
+
+def test_limits(make: Make, write: Write) -> None:
+    """R9: the limits of worker processes are read, sizes with their unit."""
+    tool = tool_of(make, write(SHORTEN), isolation="process", memory="256 MiB", cpu=2, workers=3)
+    entry = compile_entry(tool)
+    assert entry.is_isolated
+    assert (entry.memory, entry.cpu, entry.workers) == (256 * 2**20, 2.0, 3)
+    whole = tool_of(make, write(SHORTEN), isolation="process", memory=2**28)
+    assert compile_entry(whole).memory == 2**28
+    plain = compile_entry(tool_of(make, write(SHORTEN), isolation="none"))
+    assert not plain.is_isolated
+
+
+@pytest.mark.parametrize(
+    ("config", "path", "message"),
+    [
+        ({"isolation": "thread"}, "entry.config.isolation", "one of none, process"),
+        ({"isolation": ["process"]}, "entry.config.isolation", "one of none, process"),
+        ({"memory": "1GiB"}, "entry.config.memory", "add isolation: process"),
+        ({"isolation": "none", "cpu": 1}, "entry.config.cpu", "add isolation: process"),
+        ({"isolation": "process", "memory": "12"}, "entry.config.memory", "such as 256MiB"),
+        ({"isolation": "process", "memory": "12 parsecs"}, "entry.config.memory", "got '12 pars"),
+        ({"isolation": "process", "memory": "1MiB"}, "entry.config.memory", "from 64MiB"),
+        ({"isolation": "process", "memory": True}, "entry.config.memory", "got True"),
+        ({"isolation": "process", "memory": "9" * 12 + "GiB"}, "entry.config.memory", "to 1024GiB"),
+        ({"isolation": "process", "cpu": 0}, "entry.config.cpu", "above 0"),
+        ({"isolation": "process", "cpu": True}, "entry.config.cpu", "got True"),
+        ({"isolation": "process", "cpu": float("nan")}, "entry.config.cpu", "got nan"),
+        ({"isolation": "process", "workers": 0}, "entry.config.workers", "from 1 to 256"),
+        ({"isolation": "process", "workers": "2"}, "entry.config.workers", "got '2'"),
+        ({"isolation": "process", "worker": 2}, "entry.config.worker", "did you mean 'workers'"),
+    ],
+)
+def test_wrong_settings(
+    config: dict[str, Any], path: str, message: str, make: Make, write: Write
+) -> None:
+    """R9: each mistake names its place and its cure."""
+    problems = check_entry(tool_of(make, write(SHORTEN), **config))
+    assert [problem.path for problem in problems] == [path]
+    assert message in problems[0].message
+
+
+@pytest.mark.parametrize(
+    "handler",
+    ["pkg:", ":f", "pkg.mod:", "a/b.py:f", "pkg.:f", "1a:f", "a:b:c", "a:f()", "class:f", "a b:f"],
+)
+def test_what_names_no_function(handler: str, make: Make) -> None:
+    """R9: a handler with a colon that is no place is refused, with the right form."""
+    (problem,) = check_entry(make({"handler": handler}))
+    assert problem.path == "entry.handler"
+    assert "write package.module:function" in problem.message
+
+
+def test_all_at_once(make: Make, write: Write) -> None:
+    """R5: a definition with several mistakes shows them all."""
+    tool = make(
+        {"handler": f"{write(SHORTEN)}:x", "argv": ["ls"], "config": {"isolation": "no"}}, "text"
+    )
+    with pytest.raises(DefinitionError) as caught:
+        compile_entry(tool)
+    paths = [problem.path for problem in caught.value.problems]
+    assert paths == ["entry.argv", "entry.config.isolation"]
+    (problem,) = check_entry(make({"handler": f"{write(SHORTEN)}:x"}, "text"))
+    assert (problem.path, "has no function 'x'" in problem.message) == ("entry.handler", True)

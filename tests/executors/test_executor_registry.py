@@ -1,0 +1,273 @@
+"""How a tool finds its executor."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from tool_engine.errors import ConfigurationError, ExecutorNotFoundError, MissingExtraError
+from tool_engine.executors.builtin import EchoExecutor
+from tool_engine.executors.calculator import CalculatorExecutor
+from tool_engine.executors.commands.command_executor import CommandExecutor
+from tool_engine.executors.executor_registry import BUILTIN_EXECUTORS, ExecutorRegistry
+from tool_engine.executors.http.http_executor import HTTPExecutor
+from tool_engine.executors.tool_search import ToolSearchExecutor
+from tool_engine.model.tool import Tool
+
+Make = Callable[..., Tool]
+
+
+class Own:
+    def __init__(
+        self, closed: list[str] | None = None, name: str = "", fails: bool = False
+    ) -> None:
+        self.closed, self.name, self.fails = closed, name, fails
+
+    async def execute(self, tool: Tool, params: dict[str, Any], context: Any) -> Any:
+        return params
+
+    async def close(self) -> None:
+        assert self.closed is not None
+        self.closed.append(self.name)
+        if self.fails:
+            raise RuntimeError("cannot close")
+
+
+def test_builtin_executors(make: Make) -> None:
+    """K6, K52: `entry.handler` names the executor; each is made once."""
+    registry = ExecutorRegistry()
+    for name, kind in (
+        ("echo", EchoExecutor),
+        ("calculator", CalculatorExecutor),
+        ("http_request", HTTPExecutor),
+        ("search_tools", ToolSearchExecutor),
+        ("run_command", CommandExecutor),
+    ):
+        found = registry.resolve(make({"type": "builtin", "handler": name}))
+        assert type(found) is kind
+        assert registry.resolve(make({"handler": name}, name="other")) is found
+    assert set(BUILTIN_EXECUTORS) <= set(registry.names())
+
+
+def test_the_tools_name_is_the_default_handler(make: Make) -> None:
+    """U17: without `entry.handler`, the tool's own name is the handler."""
+    registry = ExecutorRegistry()
+    assert type(registry.resolve(make({"type": "builtin"}, name="echo"))) is EchoExecutor
+
+
+def test_registered_executors_come_first(make: Make) -> None:
+    """U17: what is registered in code wins over the table and over a declared request."""
+    registry, own = ExecutorRegistry(), Own()
+    registry.register("echo", own)
+    registry.register("sample", own)
+    assert registry.resolve(make({"handler": "echo"})) is own
+    assert registry.get("echo") is own
+    assert registry.resolve(make({"type": "http", "request": {"url": "https://h/"}})) is own
+    assert repr(registry) == "ExecutorRegistry(registered=['echo', 'sample'], loaded=[])"
+
+
+def test_a_declared_request_is_run_by_http(make: Make) -> None:
+    """A tool with a request and no handler is HTTP, even if it is named like a built-in one."""
+    registry = ExecutorRegistry()
+    entry = {"type": "http", "request": {"url": "https://h/"}}
+    found = registry.resolve(make(entry))
+    assert type(found) is HTTPExecutor
+    assert registry.resolve(make(entry, name="calculator")) is found
+    assert registry.get("http_request") is found
+
+
+def test_nobody_offers_it(make: Make) -> None:
+    """K25: no executor is None, and the nearest name helps the author."""
+    registry = ExecutorRegistry()
+    assert registry.resolve(make({"handler": "calculater"})) is None
+    assert registry.nearest("calculater") == "calculator"
+    assert registry.nearest("zzzzzz") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "executor", "message"),
+    [
+        ("", Own(), "non-empty"),
+        (7, Own(), "non-empty"),
+        ("own", Own, r"not the class Own; write Own\(\)"),
+        ("own", lambda: 1, "got function; for a plain function use register_tool"),
+        ("own", object(), "must have a method execute"),
+    ],
+)
+def test_what_is_no_executor(name: Any, executor: Any, message: str) -> None:
+    """A mistake shows when it is made, with its cure."""
+    with pytest.raises(ConfigurationError, match=message):
+        ExecutorRegistry().register(name, executor)
+
+
+async def test_close_in_reverse_order(make: Make) -> None:
+    """Each is closed once, the last first; one that fails is logged and stops no other."""
+    registry, closed = ExecutorRegistry(), list[str]()
+    first, broken, last = Own(closed, "a"), Own(closed, "b", fails=True), Own(closed, "c")
+    registry.register("a", first)
+    registry.resolve(make({"handler": "echo"}))
+    registry.register("b", broken)
+    registry.register("c", last)
+    registry.register("also_c", last)
+    with structlog.testing.capture_logs() as logs:
+        await registry.close()
+        await registry.close()
+    assert closed == ["c", "b", "a"]
+    assert [(log["event"], log["error"]) for log in logs] == [
+        ("executor_close_failed", "RuntimeError: cannot close")
+    ]
+
+
+async def test_a_plain_close() -> None:
+    """An executor whose `close` is a plain method is closed too."""
+    closed = []
+
+    class Plain(Own):
+        def close(self) -> None:  # type: ignore[override]
+            closed.append(1)
+
+    registry = ExecutorRegistry()
+    registry.register("plain", Plain())
+    await registry.close()
+    assert closed == [1]
+
+
+PLUGIN = """
+from tool_engine.errors import MissingExtraError
+class Good:
+    async def execute(self, tool, params, context):
+        return "good"
+good = Good()
+class Broken:
+    def __init__(self):
+        raise RuntimeError("no licence")
+class Empty:
+    pass
+class Extra:
+    def __init__(self):
+        raise MissingExtraError("pip install 'sample[extra]'")
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A real installed package, with entry points, in a folder of its own."""
+    (tmp_path / "sample_executors_plugin.py").write_text(PLUGIN)
+    lines = {
+        "one": [
+            "good_class = P:Good",
+            "good_object = P:good",
+            "twice = P:Good",
+            "broken = P:Broken",
+        ],
+        "two": ["twice = P:good", "empty = P:Empty", "extra = P:Extra", "gone = P:Gone"],
+    }
+    for package, points in lines.items():
+        info = tmp_path / f"{package}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        text = "\n".join(points).replace("P:", "sample_executors_plugin:")
+        (info / "entry_points.txt").write_text(f"[tool_engine.executors]\n{text}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("sample_executors_plugin", None)
+
+
+@pytest.mark.usefixtures("plugin")
+class TestEntryPoints:
+    """What an installed package offers under `tool_engine.executors`."""
+
+    @pytest.mark.parametrize("name", ["good_class", "good_object"])
+    async def test_found(self, name: str, make: Make) -> None:
+        """A class is made, an object taken as it is; both once."""
+        registry = ExecutorRegistry()
+        await registry.prepare([make({"handler": name}), make({"handler": "broken"})])
+        found = registry.resolve(make({"handler": name}))
+        assert found is not None
+        assert await found.execute(make({}), {}, None) == "good"  # type: ignore[arg-type]
+        assert registry.get(name) is found
+        assert name in registry.names()
+        assert registry.nearest(f"{name}s") == name
+
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("broken", r"'broken' of one \(.*Broken\) cannot be loaded: RuntimeError: no licence"),
+            ("gone", r"'gone' of two .* AttributeError"),
+            ("empty", "must have a method execute"),
+            ("twice", "offered by (one|two) .* and (two|one) "),
+        ],
+    )
+    def test_broken(self, name: str, reason: str) -> None:
+        """A broken package is named in a typed error; the engine goes on."""
+        registry = ExecutorRegistry()
+        with pytest.raises(ExecutorNotFoundError, match=reason):
+            registry.get(name)
+        assert registry.get("echo") is not None
+
+    def test_missing_extra(self) -> None:
+        """What says how to install itself is passed on as it is."""
+        with pytest.raises(MissingExtraError, match="pip install"):
+            ExecutorRegistry().get("extra")
+
+
+def test_an_unknown_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry point without a distribution is named all the same."""
+    from importlib.metadata import EntryPoint
+
+    registry = ExecutorRegistry()
+    registry._entry_points = {"x": [EntryPoint("x", "no_such_module:X", "tool_engine.executors")]}
+    with pytest.raises(ExecutorNotFoundError, match="an unknown package"):
+        registry.get("x")
+
+
+async def test_prepare(make: Make) -> None:
+    """What tools need is imported off the loop; nothing is made, nothing fails."""
+    registry = ExecutorRegistry()
+    tools = [make({"handler": "echo"}), make({"request": {"url": "https://h/"}}), make({})]
+    await registry.prepare(tools)
+    assert repr(registry) == "ExecutorRegistry(registered=[], loaded=[])"
+    assert registry.resolve(make({})) is None
+
+
+def test_check(make: Make) -> None:
+    """A mistake in the entry of an HTTP tool is found before the first call; others have none."""
+    registry = ExecutorRegistry()
+    problems = registry.check(make({"request": {"url": "https://h/", "metod": "GET"}}))
+    assert [str(problem) for problem in problems] == [
+        "tool 'sample': entry.request.metod: unknown key 'metod'; did you mean 'method'?"
+    ]
+    assert registry.check(make({"handler": "http_request", "alow": []}, "url"))
+    assert registry.check(make({"handler": "http_request"}, "url")) == []
+    assert registry.check(make({"handler": "echo", "anything": 1})) == []
+    registry.register("sample", Own())
+    assert registry.check(make({"request": {"metod": 1}})) == []
+
+
+def test_loading_the_registry_loads_no_executor() -> None:
+    """aiohttp is imported when the first HTTP tool runs, not before."""
+    program = (
+        "import sys, tool_engine.executors.executor_registry as r\n"
+        "heavy = {'aiohttp', 'yarl', 'jmespath'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "r.ExecutorRegistry().get('echo'); r.ExecutorRegistry().get('calculator')\n"
+        "assert not heavy & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_a_check_depends_on(make: Make) -> None:
+    """A tool whose handler the program registered is not checked, and the key tells so."""
+    registry = ExecutorRegistry()
+    broken = make({"type": "builtin", "handler": "http_request", "request": {"nonsense": 1}})
+    before = registry.check_key()
+    assert registry.check(broken)
+    registry.register("http_request", Own())
+    assert registry.check(broken) == []
+    assert registry.check_key() != before

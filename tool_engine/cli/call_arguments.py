@@ -1,0 +1,194 @@
+"""How do words like `count=3` become the arguments of a tool?
+
+`key=value` is read by the type that the tool declares for `key`; `key:=json` is raw JSON;
+`key=@file` is the text of a file. `--key value` is `key=value` of a declared parameter, and a JSON
+object gives all of its keys. Whether the values are allowed, the engine's validation decides.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from shlex import quote
+from typing import Any, Final
+
+from tool_engine.cli.documents import parse_json, read_document, read_text
+from tool_engine.cli.failures import CommandError
+from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.tool import Tool
+
+_OPTIONS: Final = ("--params", "--timeout", "--json", "--tools", "--records", "--help")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+def read_params(path: str | None) -> dict[str, Any]:
+    """Read the arguments in a JSON or YAML file; `-` is stdin."""
+    if path is None:
+        return {}
+    value = read_document(path)
+    if not isinstance(value, dict):
+        raise CommandError(
+            f'{path}: --params needs one object of arguments, such as {{"message": "hi"}}, '
+            f"got {type(value).__name__}"
+        )
+    return value
+
+
+def parse_arguments(tool: Tool, words: Iterable[str]) -> dict[str, Any]:
+    """Return the arguments that `words` spell out for `tool`.
+
+    Example:
+        `parse_arguments(tool, ["count=3", "tags:=[1, 2]"])` is `{"count": 3, "tags": [1, 2]}` when
+        the tool declares `count` as an integer.
+    """
+    types = {parameter.name: parameter.type for parameter in tool.parameters}
+    arguments: dict[str, Any] = {}
+    rest = deque(words)
+    while rest:
+        word = rest.popleft()
+        for key, value in _read_word(word, rest, types):
+            if key in arguments:
+                raise CommandError(f"the argument {key!r} is given twice; give it once")
+            arguments[key] = value
+    return arguments
+
+
+def example_arguments(tool: Tool) -> list[str]:
+    """Return words for the required parameters of `tool`, ready to type."""
+    return [
+        f"{parameter.name}={_example_value(parameter.type, parameter.validation)}"
+        for parameter in tool.parameters
+        if parameter.required
+    ]
+
+
+def _read_word(word: str, rest: deque[str], types: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
+    """Return the arguments of a word, with the next one where needed."""
+    if word.startswith("--"):
+        return [_parse_word(_rewrite_option(word, rest, types), types)]
+    if word.lstrip().startswith("{"):
+        value = parse_json(word, "the arguments")
+        # An object, as it begins with a brace.
+        return list(value.items())
+    return [_parse_word(word, types)]
+
+
+def _rewrite_option(word: str, rest: deque[str], types: Mapping[str, str]) -> str:
+    """Rewrite `--key value` as `key=value`."""
+    name, equals, text = word.removeprefix("--").partition("=")
+    key = name if name in types else name.replace("-", "_")
+    if key not in types:
+        hint = suggest_near(word.partition("=")[0], [*_OPTIONS, *(f"--{each}" for each in types)])
+        cure = hint or f"; write {key}=value, or see tool-engine call --help"
+        raise CommandError(f"{f'--{name}'!r} is no option, and no parameter of the tool{cure}")
+    if equals:
+        return f"{key}={text}"
+    if types[key] == "boolean" and (not rest or rest[0] not in _BOOLEANS):
+        return f"{key}=true"
+    if not rest:
+        raise CommandError(f"{word!r} has no value; write {key}=value")
+    return f"{key}={rest.popleft()}"
+
+
+def _parse_word(word: str, types: Mapping[str, str]) -> tuple[str, Any]:
+    key, equals, text = word.partition("=")
+    is_raw = key.endswith(":")
+    key = key.removesuffix(":")
+    if not equals or not key:
+        raise CommandError(
+            f"{word!r} is no argument; write key=value, key:=json or key=@file, "
+            f"such as {_example_of(text if equals else word, types)}"
+        )
+    if is_raw:
+        return key, parse_json(text, f"{key}:=")
+    if text.startswith("@"):
+        text = read_text(text[1:])
+    return key, _CONVERTERS.get(types.get(key, "string"), _read_string)(key, text)
+
+
+def _example_of(text: str, types: Mapping[str, str]) -> str:
+    """Return an argument that `text` may mean, or else any example."""
+    if 0 < len(text) <= 40:
+        for key, kind in types.items():
+            try:
+                _CONVERTERS.get(kind, _read_string)(key, text)
+            except CommandError:
+                continue
+            return f"{key}={quote(text)}"
+    key, kind = next(iter(types.items()), ("message", "string"))
+    return f"{key}={_example_value(kind, {})}"
+
+
+def _read_string(key: str, text: str) -> str:
+    return text
+
+
+def _read_integer(key: str, text: str) -> int:
+    if _INTEGER.fullmatch(text.strip()) is None:
+        raise CommandError(f"{key!r} is an integer, {_show_text(text)} is none; write {key}=5")
+    return int(text)
+
+
+def _read_number(key: str, text: str) -> int | float:
+    if _INTEGER.fullmatch(text.strip()):
+        return int(text)
+    try:
+        value = float(text.replace("_", "x"))
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise CommandError(f"{key!r} is a number, {_show_text(text)} is none; write {key}=2.5")
+    return value
+
+
+def _read_boolean(key: str, text: str) -> bool:
+    if text not in _BOOLEANS:
+        raise CommandError(
+            f"{key!r} is a boolean, {_show_text(text)} is none; write {key}=true or {key}=false"
+        )
+    return _BOOLEANS[text]
+
+
+def _read_array(key: str, text: str) -> Any:
+    return _json_of(key, text, list, f"{key}='[1, 2]'")
+
+
+def _read_object(key: str, text: str) -> Any:
+    return _json_of(key, text, dict, f"{key}='{{\"a\": 1}}'")
+
+
+def _json_of(key: str, text: str, kind: type, example: str) -> Any:
+    noun = "an array" if kind is list else "an object"
+    try:
+        value = parse_json(text, key)
+    except CommandError as error:
+        raise CommandError(f"{key!r} is {noun}, in JSON; write {example} ({error})") from error
+    if not isinstance(value, kind):
+        raise CommandError(f"{key!r} is {noun}, {_show_text(text)} is none; write {example}")
+    return value
+
+
+_CONVERTERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    "string": _read_string,
+    "integer": _read_integer,
+    "number": _read_number,
+    "boolean": _read_boolean,
+    "array": _read_array,
+    "object": _read_object,
+}
+
+
+def _show_text(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _example_value(kind: str, validation: Mapping[str, Any]) -> str:
+    choices = validation.get("enum")
+    if choices:
+        return str(choices[0])
+    if kind in ("integer", "number"):
+        return str(validation.get("min", 1))
+    return {"boolean": "true", "array": "'[]'", "object": "'{}'"}.get(kind, "...")

@@ -1,0 +1,341 @@
+"""What does a person see of a conversation while it goes on?"""
+
+from __future__ import annotations
+
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+import msgspec
+from rich.console import ConsoleDimensions
+from rich.live import Live
+from rich.table import Table
+
+from tool_engine.agent.answer import AgentAnswer
+from tool_engine.agent.events import AgentEvent, AgentEventType
+from tool_engine.cli.chat.input import LEAVE_PASTES, MARK_PASTES
+from tool_engine.cli.console import make_console, plain, print_json_line, visible
+from tool_engine.knowledge.entry import VisibleCall, secret_names
+from tool_engine.knowledge.snapshot import snapshot
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.tool import Tool
+from tool_engine.redaction import redact_text
+from tool_engine.session.reading.compression import compressed_args, compressed_result
+from tool_engine.session.reading.result import SessionResult
+
+_SHOWN: Final = 100
+"""Characters of a call's arguments and of its result on a line."""
+_PER_SECOND: Final = 4
+_WIDTH_OF_TIME: Final = 12
+"""Columns of the panel beside the calls."""
+_OVER: Final = (AgentEventType.FINISHED, AgentEventType.ERROR)
+_CANCELLED: Final = "the turn was cancelled"
+
+
+class ChatView(ABC):
+    """Shows a conversation."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        return
+
+    @abstractmethod
+    def hear(self, event: AgentEvent) -> None:
+        """Show one step of a turn."""
+
+    def prompt(self) -> None:
+        """Ask for input."""
+        return
+
+    def left(self) -> None:
+        """Show that the input has ended."""
+        return
+
+    def typed(self) -> None:
+        """Note that a line was typed."""
+        return
+
+    @abstractmethod
+    def show_text(self, text: str) -> None:
+        """Show the answer to a command of the user."""
+
+    @abstractmethod
+    def answered(self, answer: AgentAnswer) -> None:
+        """Show the end of a turn."""
+
+    @abstractmethod
+    def failed(self, message: str) -> None:
+        """Show that a turn failed, or could not be kept."""
+
+    def cancelled(self) -> None:
+        """Show that a turn was cancelled."""
+        self.failed(_CANCELLED)
+
+
+class JSONView(ChatView):
+    """Each step as a JSON line; `finished` or `error` ends a turn."""
+
+    def __init__(self) -> None:
+        self._is_told = False
+
+    def hear(self, event: AgentEvent) -> None:
+        self._is_told = event.type is AgentEventType.ERROR
+        print_json_line(event.to_dict())
+
+    def show_text(self, text: str) -> None:
+        print_json_line({"type": "told", "text": redact_text(text)})
+
+    def answered(self, answer: AgentAnswer) -> None:
+        """Print nothing: the event has said it."""
+
+    def failed(self, message: str) -> None:
+        """Print an `error`, unless an event has said it."""
+        if not self._is_told:
+            print_json_line({"type": AgentEventType.ERROR.value, "error": redact_text(message)})
+        self._is_told = False
+
+
+class PlainView(ChatView):
+    """The answers on stdout, and other steps on stderr.
+
+    `find` returns the tool of a name, whose secret arguments are hidden.
+    """
+
+    def __init__(self, find: Callable[[str], Tool | None]) -> None:
+        self._find = find
+        self._is_in_line = False
+        self._asked: set[str] = set()
+        self._held: list[tuple[str, str]] = []
+        """Notes that wait until no question is open."""
+        self._secretive: dict[str, VisibleCall] = {}
+        """The running calls of which a tool calls something secret."""
+
+    def hear(self, event: AgentEvent) -> None:
+        """Print text as it comes, and each call and result."""
+        if event.request is not None:
+            self._note_question(event, event.request.token)
+        elif event.type is AgentEventType.CONTENT_CHUNK and event.parent_call_id is None:
+            self._write_text(event.content or "")
+        elif event.type is AgentEventType.TOOL_CALL_END:
+            self.note(self._describe_call(event))
+        elif event.type is AgentEventType.TOOL_RESULT:
+            self._note_result(event)
+        elif _is_new_round(event):
+            self._end_line()
+
+    def answered(self, answer: AgentAnswer) -> None:
+        """End the line, and say why the model did not finish."""
+        self._clear_state()
+        if not answer.is_complete:
+            self.note(f"the turn ended: {answer.stop_reason.value}", "yellow")
+
+    def failed(self, message: str) -> None:
+        self._clear_state()
+        self.note(f"error: {redact_text(message)}", "red")
+
+    def show_text(self, text: str) -> None:
+        self.note(redact_text(text), "")
+
+    def cancelled(self) -> None:
+        self._clear_state()
+        self.note(_CANCELLED, "yellow")
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """Print a line beside the answer."""
+        if self._asked:
+            self._held.append((text, style))
+            return
+        self._end_line()
+        make_console(stderr=True).print(plain(text, style), soft_wrap=True)
+
+    def _note_question(self, event: AgentEvent, token: str) -> None:
+        if event.type is AgentEventType.APPROVAL_REQUESTED:
+            self._end_line()
+            self._asked.add(token)
+            return
+        self._asked.discard(token)
+        if not self._asked:
+            self._show_held()
+
+    def _show_held(self) -> None:
+        held, self._held = self._held, []
+        for text, style in held:
+            self.note(text, style)
+
+    def _clear_state(self) -> None:
+        self._secretive.clear()
+        self._asked.clear()
+        self._show_held()
+        self._end_line()
+
+    def _write_text(self, text: str) -> None:
+        if text:
+            sys.stdout.write(visible(text))
+            sys.stdout.flush()
+            self._is_in_line = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._is_in_line:
+            self._write_text("\n")
+
+    def _describe_call(self, event: AgentEvent) -> str:
+        name, written = event.tool_call_name or "", event.tool_call_arguments_complete or ""
+        try:
+            arguments: Any = msgspec.json.decode(written)
+        except (msgspec.DecodeError, ValueError):
+            arguments = None
+        shown = redact_text(written)
+        if isinstance(arguments, dict):
+            tool = self._find(name)
+            shown = compressed_args(arguments, None, tool)
+            if secret_names(tool):
+                self._secretive[_call_key(event)] = VisibleCall(snapshot(arguments), tool)
+        return f"{_indent_of(event)}→ {_shorten_text(name)}({_shorten_text(shown)})"
+
+    def _note_result(self, event: AgentEvent) -> None:
+        result, indent = event.result, _indent_of(event)
+        if result is None:
+            return
+        visible_call = self._secretive.pop(_call_key(event), None)
+        safe = result if visible_call is None else _without_secrets(result, visible_call)
+        text = (
+            f"{_shorten_text(event.tool_call_name or '')}: {_shorten_text(compressed_result(safe))}"
+        )
+        style = "dim" if result.is_success else "red"
+        # A call that never ran, or that its turn did not wait for, has no known time.
+        is_timed = result.is_success or result.execution_time > 0
+        time_text = f" ({result.execution_time:.2f} s)" if is_timed else ""
+        self.note(f"{indent}← {text}{time_text}", style)
+        token = result.approval_token if isinstance(result, SessionResult) else None
+        if token is not None:
+            self.note(f"{indent}  to allow it: tool-engine sessions approve {token}", "yellow")
+
+
+class TerminalView(PlainView):
+    """Like `PlainView`, with a live panel of the running calls."""
+
+    def __init__(self, find: Callable[[str], Tool | None]) -> None:
+        super().__init__(find)
+        self._running: dict[str, tuple[str, float]] = {}
+        self._live: Live | None = None
+        self._is_speaking = False
+        """Whether the model is answering: its text must not be torn apart."""
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._hide_panel()
+
+    def prompt(self) -> None:
+        """Show the prompt, and ask the terminal to mark pastes."""
+        sys.stdout.write(f"{MARK_PASTES}> ")
+        sys.stdout.flush()
+
+    def typed(self) -> None:
+        """End the marking of pastes for the next reader of this terminal."""
+        sys.stdout.write(LEAVE_PASTES)
+        sys.stdout.flush()
+
+    def left(self) -> None:
+        """End the line of the prompt for the shell."""
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+
+    def hear(self, event: AgentEvent) -> None:
+        """Print the step, and update the panel of running calls."""
+        key = _call_key(event)
+        if event.parent_call_id is None and event.type in _SPEAKS:
+            self._is_speaking = _SPEAKS[event.type]
+        if event.type is AgentEventType.TOOL_CALL_END:
+            self._running[key] = (self._describe_call(event), time.monotonic())
+        elif _is_shown(event):
+            self._hide_panel()
+            if event.type is AgentEventType.TOOL_RESULT:
+                self._note_begun(key)
+            super().hear(event)
+        self._show_panel()
+
+    def _note_begun(self, key: str) -> None:
+        call, _ = self._running.pop(key, ("", 0.0))
+        if call:
+            self.note(call)
+
+    def _clear_state(self) -> None:
+        self._running.clear()
+        self._hide_panel()
+        super()._clear_state()
+
+    def _hide_panel(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _show_panel(self) -> None:
+        # The panel must not be painted over an open question.
+        if not self._running or self._asked or self._is_speaking or self._live is not None:
+            return
+        self._end_line()
+        console = make_console(stderr=True)
+        self._live = Live(
+            get_renderable=lambda: self._make_panel(console.size),
+            console=console,
+            refresh_per_second=_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+        )
+        self._live.start()
+
+    def _make_panel(self, size: ConsoleDimensions) -> Table:
+        """Return a line per call, as many as the terminal can erase."""
+        table = Table.grid(padding=(0, 2))
+        now, running = time.monotonic(), tuple(self._running.values())
+        rows = len(running) if len(running) < size.height else max(1, size.height - 2)
+        for shown, began in running[:rows]:
+            call = plain(shown, "cyan")
+            call.truncate(max(1, size.width - _WIDTH_OF_TIME), overflow="ellipsis")
+            table.add_row(call, plain(f"{now - began:.1f} s", "dim"))
+        if rows < len(running):
+            table.add_row(plain(f"… and {len(running) - rows} more", "dim"), "")
+        return table
+
+
+_SPEAKS: Final = {
+    AgentEventType.ROUND_STARTED: True,
+    AgentEventType.USAGE: False,
+    AgentEventType.FINISHED: False,
+    AgentEventType.ERROR: False,
+}
+
+
+def _is_shown(event: AgentEvent) -> bool:
+    """Return True if the event prints something, or asks a question."""
+    is_content = event.type is AgentEventType.CONTENT_CHUNK and event.parent_call_id is None
+    is_end = event.type in _OVER and event.parent_call_id is None
+    is_told = is_content or is_end or _is_new_round(event)
+    return is_told or event.request is not None or event.result is not None
+
+
+def _call_key(event: AgentEvent) -> str:
+    return f"{event.parent_call_id} {event.tool_call_id}"
+
+
+def _without_secrets(result: ToolExecutionResult, call: VisibleCall) -> ToolExecutionResult:
+    """Return the result without the secrets of the arguments."""
+    output, error = call.result(snapshot(result.output)), call.error(result.error)
+    return msgspec.structs.replace(result, output=output, error=error)
+
+
+def _is_new_round(event: AgentEvent) -> bool:
+    """Return True if the model begins another text."""
+    return event.type is AgentEventType.ROUND_STARTED and event.parent_call_id is None
+
+
+def _indent_of(event: AgentEvent) -> str:
+    return "" if event.parent_call_id is None else "  "
+
+
+def _shorten_text(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"

@@ -1,0 +1,355 @@
+"""Which executor runs a tool?
+
+In this order: what was registered in code under the tool's handler name; the Python function of a
+handler such as `package.module:function`; for a tool without handler that declares a request or an
+`argv`, the HTTP or the command executor; the table below; what an installed package offers under
+the entry-point group `tool_engine.executors`. Modules are loaded on first use, so that what no tool
+needs is never imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from tool_engine.errors import (
+    ConfigurationError,
+    DefinitionError,
+    DefinitionProblem,
+    ExecutorNotFoundError,
+    MissingExtraError,
+)
+from tool_engine.interfaces import FindCall, SearchTools, ToolExecutor
+from tool_engine.logger import get_logger
+from tool_engine.model.checks.nearness import find_nearest
+from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.model.tool import Tool
+from tool_engine.redaction import words_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from tool_engine.executors.python.handlers import PythonHandlers
+
+BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
+    "echo": "tool_engine.executors.builtin:EchoExecutor",
+    "calculator": "tool_engine.executors.calculator:CalculatorExecutor",
+    "http_request": "tool_engine.executors.http.http_executor:HTTPExecutor",
+    "run_command": "tool_engine.executors.commands.command_executor:CommandExecutor",
+    "run_shell_command": "tool_engine.executors.commands.shell:ShellExecutor",
+    "run_workflow": "tool_engine.executors.workflow.workflow_executor:WorkflowExecutor",
+    "sql_query": "tool_engine.executors.sql.sql_executor:SQLExecutor",
+    "search_tools": "tool_engine.executors.tool_search:ToolSearchExecutor",
+    "read_result": "tool_engine.executors.result_reading:ResultReadExecutor",
+    "read_file": "tool_engine.executors.files.file_reading:FileReadExecutor",
+    "write_file": "tool_engine.executors.files.writing:FileWriteExecutor",
+    "edit_file": "tool_engine.executors.files.editing:FileEditExecutor",
+    "read_folder": "tool_engine.executors.files.listing:FolderReadExecutor",
+    "search_files": "tool_engine.executors.files.searching:FileSearchExecutor",
+}
+"""Handler name -> where its class is."""
+
+ENTRY_CHECKS: Final[Mapping[str, str]] = {
+    "http_request": "tool_engine.executors.http.http_entry",
+    "run_command": "tool_engine.executors.commands.command_entry",
+    "run_shell_command": "tool_engine.executors.commands.shell_entry",
+    "run_workflow": "tool_engine.executors.workflow.workflow_entry",
+    "sql_query": "tool_engine.executors.sql.sql_entry",
+    "read_file": "tool_engine.executors.files.file_entry",
+    "write_file": "tool_engine.executors.files.file_entry",
+    "edit_file": "tool_engine.executors.files.file_entry",
+    "read_folder": "tool_engine.executors.files.file_entry",
+    "search_files": "tool_engine.executors.files.file_entry",
+}
+"""Handler name -> the module whose `check_entry` reads the entry of its tools."""
+
+_SEARCH: Final = BUILTIN_EXECUTORS["search_tools"]
+_READ_RESULT: Final = BUILTIN_EXECUTORS["read_result"]
+ENTRY_POINT_GROUP: Final = "tool_engine.executors"
+PYTHON: Final = "python"
+"""Stands for the executors of handlers such as `package.module:function`."""
+_PYTHON_ENTRY: Final = "tool_engine.executors.python.python_entry"
+_HTTP: Final = "http_request"
+_COMMAND: Final = "run_command"
+_WORKFLOW: Final = "run_workflow"
+_SQL: Final = "sql_query"
+
+_log = get_logger(__name__)
+
+
+class ExecutorRegistry:
+    """The executors by tool; each is made once and closed at the end.
+
+    Args:
+        search_tools: Searches the catalog for the tool `search_tools`.
+        find_call: Finds the record of a call, with its whole result, for the tool `read_result`.
+        find_tool: Finds a tool by its name, for the tool `read_result`.
+        find_below: Finds the tools that a call has called, for the tool `read_result`.
+        sources: The databases of SQL tools; without any, none is missed before a call.
+    """
+
+    def __init__(
+        self,
+        search_tools: SearchTools | None = None,
+        find_call: FindCall | None = None,
+        sources: Mapping[str, DatabaseSource] | None = None,
+        find_tool: Callable[[str], Tool | None] | None = None,
+        find_below: Callable[[str], Awaitable[frozenset[str]]] | None = None,
+    ) -> None:
+        self._sources = sources
+        self._hooks: Mapping[str, Any] = {
+            _SEARCH: (search_tools,),
+            _READ_RESULT: (find_call, find_tool, find_below),
+            BUILTIN_EXECUTORS[_SQL]: (sources,),
+        }
+        self._registered: dict[str, ToolExecutor] = {}
+        self._loaded: dict[str, ToolExecutor] = {}
+        self._opened: list[ToolExecutor] = []
+        self._entry_points: dict[str, list[EntryPoint]] | None = None
+        self._origins: dict[str, list[str]] = {}
+        self._python: PythonHandlers | None = None
+        self.may_import = False
+        """True if `check` may import the modules of handlers, which runs their code; otherwise the
+        source is read."""
+        self.approved_code: Callable[[Tool], str | None] = lambda _: None
+        """The hash of the only code that may run a Python handler; None: any may."""
+
+    def __repr__(self) -> str:
+        return (
+            f"ExecutorRegistry(registered={sorted(self._registered)}, "
+            f"loaded={sorted(self._loaded)})"
+        )
+
+    def register(self, name: str, executor: ToolExecutor) -> None:
+        """Let `executor` run the tools whose handler is `name`, before any other.
+
+        Raises:
+            ConfigurationError: `name` is empty, or `executor` cannot execute.
+        """
+        if not name or not isinstance(name, str):
+            raise ConfigurationError(f"an executor's name must be a non-empty text, got {name!r}")
+        _check_executor(name, executor)
+        self._registered[name] = executor
+        self._remember_opened(executor)
+
+    def get(self, name: str) -> ToolExecutor | None:
+        """Return the executor of this name, or None.
+
+        Raises:
+            ExecutorNotFoundError: A package offers it, but it cannot be loaded.
+            MissingExtraError: It needs an optional dependency that is not installed.
+        """
+        found = self._registered.get(name) or self._loaded.get(name)
+        if found is not None:
+            return found
+        place = BUILTIN_EXECUTORS.get(name)
+        found = self._load_executor(place) if place else self._load_entry_point(name)
+        if found is not None:
+            self._loaded[name] = found
+            self._remember_opened(found)
+        return found
+
+    def names(self) -> list[str]:
+        return sorted({*self._registered, *BUILTIN_EXECUTORS, *self._find_offered()})
+
+    def nearest(self, name: str) -> str:
+        return find_nearest(name, self.names())
+
+    def resolve(self, tool: Tool) -> ToolExecutor | None:
+        """Return the executor that runs `tool`, or None; raise as `get` does.
+
+        Raises:
+            DefinitionError: Its Python function cannot be imported, or does not fit.
+        """
+        registered = self._registered.get(tool.handler)
+        if registered is not None:
+            return registered
+        name = _executor_name(tool.implementation_config, tool)
+        return self._python_handlers().resolve(tool) if name == PYTHON else self.get(name)
+
+    async def prepare(self, tools: Iterable[Tool] = ()) -> None:
+        """Import, in a thread, what `tools` need for their first call.
+
+        Looks up what installed packages offer as well: `get` and `nearest` read many small files
+        for that, once. A package that cannot be loaded shows when its tool is called.
+        """
+        tools = list(tools)
+        needed = {_executor_name(tool.implementation_config, tool) for tool in tools}
+        may_import = self.may_import and PYTHON in needed
+        handlers = [tool for tool in tools if may_import and self.is_python(tool)]
+        await asyncio.to_thread(self._import_executors, needed, handlers)
+
+    def check(self, tool: Tool) -> list[DefinitionProblem]:
+        """Return what is wrong with the tool's entry, as known before a call."""
+        if self.is_python(tool):
+            return self._python_handlers().check(tool, may_import=self.may_import)
+        return self.check_entry(tool)
+
+    def check_entry(self, tool: Tool) -> list[DefinitionProblem]:
+        """Check as `check` does, without reading or importing a Python handler."""
+        name = self.name_of(tool)
+        if name == PYTHON:
+            form: list[DefinitionProblem] = import_module(_PYTHON_ENTRY).check_form(tool)
+            return form
+        place = None if tool.handler in self._registered else ENTRY_CHECKS.get(name)
+        if place is None:
+            return []
+        module = import_module(place)
+        problems: list[DefinitionProblem] = module.check_entry(tool)
+        if name == _SQL and self._sources:
+            problems += module.check_source(tool, self._sources)
+        return problems
+
+    def name_of(self, tool: Tool) -> str:
+        """Return the name of the tool's executor, even if it does not exist."""
+        entry = tool.implementation_config  # made anew whenever it is read
+        handler = _name_handler(entry, tool)
+        return handler if handler in self._registered else _executor_name(entry, tool)
+
+    def is_python(self, tool: Tool) -> bool:
+        return self.name_of(tool) == PYTHON
+
+    def is_workflow(self, tool: Tool) -> bool:
+        entry = tool.implementation_config
+        is_one = _executor_name(entry, tool) == _WORKFLOW
+        return is_one and _name_handler(entry, tool) not in self._registered
+
+    def check_key(self) -> str:
+        """Return what `check` depends on beside the tool: same key, same answers."""
+        sources = sorted((name, each.readonly) for name, each in (self._sources or {}).items())
+        return "\n".join((*sorted(self._registered), repr(sources)))
+
+    def is_settled(self, tool: Tool) -> bool:
+        """Return True if the answer of `check` for `tool` changes only with `check_key`."""
+        # A Python handler is not the engine's code and may have changed by tomorrow.
+        return not self.is_python(tool)
+
+    async def close(self) -> None:
+        """Close the executors in reverse order; log failures and go on."""
+        opened, self._opened, self._loaded, self._python = self._opened, [], {}, None
+        async with contextlib.AsyncExitStack() as stack:
+            for executor in opened:
+                stack.push_async_callback(_close_executor, executor)
+
+    def _python_handlers(self) -> PythonHandlers:
+        if self._python is None:
+            # Loaded by name on first use: most programs have no need of it.
+            processes = import_module(
+                "tool_engine.executors.python.process_executor"
+            ).ProcessExecutor(self.approved_code)
+            made = import_module("tool_engine.executors.python.handlers").PythonHandlers
+            self._python = made(processes, self.approved_code)
+            self._remember_opened(processes)
+        return self._python
+
+    def _import_executors(self, names: Iterable[str], handlers: Iterable[Tool]) -> None:
+        for tool in handlers:
+            with contextlib.suppress(DefinitionError):
+                self._python_handlers().resolve(tool)
+        offered = self._find_offered()
+        for name in names:
+            with contextlib.suppress(Exception):
+                if name in BUILTIN_EXECUTORS:
+                    import_module(BUILTIN_EXECUTORS[name].partition(":")[0])
+                elif name in offered and name not in self._registered:
+                    # Read here because it reads files: messages on the loop use what is stored.
+                    self._origins[name] = [*map(_describe_origin, offered[name])]
+                    offered[name][0].load()
+
+    def _remember_opened(self, executor: ToolExecutor) -> None:
+        if not any(known is executor for known in self._opened):
+            self._opened.append(executor)
+
+    def _find_offered(self) -> dict[str, list[EntryPoint]]:
+        if self._entry_points is None:
+            self._entry_points = {}
+            # Loaded by name on first use: most programs have no need of it.
+            metadata = import_module("importlib.metadata")
+            for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
+                self._entry_points.setdefault(point.name, []).append(point)
+        return self._entry_points
+
+    def _load_executor(self, place: str) -> ToolExecutor:
+        module, _, attribute = place.partition(":")
+        made = getattr(import_module(module), attribute)
+        executor: ToolExecutor = made(*self._hooks[place]) if place in self._hooks else made()
+        return executor
+
+    def _origins_of(self, name: str, points: list[EntryPoint]) -> list[str]:
+        return self._origins.get(name) or [*map(_describe_origin, points)]
+
+    def _load_entry_point(self, name: str) -> ToolExecutor | None:
+        points = self._find_offered().get(name)
+        if not points:
+            return None
+        if len(points) > 1:
+            raise ExecutorNotFoundError(
+                f"executor {name!r} is offered by {' and '.join(self._origins_of(name, points))}; "
+                "register the one that you mean with register_executor"
+            )
+        try:
+            made = points[0].load()
+            executor = made() if isinstance(made, type) else made
+            _check_executor(name, executor)
+        except MissingExtraError:
+            raise
+        except Exception as error:
+            raise ExecutorNotFoundError(
+                f"executor {name!r} of {self._origins_of(name, points)[0]} cannot be loaded: "
+                f"{type(error).__name__}: {error}; repair or uninstall that package"
+            ) from error
+        return executor  # type: ignore[no-any-return]
+
+
+async def _close_executor(executor: ToolExecutor) -> None:
+    close = getattr(executor, "close", None)
+    if close is None:
+        return
+    try:
+        closing = close()
+        if inspect.isawaitable(closing):
+            await closing
+    except Exception as error:  # noqa: BLE001 - a foreign executor may raise anything
+        name = type(executor).__name__
+        _log.error("executor_close_failed", executor=name, error=words_of(error))
+
+
+def _name_handler(entry: Mapping[str, Any], tool: Tool) -> str:
+    """Return `tool.handler`, for an entry that was read once."""
+    return str(entry.get("handler") or tool.name)
+
+
+def _executor_name(entry: Mapping[str, Any], tool: Tool) -> str:
+    if entry.get("handler"):
+        handler = str(entry["handler"])
+        return PYTHON if ":" in handler else handler
+    # Without a handler of its own, a tool's name must not hide what its entry declares.
+    if isinstance(entry.get("request"), Mapping):
+        return _HTTP
+    if "steps" in entry or entry.get("type") == "workflow":
+        return _WORKFLOW
+    if "sql" in entry:
+        return _SQL
+    return _COMMAND if "argv" in entry else tool.name
+
+
+def _check_executor(name: str, executor: Any) -> None:
+    if isinstance(executor, type):
+        raise ConfigurationError(
+            f"executor {name!r} must be an object, not the class {executor.__name__}; "
+            f"write {executor.__name__}()"
+        )
+    if not callable(getattr(executor, "execute", None)):
+        raise ConfigurationError(
+            f"executor {name!r} must have a method execute(tool, params, context), got "
+            f"{type(executor).__name__}; for a plain function use register_tool"
+        )
+
+
+def _describe_origin(point: EntryPoint) -> str:
+    package = point.dist.name if point.dist is not None else "an unknown package"
+    return f"{package} ({point.value})"

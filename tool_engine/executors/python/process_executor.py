@@ -1,0 +1,101 @@
+"""How does a handler run apart from the engine, in worker processes with limits?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.commands.command_executor import seconds_left
+from tool_engine.executors.commands.own_thread import OwnThread
+from tool_engine.executors.commands.supervisor import Bell
+from tool_engine.executors.entry_reader import CompiledEntries
+from tool_engine.executors.python.python_entry import compile_entry
+from tool_engine.executors.python.worker_pool import WorkerPool
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+from tool_engine.model.trace import trace_headers
+
+_TO_END: Final = 0.25
+"""The most seconds of a call's time that are reserved to end its processes."""
+
+
+class _Call(OwnThread[Any]):
+    def __init__(
+        self,
+        pool: WorkerPool,
+        params: dict[str, Any],
+        context: dict[str, Any],
+        timeout: float | None,
+        trace: dict[str, str],
+    ) -> None:
+        # The caller's deadline covers the whole run: reserve time to end the processes.
+        super().__init__(None if timeout is None else timeout - min(_TO_END, timeout / 10))
+        self._pool, self._params, self._context, self._trace = pool, params, context, trace
+
+    def work(self, deadline: float | None, bell: Bell) -> Any:
+        return self._pool.run(self._params, self._context, deadline, bell, self._trace)
+
+
+class ProcessExecutor:
+    """The executor of handlers with `isolation: process`, whose code may need approval."""
+
+    def __init__(self, approved: Callable[[Tool], str | None] = lambda _: None) -> None:
+        self._approved = approved
+        self._entries = CompiledEntries(compile_entry)
+        self._pools: dict[str, tuple[Tool, WorkerPool]] = {}
+
+    def __repr__(self) -> str:
+        return f"ProcessExecutor({[pool for _, pool in self._pools.values()]})"
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> Any:
+        """Return the handler's value, as JSON values.
+
+        A cancelled call ends its worker process, with all that it started, before it passes on.
+
+        Raises:
+            ToolExecutionError: The handler failed, cannot be imported, or its process died.
+            TimeoutError: It did not end in time; nothing of the call is left.
+        """
+        wire, timeout = context.to_wire(), seconds_left(context)
+        return await _Call(self._find_pool(tool), params, wire, timeout, trace_headers()).run()
+
+    async def close(self) -> None:
+        """End the idle worker processes; the others end with their calls."""
+        pools, self._pools = self._pools, {}
+        if pools:
+            await asyncio.to_thread(_close_pools, [pool for _, pool in pools.values()])
+
+    def _find_pool(self, tool: Tool) -> WorkerPool:
+        known, approved = self._pools.get(tool.name), self._approved(tool)
+        is_same = known is not None and _is_same(known[0], tool)
+        if known is not None and is_same and known[1].entry.approved == approved:
+            return known[1]
+        if sys.platform != "linux":
+            raise ToolExecutionError(
+                f"isolation: process works on Linux only, this is {sys.platform}: nowhere else can "
+                "it be made sure that nothing of a call is left"
+            )
+        # A changed definition gets new processes, with the present code.
+        pool = WorkerPool(replace(self._entries.of(tool), approved=approved))
+        self._pools[tool.name] = (tool, pool)
+        if known is not None:
+            threading.Thread(target=known[1].close, name="tool-workers").start()
+        return pool
+
+
+def _is_same(known: Tool, tool: Tool) -> bool:
+    has_same_text = bool(tool.definition_hash) and tool.definition_hash == known.definition_hash
+    return known is tool or has_same_text
+
+
+def _close_pools(pools: list[WorkerPool]) -> None:
+    for pool in pools:
+        pool.close()

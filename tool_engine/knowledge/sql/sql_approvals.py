@@ -1,0 +1,154 @@
+"""How does a database keep what people were asked, and what they answered?
+
+An answered request stays, without its arguments, until it would have expired: no process can put it
+again. So it is good for one answer, however many processes share the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tool_engine.knowledge.approvals import decision_of, is_key, request_of, said_of, shown_of
+from tool_engine.knowledge.frozen import Frozen
+from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.schema.damage import FLAG, SECONDS, check_values
+from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.session import check_session_id
+
+_GRACE: Final = 86_400.0
+"""Seconds after which an expired request goes with the next one that comes."""
+_WHAT: Final = "the request for approval"
+
+
+class SQLApprovalStorage:
+    """Keeps requests and decisions beside the records; it is `SQLRecordStorage.approvals`.
+
+    Secret arguments are hidden before anything is written.
+
+    Args:
+        database: The database of the records, which opens and closes it.
+        clock: Unix time in seconds.
+    """
+
+    def __init__(self, database: LazyDatabase, *, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def put(self, request: ApprovalRequest) -> None:
+        """Keeps an open request; one that was put before, answered or not, is left as it is.
+
+        Raises:
+            SessionError: It belongs to no session, or has no token.
+            RecordsUnavailableError: The database does not take it.
+        """
+        _, data = await asyncio.to_thread(
+            lambda: packed(Frozen(shown_of(request), _WHAT).text(), _WHAT)
+        )
+        times = request.asked_at, request.expires_at
+        async with self._database.changing(KEEPING) as connection:
+            kept = _load_statements().opened(request.token, request.session_id, *times, data)
+            await connection.execute(kept)
+            await connection.execute(_load_statements().expired(self._clock() - _GRACE))
+
+    async def claim(self, token: str) -> bool:
+        """Closes an open request; True for exactly one caller, of all processes, in time.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer. Whether it was closed is not
+                known then: take it for closed.
+        """
+        if not is_key(token):
+            return False
+        async with self._database.changing(KEEPING) as connection:
+            done = await connection.execute(_load_statements().closed(token, self._clock()))
+        return bool(done.rowcount)
+
+    async def pending(self, session_id: str | None = None) -> Sequence[ApprovalRequest]:
+        """The open requests that have not expired, oldest first; None: of every session.
+
+        Raises:
+            SessionError: The id is none, or a request is damaged.
+            RecordsUnavailableError: The database does not answer.
+        """
+        if session_id is not None:
+            check_session_id(session_id)
+        async with self._database.asked(KEEPING) as reader:
+            asked = _load_statements().pending(session_id, self._clock())
+            (rows,) = await reader.rows(asked, failing=KEEPING)
+        return await asyncio.to_thread(lambda: list(map(_request_of, rows)))
+
+    async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
+        """Keeps a decision for the same call of the same session, instead of the one before.
+
+        Raises:
+            SessionError: The request's session is none.
+            RecordsUnavailableError: The database does not take it.
+        """
+        check_session_id(request.session_id)
+        now = int(self._clock() * 1e6)
+        _, data = packed(Frozen(said_of(decision)).text(), "the decision")
+        call = request.session_id, request.fingerprint
+        async with self._database.changing(KEEPING) as connection:
+            await connection.execute(_load_statements().remembered(*call, now, data))
+
+    async def remembered(self, session_id: str, fingerprint: str) -> ApprovalDecision | None:
+        """What was decided about a call with this `ApprovalRequest.fingerprint`.
+
+        Raises:
+            SessionError: The id is none, or what is kept is damaged.
+            RecordsUnavailableError: The database does not answer.
+        """
+        check_session_id(session_id)
+        if not is_key(fingerprint):
+            return None
+        async with self._database.asked(KEEPING) as reader:
+            (rows,) = await reader.rows(
+                _load_statements().select_decision(session_id, fingerprint), failing=KEEPING
+            )
+        return decision_of(_read_row(rows[0]), session_id) if rows else None
+
+    async def forget(self, session_id: str) -> int:
+        """Forget the decisions of a session; return how many there were.
+
+        Raises:
+            SessionError: The id is none.
+            RecordsUnavailableError: The database does not answer.
+        """
+        check_session_id(session_id)
+        async with self._database.changing(KEEPING) as connection:
+            done = await connection.execute(_load_statements().forgotten(session_id))
+        return int(done.rowcount)
+
+
+def _request_of(row: Sequence[Any]) -> ApprovalRequest:
+    data, session_id, token, *times = row
+    what = f"{_WHAT} {token!r} (a row of tool_approvals)"
+    try:
+        check_values(
+            zip(_TIMES, times, strict=True), {**dict.fromkeys(_TIMES, SECONDS), "is_open": FLAG}
+        )
+    except ValueError as error:
+        raise damaged(what, session_id, str(error)) from error
+    request = request_of(_read_row((data, session_id)), session_id)
+    if (request.session_id, request.token) != (session_id, token):
+        raise damaged(what, session_id, f"it is that of the session {request.session_id!r}")
+    return request
+
+
+_TIMES: Final = ("is_open", "asked_at", "expires_at")
+_KINDS: Final = {"is_open": FLAG, "asked_at": SECONDS, "expires_at": SECONDS}
+
+
+def _read_row(row: Sequence[Any]) -> Any:
+    data, session_id = row
+    return unpacked(data, f"{_WHAT} in the session {session_id!r}", session_id)
+
+
+def _load_statements() -> Any:
+    from tool_engine.knowledge.sql import session_statements
+
+    return session_statements

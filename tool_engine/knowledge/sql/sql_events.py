@@ -1,0 +1,344 @@
+"""How does a database keep events, so that another process can go on where this one stopped?
+
+Events are appended to a buffer and written behind the calls. Numbers go on where the last engine
+stopped, and never twice: an engine takes a block of numbers when it opens, and gives back what it
+did not use when it closes. After a crash the rest of a block is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from contextvars import Context
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from tool_engine.errors import (
+    ConfigurationError,
+    EventsExpiredError,
+    RecordsUnavailableError,
+)
+from tool_engine.knowledge.sql.connection.address import explained
+from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.schema.event_rows import event_of, row_of
+from tool_engine.logger import get_logger
+from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.settings.retention import RecordsURL
+
+_log: Final = get_logger(__name__)
+BLOCK: Final = 10_000_000_000
+"""Numbers that an engine takes at once: ten thousand a second for eleven days."""
+_MOST_WAITING: Final = 50_000
+_BATCH: Final = 1_000
+_INTERVAL: Final = 0.05
+"""Seconds that an event waits for others to be written with it."""
+_LONGEST_PAUSE: Final = 2.0
+_CLOSE_LIMIT: Final = 5.0
+_PATIENCE: Final = 10.0
+_TOO_LATE: Final = (
+    f"the database has not taken them for {_PATIENCE:g} s: another process holds it locked, or it "
+    "does not answer"
+)
+_RESERVE: Final = (
+    "INSERT INTO tool_event_numbers (id, reserved) VALUES (1, :block) ON CONFLICT (id) "
+    "DO UPDATE SET reserved = tool_event_numbers.reserved + :block RETURNING reserved"
+)
+_GIVE_BACK: Final = (
+    "UPDATE tool_event_numbers SET reserved = :newest WHERE id = 1 AND reserved = :end"
+)
+_INSERT: Final = (
+    "INSERT INTO tool_events (sequence, event_type, happened_at, body) "
+    "VALUES (:sequence, :event_type, :happened_at, :body) ON CONFLICT DO NOTHING"
+)
+_READ: Final = (
+    "SELECT sequence, event_type, happened_at, body FROM tool_events "
+    "WHERE sequence > :after AND sequence <= :newest ORDER BY sequence LIMIT :limit"
+)
+_KEEP_RESERVED: Final = (
+    "INSERT INTO tool_event_numbers (id, reserved) VALUES (1, :end) ON CONFLICT (id) DO NOTHING"
+)
+_NEWEST: Final = "SELECT max(sequence) FROM tool_events"
+_OLDEST: Final = "SELECT min(sequence) FROM tool_events"
+_PRUNE: Final = (
+    "DELETE FROM tool_events WHERE sequence <= "
+    "(SELECT sequence FROM tool_events ORDER BY sequence DESC LIMIT 1 OFFSET :most)"
+)
+
+
+class SQLEventStorage:
+    """Keeps the newest events in a SQLite file or a PostgreSQL database.
+
+    An event that comes from there has no `tool`; its name, version and hash are there. One engine
+    at a time is meant to keep its events in a database: another one gets numbers of its own, and a
+    reader hears what happens live in its own engine only.
+
+    Args:
+        url: The URL of the database; see the setting `records`.
+        max_events: About how many are kept; the oldest go first.
+
+    Raises:
+        ConfigurationError: The URL is wrong, or `max_events` is less than 1.
+
+    Example:
+        >>> storage = SQLEventStorage("sqlite:///calls.db", 100_000)
+    """
+
+    def __init__(self, url: str, max_events: int = 100_000) -> None:
+        check_count("max_events", max_events, minimum=1)
+        self.newest: int | None = None
+        """The highest number that was given out; None until it is open."""
+        self.dropped = 0
+        """Events that had to go before they were written."""
+        self.is_failing = False
+        """Whether the database did not take the last batch."""
+        self._database = LazyDatabase(str(RecordsURL(url)), is_synchronous=False)
+        self._max_events = max_events
+        self._end = 0
+        self._waiting: deque[ToolEngineEvent] = deque()
+        self._lock = Lock()
+        self._bell = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._unpruned = 0
+        self._file: tuple[int, int] | None = None
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closing else "failing" if self.is_failing else "writing"
+        return f"<SQLEventStorage {state}, {len(self._waiting)} waiting, newest {self.newest}>"
+
+    async def open(self) -> None:
+        """Connects, and takes the numbers that follow those of the engine before.
+
+        Raises:
+            ConfigurationError: The database cannot be used.
+            RecordsUnavailableError: It does not answer now.
+            MissingExtraError: Its libraries are not installed.
+        """
+        if self.newest is not None:
+            return
+        problem = await self._database.start()
+        if problem is not None:
+            raise RecordsUnavailableError(
+                f"events go on where they stopped, and the database cannot be asked where: "
+                f"{explained(problem)}; start it, or leave out keep_events"
+            )
+        try:
+            self.newest = await self._take_numbers()
+        except BaseException:
+            await self._close_database()  # an engine that has not opened closes nothing
+            raise
+
+    async def _take_numbers(self) -> int:
+        self._file = await asyncio.to_thread(self._file_identity)
+        ((self._end,),) = await self._fetch_rows(_RESERVE, block=BLOCK)
+        ((last,),) = await self._fetch_rows(_NEWEST)
+        if last is not None and not last <= self._end - BLOCK:
+            # What it gave out from there would be taken for events that are kept already.
+            raise RecordsUnavailableError(
+                f"the row of tool_event_numbers is damaged: it says {self._end - BLOCK}, and event "  # noqa: S608 - a message
+                f"{last} is kept; UPDATE tool_event_numbers SET reserved = {last} WHERE id = 1"
+            )
+        return self._end - BLOCK
+
+    def append(self, event: ToolEngineEvent) -> None:
+        """Keeps one event; never waits, never raises."""
+        sequence = event.sequence or 0
+        with self._lock:
+            if sequence > self._end or self._is_closing:
+                self._drop_events(
+                    1
+                )  # the block is used up, and what follows may be another engine's
+                return
+            self.newest = sequence
+            self._waiting.append(event)
+            if len(self._waiting) > _MOST_WAITING:
+                self._waiting.popleft()
+                self._drop_events(1)
+            if len(self._waiting) == 1 or self._loop is None or self._loop.is_closed():
+                self._ensure_writing()
+
+    async def read(self, after: int, limit: int) -> Sequence[ToolEngineEvent]:
+        """The events that follow number `after`, oldest first, at most `limit`.
+
+        Raises:
+            EventsExpiredError: Some of them are not kept any more.
+            ConfigurationError: There is no event `after` yet.
+            RecordsUnavailableError: The database does not answer.
+        """
+        newest = self.newest or 0
+        if after > newest:
+            raise ConfigurationError(
+                f"there is no event {after}: the newest is {newest}; go on after {newest}, or "
+                "leave the number out"
+            )
+        # First what is not written: an event that is written meanwhile is found in the database.
+        with self._lock:
+            waiting = self._waiting_after(after, limit)
+        if waiting and waiting[0].sequence == after + 1:
+            return waiting
+        rows = await self._fetch_rows(_READ, after=after, newest=newest, limit=limit)
+        if not rows or rows[0][0] != after + 1:
+            await self._check_kept(after, newest)
+        found = await asyncio.to_thread(lambda: list(map(event_of, rows)))
+        if len(found) < limit:
+            last = found[-1].sequence or 0 if found else after
+            found += [each for each in waiting if (each.sequence or 0) > last]
+        return found[:limit]
+
+    async def close(self) -> None:
+        """Writes what is left, for 5 seconds at most, and gives back the unused numbers."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        task, self._task = self._task, None
+        self._bell.set()
+        if task is not None and self._loop is asyncio.get_running_loop():
+            await asyncio.wait([task], timeout=_CLOSE_LIMIT)
+            task.cancel()
+            await asyncio.wait([task])
+        try:
+            if self.newest is not None and not self.is_failing:
+                with suppress(RecordsUnavailableError, ConfigurationError):
+                    await self._write_waiting()
+                    await self._execute_statement(
+                        _GIVE_BACK, {"newest": self.newest, "end": self._end}
+                    )
+        finally:
+            self._drop_events(len(self._waiting))
+            await self._close_database()
+
+    def _waiting_after(self, after: int, limit: int) -> list[ToolEngineEvent]:
+        if not self._waiting:
+            return []
+        # They are numbered one by one: what was let go came before all of them.
+        start = max(0, after + 1 - (self._waiting[0].sequence or 0))
+        return list(islice(self._waiting, start, start + limit))
+
+    async def _check_kept(self, after: int, newest: int) -> None:
+        ((oldest,),) = await self._fetch_rows(_OLDEST)
+        if oldest is None:
+            with self._lock:
+                oldest = self._waiting[0].sequence if self._waiting else newest + 1
+        if after + 1 < oldest and after < newest:
+            raise EventsExpiredError(after, oldest)
+
+    def _ensure_writing(self) -> None:
+        """Sees to it that a task writes what waits; with the lock held."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if self._loop is not None and not self._loop.is_closed():
+            if loop is self._loop:
+                self._bell.set()
+            else:
+                self._loop.call_soon_threadsafe(self._bell.set)
+        elif loop is not None and not self._is_closing:
+            self._loop, self._bell = loop, asyncio.Event()
+            self._bell.set()
+            # Not in the context of the call that came first, which nothing must keep alive.
+            self._task = loop.create_task(
+                self._run_writing(), name="tool-engine-events", context=Context()
+            )
+
+    async def _run_writing(self) -> None:
+        pause = _INTERVAL
+        while not self._is_closing:
+            await self._bell.wait()
+            self._bell.clear()
+            await self._wait_for_more(pause)
+            late = asyncio.get_running_loop().call_later(_PATIENCE, self._report_failure, _TOO_LATE)
+            try:
+                await self._write_waiting()
+                pause = _INTERVAL
+            except (RecordsUnavailableError, ConfigurationError) as error:
+                self._report_failure(str(error))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                self._bell.set()
+            finally:
+                late.cancel()
+
+    def _report_failure(self, reason: str) -> None:
+        """Says once that the database does not take events, or has not for too long."""
+        if not self.is_failing:
+            self.is_failing = True
+            _log.error("events_not_written", error=reason, waiting=len(self._waiting))
+
+    async def _wait_for_more(self, seconds: float) -> None:
+        """Lets more events come, but for the last ones."""
+        left = seconds
+        while left > 0 and not self._is_closing:
+            await asyncio.sleep(min(left, _INTERVAL))
+            left -= _INTERVAL
+
+    async def _write_waiting(self) -> None:
+        while self._waiting:
+            with self._lock:
+                batch = list(islice(self._waiting, _BATCH))
+            await self._look_for_file()
+            rows = await asyncio.to_thread(lambda some: list(map(row_of, some)), batch)
+            await self._execute_statement(_INSERT, rows)
+            with self._lock:
+                # What waited longest may have been let go meanwhile.
+                last = batch[-1].sequence or 0
+                while self._waiting and (self._waiting[0].sequence or 0) <= last:
+                    self._waiting.popleft()
+            self._unpruned += len(batch)
+            if self._unpruned >= min(_BATCH, self._max_events):
+                self._unpruned = 0
+                await self._execute_statement(_PRUNE, {"most": self._max_events})
+        if self.is_failing:
+            self.is_failing = False
+            _log.warning("events_written_again", dropped=self.dropped)
+
+    async def _look_for_file(self) -> None:
+        """A file that was deleted or replaced would go on taking rows that no reader ever sees."""
+        if await asyncio.to_thread(self._file_identity) != self._file:
+            await self._close_database()
+            problem = await self._database.start()
+            if problem is not None:
+                raise RecordsUnavailableError(explained(problem))
+            self._file = await asyncio.to_thread(self._file_identity)
+            await self._execute_statement(_KEEP_RESERVED, {"end": self._end})
+
+    async def _close_database(self) -> None:
+        try:
+            await self._database.close()
+        finally:
+            await self._database.close_reader()
+
+    def _file_identity(self) -> tuple[int, int] | None:
+        """Which file it is; None where there is none."""
+        address = self._database.address
+        if address is None or address.kind != "sqlite":
+            return None
+        try:
+            found = Path(address.place).stat()
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino)
+
+    def _drop_events(self, count: int) -> None:
+        if count and not self.dropped:
+            _log.error("events_dropped", waiting=len(self._waiting))
+        self.dropped += count
+
+    async def _fetch_rows(self, statement: str, **values: Any) -> list[Any]:
+        from sqlalchemy import text
+
+        self._database.require_own()
+        async with self._database.reader.connection() as connection:
+            return list((await connection.execute(text(statement), values)).fetchall())
+
+    async def _execute_statement(self, statement: str, values: Any) -> None:
+        from sqlalchemy import text
+
+        self._database.require_own()
+        async with self._database.reader.connection() as connection:
+            await connection.execute(text(statement), values)
