@@ -38,10 +38,10 @@ from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.executors.result_reading import _near
 from tool_engine.executors.workflow.evaluation import _keys
 from tool_engine.model.settings.source import checked_sources
-from tool_engine.protocols.sources import CombinedTools
 from tool_engine.reloading import limit_warnings
-from tool_engine.session.sources.composition import combine, keep
 from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.sources.combining import CombinedTools
+from tool_engine.sources.composition import combine, keep
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
 HEAD = "name: t\ndescription: Does a thing.\n"
@@ -346,7 +346,7 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
         "get_page",
     ),
     (
-        "session/sources/tool_view.py",
+        "sources/tool_view.py",
         lambda engine: _view(combine(engine)).get_or_raise("GetPage"),
         "get_page",
     ),
@@ -358,7 +358,7 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
         "search",
     ),
     (
-        "session/sources/composition.py",
+        "sources/composition.py",
         lambda engine: _raise_text(str(_view(keep(engine, ["GetPage"])).findings)),
         "get_page",
     ),
@@ -371,7 +371,7 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
         "get_page",
     ),
     (
-        "protocols/sources.py",
+        "sources/combining.py",
         lambda engine: CombinedTools({"a": engine}).get_or_raise("GetPage"),
         "get_page",
     ),
