@@ -75,6 +75,8 @@ class CombinedTools(Source):
 
     _error: type[ToolEngineError] = ConfigurationError
     """The kind of error for names that several sources have."""
+    _kind: ErrorType = ErrorType.TOOL_NOT_FOUND
+    """That of a call of such a name."""
 
     def __init__(self, sources: Mapping[str, ToolSource], *, on_conflict: str = "rename") -> None:
         check_choice("on_conflict", on_conflict, _ON_CONFLICT)
@@ -150,16 +152,10 @@ class CombinedTools(Source):
         ]
 
     def get(self, tool_name: str) -> Tool | None:
-        """Return the tool of this name, as it is known here, or None."""
         entry = self._current().entries.get(tool_name)
         return None if entry is None else entry.shown
 
     def get_or_raise(self, tool_name: str) -> Tool:
-        """Return the tool of this name.
-
-        Raises:
-            ToolNotFoundError: There is none; the message names the nearest.
-        """
         tool = self.get(tool_name)
         if tool is None:
             raise ToolNotFoundError(self._missing(tool_name))
@@ -234,13 +230,6 @@ class CombinedTools(Source):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
-        """Run one tool in its source; the result bears the name that it has here.
-
-        Args:
-            tool_name: The tool.
-            params: Its arguments.
-            context: Who calls, and within which limits.
-        """
         entry = self._current().entries.get(tool_name)
         if entry is not None:
             result = await self._sources[entry.source].execute(entry.own.name, params, context)
@@ -250,7 +239,7 @@ class CombinedTools(Source):
                 if source.has_room(tool_name):
                     return await source.execute(tool_name, params, context)
         is_refused = tool_name in self._current().refused
-        kind = ErrorType.REJECTED if is_refused else ErrorType.TOOL_NOT_FOUND
+        kind = self._kind if is_refused else ErrorType.TOOL_NOT_FOUND
         refusal = Refusal(kind.value, self._missing(tool_name))
         return self.refuse(tool_name, params, context, refusal)
 
@@ -336,6 +325,7 @@ class Combination(CombinedTools):
     """What `combine` makes: sources without names, of which no two may have a tool of one name."""
 
     _error = ToolConflictError
+    _kind = ErrorType.REJECTED
 
     def __init__(self, sources: Mapping[str, ToolSource], *, on_conflict: str = "refuse") -> None:
         super().__init__(sources, on_conflict=on_conflict)

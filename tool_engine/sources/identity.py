@@ -96,5 +96,8 @@ def source_of(catalog: Source, shown_name: str) -> str:
 
 def source_text(catalog: Source, source: Source) -> str:
     """Return the same for one of the innermost sources of `catalog`."""
-    number = next((at for at, each in enumerate(catalog.list_origins()) if each is source), 0)
+    origins = catalog.list_origins()
+    if origins and origins[0] is source:
+        return ""
+    number = next((at for at, each in enumerate(origins) if each is source), 0)
     return f"source {number + 1}" if number else ""

@@ -75,17 +75,14 @@ class ToolView(Source):
 
     @property
     def generation(self) -> Any:
-        """A value that changes with the tools; None if the source reports no changes."""
         return self._source.generation
 
     @property
     def store(self) -> Any:
-        """The store with the records of the calls; None: unknown."""
         return self._source.store
 
     @property
     def controller(self) -> Any:
-        """The controller that admits the calls; None: unknown."""
         return self._source.controller
 
     @property
@@ -99,16 +96,10 @@ class ToolView(Source):
         return list(self._source.findings)
 
     def get(self, tool_name: str) -> Tool | None:
-        """Return the tool of this name, as it is known here, or None."""
         entry = self._current().entries.get(tool_name)
         return None if entry is None else entry.shown
 
     def get_or_raise(self, tool_name: str) -> Tool:
-        """Return the tool of this name.
-
-        Raises:
-            ToolNotFoundError: There is none; the message names the nearest.
-        """
         tool = self.get(tool_name)
         if tool is None:
             raise ToolNotFoundError(self._missing(tool_name).error)
@@ -145,13 +136,6 @@ class ToolView(Source):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
-        """Run one tool in the source; the result has the shown name.
-
-        Args:
-            tool_name: The tool.
-            params: Its arguments.
-            context: Who calls, and within which limits.
-        """
         entry = self._current().entries.get(tool_name)
         if entry is not None:
             result = await self._source.execute(entry.own.name, params, context)
