@@ -11,6 +11,7 @@ import ast
 import inspect
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -42,6 +43,7 @@ from tool_engine.reloading import limit_warnings
 from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.sources.combining import CombinedTools
 from tool_engine.sources.composition import combine, keep
+from tool_engine.sources.foreign import as_source
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
 HEAD = "name: t\ndescription: Does a thing.\n"
@@ -368,6 +370,13 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
         lambda engine: _raise_text(
             str(ToolSession(engine, "s", {"tool_toggles": {"GetPage": False}}).findings)
         ),
+        "get_page",
+    ),
+    (
+        "interfaces/source.py",
+        lambda engine: as_source(
+            SimpleNamespace(get=engine.get, list_all=engine.list_all, execute=engine.execute)
+        ).get_or_raise("GetPage"),
         "get_page",
     ),
     (
