@@ -57,6 +57,7 @@ IN_MEMORY = (
     "protocols",
     "redaction",
     "session",
+    "sources",
     "validation",
 )
 """What `make quick` runs: no documents, no databases, no processes."""

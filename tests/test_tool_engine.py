@@ -31,7 +31,7 @@ from tool_engine import (
 )
 from tool_engine.model.call import Refusal
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import combine, prefix
+from tool_engine.sources.composition import combine, prefix
 
 NO = Refusal("rejected", "no")
 HELLO = """

@@ -39,6 +39,7 @@ from tool_engine.interfaces import (
     ToolExecutor,
 )
 from tool_engine.interfaces.checking import check_part
+from tool_engine.interfaces.source import Source
 from tool_engine.knowledge.durable import durable, storage_for
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.knowledge.view import RecordsView
@@ -49,6 +50,7 @@ from tool_engine.model.json.copying import live
 from tool_engine.model.settings.source import checked_sources
 from tool_engine.model.tool import Tool
 from tool_engine.observability.event_lines import EventLines
+from tool_engine.sources.place import describe_engine
 from tool_engine.validation import ToolParameterValidator
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ _LAST_GRACE: Final = 1.0
 
 
 @live("pass it on as it is, or make another one with ToolEngine(engine.config)")
-class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownArguments):
+class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownArguments, Source):
     """Loads tools, keeps them up to date, and runs calls of them.
 
     Args:
@@ -82,6 +84,10 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         ...         result = await engine.execute("calculator", {"expression": "1+2"})
         ...         print(result.output)
     """
+
+    is_engine = True
+    controller: ToolConcurrencyController
+    """What admits the calls, or what was given in its place."""
 
     def __init__(
         self,
@@ -111,7 +117,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             self._admission = controller if is_own else ForeignController(controller)
         if backend is not None:
             check_part("backend", backend, ExecutionBackend)
-        self.store = store or ToolKnowledgeStore(storage_for(self.config))
+        self.store: ToolKnowledgeStore = store or ToolKnowledgeStore(storage_for(self.config))
         self._generations = Generations(self.config.keep_generations)
         self.index = self._generations.index
         kept = _event_storage_for(self.config) if event_storage is None else event_storage
@@ -457,6 +463,10 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             refusal: Why it does not run.
         """
         return self._pipeline.refuse(tool_name, params, context, refusal)
+
+    def describe_origin(self) -> object:
+        """Return its name, else its folder and databases: the same in every process."""
+        return describe_engine(self.config)
 
     @property
     def _quarantined_tools(self) -> Mapping[str, QuarantinedTool]:

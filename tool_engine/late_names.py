@@ -13,13 +13,14 @@ def find_later(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
 
     Args:
         package: Its full name.
-        modules: Where each name is, by the module's name inside of the package.
+        modules: Where each name is, by the module's name inside of the package; with a point before
+            it, beside the package.
     """
 
     def find(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{modules[name]}"), name)
+        value = getattr(import_module(f".{modules[name]}", package), name)
         # Found without this function from now on.
         setattr(sys.modules[package], name, value)
         return value

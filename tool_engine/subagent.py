@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
-from typing import Any, Final, Protocol, Self, TypeAlias
+from datetime import datetime
+from typing import Any, Final, Self, TypeAlias
 
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.events.subscriber import is_being_cancelled
+from tool_engine.interfaces.source import ToolSource
 from tool_engine.knowledge.entry import VisibleCall
 from tool_engine.knowledge.past_calls import (
     AGENT_CALLER,
@@ -18,16 +19,15 @@ from tool_engine.knowledge.past_calls import (
     PastCall,
     read_history,
     record_of_refused,
-    to_the_millisecond,
 )
 from tool_engine.knowledge.snapshot import snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.logger import get_logger
 from tool_engine.model.batch import BatchCall, parts_of
-from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call import DEFAULT_TIMEOUT, Refusal, ToolExecutionResult
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.model.finding import finding_of
+from tool_engine.model.finding import make_refused
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import name_of, read_plain
 from tool_engine.model.outcome import ErrorType
@@ -35,8 +35,8 @@ from tool_engine.model.record import RecordQuery
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.at_once import workers_for
 from tool_engine.protocols.shown import ShownTools
-from tool_engine.protocols.sources import checked_source
 from tool_engine.redaction import kind_of, secrets_if_known, shorten_words, trace_of
+from tool_engine.sources.foreign import check_source
 
 __all__ = ["BatchCall", "ResultCallback", "ToolSubAgent"]
 
@@ -47,27 +47,6 @@ _LEAST: Final = 1.0
 """Seconds that a callback has at least, however late its call was."""
 _log: Final = get_logger(__name__)
 _ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
-
-
-class _Engine(Protocol):
-    """The part of an engine that a sub-agent needs."""
-
-    def get(self, tool_name: str, /) -> Tool | None: ...
-
-    def get_or_raise(self, tool_name: str, /) -> Tool: ...
-
-    def list_all(self) -> list[Tool]: ...
-
-    async def execute(
-        self, tool_name: str, params: dict[str, Any], context: ToolExecutionContext, /
-    ) -> ToolExecutionResult: ...
-
-
-class _RecordingEngine(_Engine, Protocol):
-    """The part of an engine that finds an agent's recorded calls."""
-
-    @property
-    def store(self) -> ToolKnowledgeStore: ...
 
 
 @live("pass it on as it is, or make another one for the same engine")
@@ -105,7 +84,7 @@ class ToolSubAgent(KnownArguments):
     def __init__(
         self,
         agent_id: str,
-        tool_engine: _Engine,
+        tool_engine: ToolSource,
         parent_agent_id: str | None = None,
         on_result_callback: ResultCallback | None = None,
         *,
@@ -120,17 +99,16 @@ class ToolSubAgent(KnownArguments):
         self.agent_id = agent_id
         self.parent_agent_id = parent_agent_id
         self.conversation_id = conversation_id
-        checked_source(tool_engine)
-        self._engine = tool_engine
+        self._source = check_source(tool_engine)
         self._callback = on_result_callback
-        self._shown = ShownTools(tool_engine, tools, max_found_tools)
+        self._shown = ShownTools(self._source, tools, max_found_tools)
         self._history = CallHistory(max_history)
 
     @classmethod
     async def restore(
         cls,
         agent_id: str,
-        tool_engine: _RecordingEngine,
+        tool_engine: ToolSource,
         parent_agent_id: str | None = None,
         on_result_callback: ResultCallback | None = None,
         *,
@@ -161,7 +139,7 @@ class ToolSubAgent(KnownArguments):
             max_found_tools: As for a new sub-agent.
 
         Raises:
-            ConfigurationError: As for a new sub-agent, or a time without a zone.
+            ConfigurationError: As for a new sub-agent, a time without a zone, or no records.
             RecordsUnavailableError: The database of the records does not answer.
 
         Example:
@@ -178,9 +156,12 @@ class ToolSubAgent(KnownArguments):
             max_found_tools=max_found_tools,
         )
         query = RecordQuery(caller_id=agent_id, conversation_id=conversation_id, start=since)
-        agent._history, records = await read_history(tool_engine.store, query, max_history)
+        store = agent._source.store
+        if store is None:
+            raise ConfigurationError(f"{tool_engine!r} has no store with the records of its calls")
+        agent._history, records = await read_history(store, query, max_history)
         for result in agent.history:
-            agent._shown.learn(tool_engine.get(result.tool_name), result)
+            agent._shown.learn(agent.get(result.tool_name), result)
         if conversation_id is None and records:
             agent.conversation_id = records[-1].conversation_id
         return agent
@@ -198,12 +179,12 @@ class ToolSubAgent(KnownArguments):
 
     def get(self, tool_name: str) -> Tool | None:
         """Return the engine's tool of this name, or None."""
-        return self._engine.get(tool_name)
+        return self._source.get(tool_name)
 
     @property
     def controller(self) -> Any:
         """The controller that admits the calls; None where there is not exactly one."""
-        return getattr(self._engine, "controller", None)
+        return self._source.controller
 
     async def execute(
         self,
@@ -234,9 +215,9 @@ class ToolSubAgent(KnownArguments):
         # What is no mapping goes on as it is: the engine's finding says what is wrong with it.
         arguments = _copied(params)
         kept = snapshot(arguments)
-        tool = self._engine.get(tool_name)
+        tool = self._source.get(tool_name)
         try:
-            result = await self._engine.execute(tool_name, arguments, context)
+            result = await self._source.execute(tool_name, arguments, context)
         except asyncio.CancelledError:
             cancelled = context.failure or _failure(
                 tool_name, ErrorType.CANCELLED.value, "the caller cancelled the call"
@@ -275,7 +256,7 @@ class ToolSubAgent(KnownArguments):
             check_count("max_parallel", max_parallel, minimum=1)
         listed = list(calls)
         names = [parts_of(call)[0] for call in listed]
-        workers = workers_for(self, names, max_parallel) if parallel else 1
+        workers = workers_for(self._source, names, max_parallel) if parallel else 1
         results: dict[int, ToolExecutionResult] = {}
         pending = iter(enumerate(listed))
         if workers <= 1:
@@ -352,7 +333,7 @@ class ToolSubAgent(KnownArguments):
             # The tool was cancelled, not this task: `execute` remembered it as its last step.
             return self._history.newest
         except Exception as error:  # noqa: BLE001 - one failure must not lose the other results
-            tool = self._engine.get(tool_name)
+            tool = self._source.get(tool_name)
             secrets = secrets_if_known(tool, params)
             said = shorten_words(str(error), secrets) or kind_of(error)
             failed = _failure(tool_name, _error_type(error), said)
@@ -361,7 +342,7 @@ class ToolSubAgent(KnownArguments):
 
     async def _refuse(self, past: PastCall) -> ToolExecutionResult:
         """Return a failed result for a call that got none from the engine."""
-        store = getattr(self._engine, "store", None)
+        store = self._source.store
         if isinstance(store, ToolKnowledgeStore):
             store.add(record_of_refused(past, self.agent_id, self.conversation_id))
         return await self._finish(past)
@@ -429,9 +410,4 @@ def _copied(params: object) -> Any:
 
 
 def _failure(tool_name: str, error_type: str, message: str) -> ToolExecutionResult:
-    date = to_the_millisecond(datetime.now(UTC))
-    is_about_arguments = error_type == ErrorType.VALIDATION_ERROR.value
-    findings = [finding_of(message)] if is_about_arguments else []
-    return ToolExecutionResult(
-        False, tool_name, {}, message, error_type, findings, executed_at=date
-    )
+    return make_refused(tool_name, Refusal(error_type, message))

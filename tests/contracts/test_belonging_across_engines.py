@@ -40,7 +40,7 @@ from tool_engine import (
 from tool_engine.model.call import Refusal
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.protocols import CombinedTools
-from tool_engine.session.sources.composition import combine, keep, prefix, rename
+from tool_engine.sources.composition import combine, keep, prefix, rename
 
 __all__ = ["frames_of_a_tracer"]
 

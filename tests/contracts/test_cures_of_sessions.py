@@ -27,7 +27,7 @@ from tool_engine import (
 from tool_engine.errors import ApprovalError, ConfigurationError
 from tool_engine.protocols import definitions, prompt
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import combine, prefix
+from tool_engine.sources.composition import combine, prefix
 
 __all__ = ["engines", "install"]
 

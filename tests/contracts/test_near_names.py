@@ -11,6 +11,7 @@ import ast
 import inspect
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -38,10 +39,11 @@ from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.result_reading import _suggest_key
 from tool_engine.executors.workflow.evaluation import _list_keys
 from tool_engine.model.settings.source import checked_sources
-from tool_engine.protocols.sources import CombinedTools
 from tool_engine.reloading import limit_warnings
-from tool_engine.session.sources.composition import combine, keep
 from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.sources.combining import CombinedTools
+from tool_engine.sources.composition import combine, keep
+from tool_engine.sources.foreign import as_source
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
 HEAD = "name: t\ndescription: Does a thing.\n"
@@ -354,7 +356,7 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
         "get_page",
     ),
     (
-        "session/sources/tool_view.py",
+        "sources/tool_view.py",
         lambda engine: _view(combine(engine)).get_or_raise("GetPage"),
         "get_page",
     ),
@@ -366,7 +368,7 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
         "search",
     ),
     (
-        "session/sources/composition.py",
+        "sources/composition.py",
         lambda engine: _raise_text(str(_view(keep(engine, ["GetPage"])).findings)),
         "get_page",
     ),
@@ -379,7 +381,14 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
         "get_page",
     ),
     (
-        "protocols/sources.py",
+        "interfaces/source.py",
+        lambda engine: as_source(
+            SimpleNamespace(get=engine.get, list_all=engine.list_all, execute=engine.execute)
+        ).get_or_raise("GetPage"),
+        "get_page",
+    ),
+    (
+        "sources/combining.py",
         lambda engine: CombinedTools({"a": engine}).get_or_raise("GetPage"),
         "get_page",
     ),

@@ -517,8 +517,7 @@ async def formatter_finding(world: SecretWorld) -> None:
 async def failing_batch(world: SecretWorld) -> None:
     """A batch over an engine of others."""
     world.define()
-    agent = ToolSubAgent("agent", world.engine)
-    agent._engine = Around(world, execute=world.fail_later)
+    agent = ToolSubAgent("agent", Around(world, execute=world.fail_later))
     for result in await agent.execute_batch([("pay", world.arguments)]):
         world.keep(result)
     world.got.append({"it": world.canary})  # it never came so far

@@ -25,7 +25,7 @@ from tool_engine.protocols.cycle import (
     as_tool_request,
     process_tool_calls,
 )
-from tool_engine.protocols.sources import CombinedTools
+from tool_engine.sources.combining import CombinedTools
 from tool_engine.subagent import ToolSubAgent
 
 BOUND = 20.0

@@ -11,6 +11,7 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.protocols.routing import Route, Router
+from tool_engine.sources.foreign import as_source
 
 COMMAND = ToolParameter("command", "string", description="What to do")
 LISTED = ToolParameter("command", "string", validation={"enum": ["list", "read"]})
@@ -29,7 +30,7 @@ def tools(*declared: tuple[str, ToolParameter | None], **statuses: str) -> dict[
 
 
 def routed(catalog: dict[str, Tool], name: str, *, text: bool = True, **arguments: Any) -> Route:
-    router = Router(catalog, has_commands=text)
+    router = Router(as_source(catalog), has_commands=text)
     return router.route(ToolCall(call_id="1", tool_name=name, arguments=arguments))
 
 
@@ -137,7 +138,7 @@ def test_aliases() -> None:
     """X2: the command of another program is the tool that the alias names."""
     catalog = tools(("directory-tree_listFiles", None), ("shell", COMMAND))
     router = Router(
-        catalog,
+        as_source(catalog),
         aliases={"ListFiles": "directory-tree_listFiles", "gone": "nowhere"},
         has_commands=True,
     )
@@ -155,7 +156,7 @@ def test_aliases() -> None:
 def test_only_what_the_model_may_call() -> None:
     """A33: a tool that is there but not among the callable ones is refused, and that is said."""
     catalog = tools(("read", None), ("erase", None), ("draft", None), draft="draft")
-    router = Router(catalog, tools=["read", "draft"])
+    router = Router(as_source(catalog), tools=["read", "draft"])
 
     def route(name: str) -> Route:
         return router.route(ToolCall(call_id="1", tool_name=name, arguments={}))
@@ -184,6 +185,6 @@ def test_a_tool_that_no_model_is_told_of(status: str) -> None:
 def test_a_route_that_was_found_is_checked_too() -> None:
     """A name in another form opens no way around the list."""
     catalog = tools(("a_b", None), ("c", None))
-    router = Router(catalog, tools=["c"], has_commands=True)
+    router = Router(as_source(catalog), tools=["c"], has_commands=True)
     call = ToolCall(call_id="1", tool_name="a", arguments={"command": "b"})
     assert router.route(call).error_type == ErrorType.REJECTED.value

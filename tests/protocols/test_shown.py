@@ -14,6 +14,7 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.registry import get_protocol
 from tool_engine.protocols.shown import ShownTools
+from tool_engine.sources.foreign import as_source
 
 SAMPLE = replace(catalog()[0], tags=[], parameters=[])
 SEARCH_ENTRY = {"type": "builtin", "handler": "search_tools"}
@@ -42,7 +43,7 @@ def tools() -> Catalog:
 
 
 def shown(tools: Catalog, start: Any = ("search",), most: int = 3) -> ShownTools:
-    return ShownTools(tools, start, most)
+    return ShownTools(as_source(tools), start, most)
 
 
 def find(shown: ShownTools, tools: Catalog, *names: Any, **result: Any) -> None:

@@ -28,9 +28,9 @@ from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.reading.result import SessionResult
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import rename
 from tool_engine.session.variables.references import reference
 from tool_engine.session.variables.store import Variable
+from tool_engine.sources.composition import rename
 
 LIMIT = 20.0
 SECRET = "the launch is on the ninth of May, and the code word of the gate is periwinkle-4711"

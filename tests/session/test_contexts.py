@@ -11,8 +11,8 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.contexts import context_of
 from tool_engine.session.scope import SessionScope
-from tool_engine.session.sources.composition import as_source
 from tool_engine.session.variables.references import Expanded
+from tool_engine.sources.foreign import as_source
 
 NO_TOOLS = as_source(Catalog())
 TOOL = ToolConfigLoader().from_mapping(definition("note"))

@@ -17,7 +17,7 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import Permission
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import combine, keep, prefix
+from tool_engine.sources.composition import combine, keep, prefix
 
 ASK = Permission(execution="ask_always")  # type: ignore[arg-type] # it takes texts
 ONCE = Permission(execution="ask_once")  # type: ignore[arg-type]

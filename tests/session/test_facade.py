@@ -18,13 +18,13 @@ from tool_engine.model.call import Refusal, ToolCall
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.cycle import ToolCallCycleResult
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.reading.result import ResultStatus, SessionResult
-from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import prefix
-from tool_engine.session.toolbox.discovery import (
+from tool_engine.session.discovery import (
     ToolDiscoveryService,
     create_tool_discovery_service,
 )
+from tool_engine.session.reading.result import ResultStatus, SessionResult
+from tool_engine.session.session import ToolSession
+from tool_engine.sources.composition import prefix
 
 BOUND = 20.0
 

@@ -21,8 +21,8 @@ from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.policy import SessionPolicy
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import combine, keep, prefix, prepare
 from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.sources.composition import combine, keep, prefix, prepare
 
 DENY = Permission(execution="deny")  # type: ignore[arg-type] # it takes texts
 SILENT = {"put::SilentReject": Permission(execution="ask_always")}  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.permission import Permission
 from tool_engine.session.reading.result import SessionResult
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import keep, rename
+from tool_engine.sources.composition import keep, rename
 
 BOUND = 20.0
 SECRET = "Ada earns 99999"

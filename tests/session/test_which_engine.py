@@ -14,11 +14,12 @@ from tests.approval.people import Person
 from tests.session.catalogs import Catalog, definition, write
 from tool_engine import DeferredApprover, ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.errors import ApprovalError
+from tool_engine.interfaces import ToolSource
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import combine, prefix
-from tool_engine.session.sources.identity import engine_of, engine_text
+from tool_engine.sources.composition import combine, prefix
+from tool_engine.sources.foreign import as_source
+from tool_engine.sources.identity import engine_of, engine_text
 
 
 @dataclass
@@ -193,5 +194,6 @@ async def test_what_tells_engines_apart(engines: Engines) -> None:
     assert not both & alone
     assert engine_of(tools, "n_run") == engine_of(named, "run")
     strangers: list[ToolSource] = [Catalog(), _Plain(), Catalog(), _Plain()]
-    assert len({engine_of(each, "run") for each in strangers}) == 2
-    assert len({engine_text(combine(*strangers), each) for each in strangers}) == 4
+    assert len({engine_of(as_source(each), "run") for each in strangers}) == 2
+    tools = combine(*strangers)
+    assert len({engine_text(tools, each) for each in tools.list_origins()}) == 4

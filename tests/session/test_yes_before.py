@@ -23,7 +23,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.cycle import process_tool_calls
 from tool_engine.protocols.options import CycleOptions
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import rename
+from tool_engine.sources.composition import rename
 
 REJECTED = "execution_rejected"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from tool_engine.agent.answer import AgentAnswer, StopReason
@@ -20,8 +19,9 @@ from tool_engine.agent.transcript import Transcript
 from tool_engine.agent.words import say
 from tool_engine.errors import ChatModelError, SessionError
 from tool_engine.interfaces import ChatModel
-from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.call import Refusal, ToolCall, ToolExecutionResult
 from tool_engine.model.chat import ChatRequest
+from tool_engine.model.finding import make_refused
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.building import Ending
@@ -278,15 +278,9 @@ class Turn:
         return True
 
     def _cancelled(self, call: ToolCall) -> ToolExecutionResult:
-        date, is_late = datetime.now(UTC), self._clock is not None and self._clock.expired()
-        return ToolExecutionResult(
-            is_success=False,
-            tool_name=call.tool_name,
-            error=self._say("late" if is_late else "cancelled"),
-            error_type=ErrorType.CANCELLED.value,
-            executed_at=date.replace(microsecond=date.microsecond // 1000 * 1000),
-            metadata={REQUEST_ID: call.call_id},
-        )
+        is_late = self._clock is not None and self._clock.expired()
+        refusal = Refusal(ErrorType.CANCELLED.value, self._say("late" if is_late else "cancelled"))
+        return make_refused(call.tool_name, refusal, {REQUEST_ID: call.call_id})
 
     def _tell_result(self, call: ToolCall, result: ToolExecutionResult) -> None:
         self._tell(

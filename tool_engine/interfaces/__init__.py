@@ -17,6 +17,7 @@ from tool_engine.interfaces.executor import ToolExecutor
 from tool_engine.interfaces.model import ChatModel
 from tool_engine.interfaces.protocol import ReplyDecoder, ToolCallingProtocol
 from tool_engine.interfaces.scope import CallScope
+from tool_engine.interfaces.source import CallsTools, Source, ToolSource
 from tool_engine.interfaces.storage import (
     ApprovalStorage,
     EventStorage,
@@ -30,6 +31,7 @@ __all__ = [
     "ApprovalStorage",
     "Approver",
     "CallScope",
+    "CallsTools",
     "ChatModel",
     "EventCallback",
     "EventStorage",
@@ -42,6 +44,8 @@ __all__ = [
     "SessionStorage",
     "Slot",
     "SlotRequest",
+    "Source",
     "ToolCallingProtocol",
     "ToolExecutor",
+    "ToolSource",
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tool_engine.interfaces.source import CallsTools, ToolSource
 from tool_engine.late_names import find_later
 
 # At once, because the module has the same name as the function.
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from tool_engine.protocols.model_protocol import ModelProtocol
     from tool_engine.protocols.prompts import forget_prompts, prompt
     from tool_engine.protocols.registry import PROTOCOLS, get_protocol, protocol_names
-    from tool_engine.protocols.running import BeforeExecute, CallsTools, CycleOptions
-    from tool_engine.protocols.sources import CombinedTools, ToolSource
+    from tool_engine.protocols.running import BeforeExecute, CycleOptions
+    from tool_engine.sources.combining import CombinedTools
 
 __all__ = [
     "FORMATS",
@@ -57,13 +58,11 @@ __all__ = [
 _MODULES = {
     "PROTOCOLS": "registry",
     "BeforeExecute": "running",
-    "CallsTools": "running",
-    "CombinedTools": "sources",
+    "CombinedTools": ".sources.combining",
     "CycleOptions": "running",
     "ModelProtocol": "model_protocol",
     "ReadArguments": "arguments",
     "ToolCallCycleResult": "cycle",
-    "ToolSource": "sources",
     "as_cycle_result": "cycle",
     "as_execution_result": "cycle",
     "as_tool_request": "cycle",

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
 
 from tool_engine.config import ConcurrencyConfig
+from tool_engine.interfaces.source import Source
 from tool_engine.model.tool import Tool
 
 
 def workers_for(
-    engine: Any, names: Sequence[object], most: int | None, *, may_wait: bool = False
+    source: Source, names: Sequence[object], most: int | None, *, may_wait: bool = False
 ) -> int:
     """Return how many calls of a list may run in parallel.
 
     `most` is the upper bound, or None for as many as the limits let run; with `may_wait`, calls
     that would wait for a slot count, too.
     """
-    config = getattr(getattr(engine, "controller", None), "config", None)
+    config = None if source.controller is None else source.controller.config
     if most is None and isinstance(config, ConcurrencyConfig):
         # Each queue that a call joins must have room for all of the others.
-        most = min(running + queue for running, queue in _lines(config, _found(engine, names)))
+        most = min(running + queue for running, queue in _lines(config, _found(source, names)))
         most = max(1, most if may_wait else min(most, config.max_concurrent))
     return min(len(names), len(names) if most is None else most)
 
 
-def _found(engine: Any, names: Iterable[object]) -> Iterator[Tool]:
+def _found(source: Source, names: Iterable[object]) -> Iterator[Tool]:
     for name in {name for name in names if isinstance(name, str)}:
         # An unknown name is reported where its call is made.
         with suppress(Exception):
-            tool = engine.get(name)
+            tool = source.get(name)
             if isinstance(tool, Tool):
                 yield tool
 

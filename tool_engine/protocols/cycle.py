@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.interfaces import ToolCallingProtocol
+from tool_engine.interfaces import CallsTools, ToolCallingProtocol
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.json.data import Data
@@ -27,12 +27,11 @@ from tool_engine.protocols.large import read_in_time
 from tool_engine.protocols.native import form_of
 from tool_engine.protocols.objects import readable
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
-from tool_engine.protocols.running import BeforeExecute, CallRunner, CallsTools, CycleOptions
+from tool_engine.protocols.running import BeforeExecute, CallRunner, CycleOptions
 from tool_engine.redaction import redact_text, secrets_if_known, words_of
 
 __all__ = [
     "BeforeExecute",
-    "CallsTools",
     "CycleOptions",
     "ToolCallCycleResult",
     "as_cycle_result",

@@ -12,10 +12,12 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces.source import Source
 from tool_engine.model.tool import Tool
+from tool_engine.sources.foreign import as_source
 
 _HASH_LENGTHS: Final = (12, 24, 48)
 """The longer ones are for two names whose hashes begin alike."""
@@ -72,11 +74,11 @@ class KnownTools:
         self._meant: dict[str, str] = {}
         self._sorted: list[str] = []
         """The sent names, sorted for the last search by prefix."""
-        self._catalog: ToolCatalog = {}
+        self._catalog: Source | None = None
         self._listed: tuple[object, dict[str, str]] | None = None
         """The state of the catalog at the last listing, and the sent names of its tools."""
         if isinstance(tools, Mapping) or hasattr(tools, "get"):
-            self._catalog = cast("ToolCatalog", tools)
+            self._catalog = as_source(tools)
         elif tools is not None:
             self.learn(tools)
 
@@ -105,7 +107,8 @@ class KnownTools:
         return list(listed.values())
 
     def get(self, name: str) -> Tool | None:
-        return self._tools.get(name) or self._catalog.get(name)
+        known = self._tools.get(name)
+        return self._catalog.get(name) if known is None and self._catalog is not None else known
 
     def sent_name(self, name: str) -> str:
         sent = self._sent.get(name)
@@ -135,9 +138,11 @@ class KnownTools:
 
     def _catalog_names(self) -> Mapping[str, str]:
         """Map sent names to tool names, if the catalog lists its tools."""
-        state = _state_of(self._catalog)
-        if self._listed is None or self._listed[0] != state:
-            names = (tool.name for tool in _tools_of(self._catalog))
+        if self._catalog is None:
+            return {}
+        state = self._catalog.generation
+        if self._listed is None or state is None or self._listed[0] != state:
+            names = (tool.name for tool in self._catalog.list_all())
             replaced = (name for name in names if self._is_replaced(name))
             self._listed = (state, {self._stand_ins(name)[0]: name for name in replaced})
         return self._listed[1]
@@ -165,15 +170,3 @@ def _checked(tools: Any) -> Iterator[Tool]:
                 f"each of the tools must be a Tool, such as engine.get('name'), got {tool!r:.80}"
             )
         yield tool
-
-
-def _state_of(catalog: Any) -> tuple[object, object]:
-    """Return a value that changes with the catalog (or a mapping's size)."""
-    return getattr(catalog, "generation", None), len(catalog) if hasattr(catalog, "__len__") else 0
-
-
-def _tools_of(catalog: Any) -> Iterable[Tool]:
-    if isinstance(catalog, Mapping):
-        return catalog.values()
-    list_all = getattr(catalog, "list_all", None)
-    return list_all() if callable(list_all) else ()

@@ -11,23 +11,18 @@ import json
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError, ToolNotFoundError
-from tool_engine.interfaces import ToolCallingProtocol
+from tool_engine.interfaces import Source, ToolCallingProtocol
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.registry import get_protocol
+from tool_engine.sources.foreign import as_source
 
 _MAX_PROMPTS: Final = 32
 """The most prompts of one protocol object; the least recently used one goes."""
 _MAX_PROTOCOLS: Final = 32
 _KEY: Final = "told_content"
-
-
-class _Catalog(Protocol):
-    def get_or_raise(self, name: str, /) -> Tool: ...
-
-    def list_all(self) -> list[Tool]: ...
 
 
 class _Prompts:
@@ -52,7 +47,7 @@ _named: Final[OrderedDict[tuple[str, str], ToolCallingProtocol]] = OrderedDict()
 
 
 def prompt(
-    tools: _Catalog | Iterable[Tool],
+    tools: Source | Iterable[Tool],
     protocol: ToolCallingProtocol | str,
     /,
     names: Iterable[str] | None = None,
@@ -76,12 +71,13 @@ def prompt(
     except TypeError:
         # An object without weak references or a hash keeps nothing.
         prompts = _Prompts()
+    source = as_source(tools) if hasattr(tools, "list_all") else None
     if names is not None:
-        return prompts.text(speaks, _named_tools(tools, list(names)))
-    snapshot = getattr(tools, "index", None) if hasattr(tools, "list_all") else None
+        return prompts.text(speaks, _named_tools(source, tools, list(names)))
+    snapshot = None if source is None else source.index
     if prompts.newest is not None and prompts.newest[0]() is snapshot is not None:
         return prompts.newest[1]
-    listed = cast("_Catalog", tools).list_all() if hasattr(tools, "list_all") else tools
+    listed: Iterable[Tool] = tools if source is None else source.list_all()  # type: ignore[assignment]
     text = prompts.text(speaks, [each for each in listed if each.is_enabled])
     if snapshot is not None:
         prompts.newest = (weakref.ref(snapshot), text)
@@ -111,9 +107,9 @@ def _protocol(protocol: ToolCallingProtocol | str, options: dict[str, Any]) -> T
     return _named[key]
 
 
-def _named_tools(tools: _Catalog | Iterable[Tool], names: list[str]) -> list[Tool]:
-    if hasattr(tools, "get_or_raise"):
-        return [tools.get_or_raise(name) for name in names]
+def _named_tools(source: Source | None, tools: Any, names: list[str]) -> list[Tool]:
+    if source is not None:
+        return [source.get_or_raise(name) for name in names]
     by_name = {tool.name: tool for tool in tools}
     for name in names:
         if name not in by_name:

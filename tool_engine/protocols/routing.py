@@ -7,8 +7,9 @@ A name is looked up as it is. Text protocols also write a tool and a command: `t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
+from tool_engine.interfaces.source import Source
 from tool_engine.model.call import ToolCall
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.outcome import ErrorType
@@ -16,10 +17,6 @@ from tool_engine.model.tool import Tool
 
 COMMAND: Final = "command"
 _JOINTS: Final = ("_", ".", "-")
-
-
-class _Catalog(Protocol):
-    def get(self, name: str, /) -> Tool | None: ...
 
 
 class Route(NamedTuple):
@@ -38,7 +35,7 @@ class Router:
 
     def __init__(
         self,
-        catalog: _Catalog,
+        catalog: Source,
         *,
         tools: Collection[str] | None = None,
         aliases: Mapping[str, str] | None = None,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.interfaces.source import CallsTools, Source
 from tool_engine.logger import get_logger
 from tool_engine.model.call import (
     DEFAULT_TIMEOUT,
@@ -21,7 +21,7 @@ from tool_engine.model.call import (
     ToolExecutionContext,
     ToolExecutionResult,
 )
-from tool_engine.model.finding import finding_of
+from tool_engine.model.finding import make_refused
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed import Allowed, Consenting, allowed
@@ -38,13 +38,13 @@ from tool_engine.protocols.routing import Route, Router
 from tool_engine.protocols.sent_names import under_sent_names
 from tool_engine.protocols.written import written
 from tool_engine.redaction import OwnSecrets, hide_quotes, secrets_if_known, words_of
+from tool_engine.sources.foreign import check_caller_of_tools
 
 __all__ = [
     "BY_EFFECT",
     "GIVEN",
     "BeforeExecute",
     "CallRunner",
-    "CallsTools",
     "CycleOptions",
     "Fit",
     "OnResult",
@@ -65,21 +65,6 @@ _IN_A_ROW: Final = 32
 _MOST_ASKED: Final = 10
 """The most times that one call is put to the approver, while its tool changes."""
 _DENIED: Final = {"en": "the user did not allow this call", "zh": "用户未授权"}
-
-
-class CallsTools(Protocol):
-    """What runs the calls of a model, such as a `ToolEngine`.
-
-    A `ToolSubAgent` does too: its `execute` takes a `timeout` in the place of the context.
-    """
-
-    def get(self, name: str, /) -> Tool | None:
-        """Return the tool of this name, or None."""
-
-    def execute(
-        self, tool_name: str, params: dict[str, Any], context: Any, /
-    ) -> Awaitable[ToolExecutionResult]:
-        """Run one tool."""
 
 
 class _Turn:
@@ -119,14 +104,13 @@ class CallRunner:
         has_commands: bool = False,
         fit: Fit | None = None,
     ) -> None:
-        self._engine = engine
+        self._source = check_caller_of_tools(engine)
         self._options = options
         self._fit = fit
         self._router = Router(
-            engine, tools=options.tools, aliases=options.aliases, has_commands=has_commands
+            self._source, tools=options.tools, aliases=options.aliases, has_commands=has_commands
         )
-        self._takes_timeout = _takes_timeout(engine)
-        if self._takes_timeout and options.context is not None:
+        if self._source.makes_contexts and options.context is not None:
             raise ConfigurationError(
                 f"{type(engine).__name__} makes the contexts of its calls itself: leave out "
                 "context, or pass the engine"
@@ -143,7 +127,7 @@ class CallRunner:
         for batch in self._batches(calls):
             names = [call.tool_name for _, call in batch]
             most = self._options.max_parallel
-            workers = workers_for(self._engine, names, most, may_wait=True)
+            workers = workers_for(self._source, names, most, may_wait=True)
             pending = iter(batch)
             if workers <= 1:
                 await self._work(pending, end, results)
@@ -283,7 +267,7 @@ class CallRunner:
             return self._refused(turn, route.error, ErrorType(route.error_type))
         if route.tool is None and self._options.on_before_execute is not None:
             # A tool that is loaded just now must not run before the approver was asked.
-            message = f"there is no tool {route.name!r}{_near(self._engine, route.name)}"
+            message = f"there is no tool {route.name!r}{_near(self._source, route.name)}"
             return self._refused(turn, message, ErrorType.TOOL_NOT_FOUND)
         if route.tool is not None and self._fit is not None:
             arguments, repairs = self._fit(route.tool, route.arguments)
@@ -324,13 +308,10 @@ class CallRunner:
         clock = asyncio.timeout(None if timeout is None else _add_grace(timeout))
         turn.has_reached_engine = True
         sent = written.set(None if self._fit is None else arguments)
-        said = allowed.set(Allowed(self._engine, turn.route.tool, arguments, turn.is_consented))
+        said = allowed.set(Allowed(self._source, turn.route.tool, arguments, turn.is_consented))
         try:
             async with clock:
-                if self._takes_timeout:
-                    limit = DEFAULT_TIMEOUT if timeout is None else timeout
-                    return await self._engine.execute(name, arguments, limit)
-                return await self._engine.execute(name, arguments, self._context(timeout))
+                return await self._source.execute(name, arguments, self._context(timeout))
         except TimeoutError:
             if not clock.expired():
                 raise
@@ -343,7 +324,7 @@ class CallRunner:
     def _takes_secrets(self, call: ToolCall) -> bool:
         """Return True if the call's tool declares secrets, or is not known."""
         try:
-            tool = self._engine.get(call.tool_name)
+            tool = self._source.get(call.tool_name)
         except Exception:  # noqa: BLE001 - a foreign engine may raise anything
             return True
         return tool is None or bool(tool.secret_names or tool.secret_parts)
@@ -356,7 +337,7 @@ class CallRunner:
         sent = call.arguments if call.is_runnable else None
         if tool is None:
             try:
-                tool = self._engine.get(call.tool_name)
+                tool = self._source.get(call.tool_name)
             except Exception:  # noqa: BLE001 - a foreign engine may raise anything
                 # No definition says which arguments are secret, so each of them may be.
                 return (None if sent is None else OwnSecrets(sent, sent),)
@@ -382,48 +363,27 @@ class CallRunner:
 
     def _refused(self, turn: _Turn, message: str, kind: ErrorType) -> ToolExecutionResult:
         """Return a result without running the call, and record it."""
-        route, refuse = turn.route, getattr(self._engine, "refuse", None)
-        if not turn.has_reached_engine and callable(refuse):
+        route = turn.route
+        details = None if turn.reason is None else {"reason": turn.reason}
+        refusal = Refusal(kind.value, message, details)
+        if not turn.has_reached_engine:
             # For a call of no tool, it is unknown which arguments are secret.
             params = {} if route.tool is None else dict(route.arguments)
-            details = None if turn.reason is None else {"reason": turn.reason}
-            refusal = Refusal(kind.value, message, details)
+            context = self._options.context
             try:
-                return turn.marked(refuse(route.name, params, self._options.context, refusal))
+                return turn.marked(self._source.refuse(route.name, params, context, refusal))
             except Exception as error:  # noqa: BLE001 - the other calls still need their results
                 told = words_of(error, *self._secrets(turn))
                 _log.warning("refusal_not_recorded", **_who(turn.call), error=told)
-        date = datetime.now(UTC)
-        date = date.replace(microsecond=date.microsecond // 1000 * 1000)
-        findings = [finding_of(message)] if kind is ErrorType.VALIDATION_ERROR else []
-        result = ToolExecutionResult(
-            False, route.name, {}, message, kind.value, findings, executed_at=date
-        )
-        return turn.marked(result)
+        return turn.marked(make_refused(route.name, refusal))
 
 
 def _who(call: ToolCall) -> dict[str, str]:
     return {"tool_name": call.tool_name, "request_id": call.call_id}
 
 
-def _takes_timeout(engine: object) -> bool:
-    """Return True if `execute` makes the context itself, as a `ToolSubAgent`'s does."""
-    execute = getattr(engine, "execute", None)
-    if not callable(execute) or not callable(getattr(engine, "get", None)):
-        raise ConfigurationError(
-            f"engine must be a ToolEngine or something else with get(name) and execute(name, "
-            f"params, context), got {type(engine).__name__}"
-        )
-    try:
-        parameters = inspect.signature(execute).parameters
-    except (TypeError, ValueError):
-        return False
-    return "timeout" in parameters and "context" not in parameters
-
-
-def _near(engine: object, name: str) -> str:
-    nearest = getattr(getattr(engine, "index", None), "nearest", None)
-    names = nearest(name) if callable(nearest) else []
+def _near(source: Source, name: str) -> str:
+    names = [] if source.index is None else source.index.nearest(name)
     return f"; did you mean {' or '.join(map(repr, names))}?" if names else ""
 
 

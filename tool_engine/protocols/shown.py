@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces.source import Source
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.definitions import definitions
 
 _SEARCH: Final = "search_tools"
-
-
-class _Catalog(Protocol):
-    def get(self, name: str, /) -> Tool | None: ...
-
-    def get_or_raise(self, name: str, /) -> Tool: ...
-
-    def list_all(self) -> list[Tool]: ...
 
 
 class ShownTools:
@@ -36,7 +29,7 @@ class ShownTools:
         ConfigurationError: `start` is no list of names.
     """
 
-    def __init__(self, catalog: _Catalog, start: Iterable[str] | None, max_found: int) -> None:
+    def __init__(self, catalog: Source, start: Iterable[str] | None, max_found: int) -> None:
         self._catalog = catalog
         self._start = None if start is None else _names(start)
         self._max_found = max_found

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 from tool_engine.late_names import find_later
 
 if TYPE_CHECKING:
-    from tool_engine.session.sources.composition import (
-        Source,
+    from tool_engine.interfaces.source import Source
+    from tool_engine.session.discovery import (
+        ToolDiscoveryService,
+        create_tool_discovery_service,
+    )
+    from tool_engine.session.toolbox.placing import GroupState, Placed
+    from tool_engine.session.toolbox.toolbox import Toolbox
+    from tool_engine.sources.composition import (
         combine,
         keep,
         prefix,
         prepare,
         rename,
     )
-    from tool_engine.session.toolbox.discovery import (
-        ToolDiscoveryService,
-        create_tool_discovery_service,
-    )
-    from tool_engine.session.toolbox.placing import GroupState, Placed
-    from tool_engine.session.toolbox.toolbox import Toolbox
 
 __all__ = [
     "GroupState",
@@ -42,15 +42,15 @@ __all__ = [
 _MODULES = {
     "GroupState": "toolbox.placing",
     "Placed": "toolbox.placing",
-    "Source": "sources.composition",
-    "ToolDiscoveryService": "toolbox.discovery",
+    "Source": ".interfaces.source",
+    "ToolDiscoveryService": "discovery",
     "Toolbox": "toolbox.toolbox",
-    "combine": "sources.composition",
-    "create_tool_discovery_service": "toolbox.discovery",
-    "keep": "sources.composition",
-    "prefix": "sources.composition",
-    "prepare": "sources.composition",
-    "rename": "sources.composition",
+    "combine": ".sources.composition",
+    "create_tool_discovery_service": "discovery",
+    "keep": ".sources.composition",
+    "prefix": ".sources.composition",
+    "prepare": ".sources.composition",
+    "rename": ".sources.composition",
 }
 """Where each name is."""
 

@@ -15,10 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from tool_engine.calls.uses import Counting
+from tool_engine.interfaces.source import Source
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal
 from tool_engine.model.json.data import Data
-from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.spending import (
     CALLS,
@@ -86,7 +86,7 @@ class Meter:
         clock: Callable[[], float] = time.monotonic,
         identity: Callable[[str], str] | None = None,
         stamp: Callable[[], object] = lambda: None,
-        catalog: Callable[[], ToolSource] | None = None,
+        catalog: Callable[[], Source] | None = None,
     ) -> None:
         self._own = Spending(config, clock, identity, stamp, catalog)
         self.line: tuple[Spending, ...] = (self._own, *(() if parent is None else parent.line))

@@ -56,8 +56,6 @@ from tool_engine.session.reading.presentation import (
 )
 from tool_engine.session.reading.result import SessionResult, reason_of
 from tool_engine.session.scope import SessionScope, changed
-from tool_engine.session.sources.identity import source_of
-from tool_engine.session.sources.naming import named_twice, refusal_named
 from tool_engine.session.state import Deferred, Rest, SessionState
 from tool_engine.session.toolbox.toolbox import Found, Placed
 from tool_engine.session.variables.references import (
@@ -78,6 +76,8 @@ from tool_engine.session.variables.variable_tools import (
     names_of_call,
 )
 from tool_engine.session.variables.written import expand_written
+from tool_engine.sources.identity import source_of
+from tool_engine.sources.naming import named_twice, refusal_named
 
 _NOTHING: Final = Expanded({}, ())
 _WHOLE: Final = Presentation()

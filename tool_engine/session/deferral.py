@@ -14,8 +14,8 @@ from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
 from tool_engine.session.reading.result import SessionResult
 from tool_engine.session.scope import SessionScope
-from tool_engine.session.sources.identity import engine_of
 from tool_engine.session.state import Deferred, SessionState
+from tool_engine.sources.identity import engine_of
 
 
 def tool_of(session: SessionState, request: ApprovalRequest, kept: Deferred) -> Tool | None:

@@ -9,8 +9,8 @@ from tool_engine.approval.gate import ApprovalGate
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.sources.composition import keep
 from tool_engine.session.state import SessionState
+from tool_engine.sources.composition import keep
 
 _Session = TypeVar("_Session", bound=SessionState)
 _BOUNDS: Final = frozenset(

@@ -24,14 +24,14 @@ from tool_engine.protocols.options import BY_EFFECT, BeforeExecute, CycleOptions
 from tool_engine.protocols.registry import PROTOCOLS
 from tool_engine.session.bounds import Meter
 from tool_engine.session.config import ToolCallConfig, names_said
-from tool_engine.session.narrowing import in_reply, narrowed
-from tool_engine.session.policy import SessionPolicy
-from tool_engine.session.reading.result import SessionResult, as_session_result
-from tool_engine.session.toolbox.discovery import (
+from tool_engine.session.discovery import (
     DiscoveredTool,
     MethodFilter,
     ToolDiscoveryService,
 )
+from tool_engine.session.narrowing import in_reply, narrowed
+from tool_engine.session.policy import SessionPolicy
+from tool_engine.session.reading.result import SessionResult, as_session_result
 from tool_engine.session.toolbox.toolbox import Toolbox
 
 _NOBODY = "nobody can be asked: pass on_before_execute"

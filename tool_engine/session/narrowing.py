@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tool_engine.session.config import ToolCallConfig, names_said
-from tool_engine.session.toolbox.discovery import as_config
+from tool_engine.session.discovery import as_config
 
 _REPLY: Final[ContextVar[Mapping[object, ToolCallConfig]]] = ContextVar("reply", default={})  # noqa: B039 - nobody changes it
 

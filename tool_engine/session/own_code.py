@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
 from tool_engine.logger import get_logger
+from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.redaction import OwnSecrets, words_of
 from tool_engine.session.formatting import text_in_pieces
 
@@ -44,10 +44,3 @@ def made_text(
     findings.append(f"the {what} of {tool_name!r} {told}; the default was used")
     _log.warning("presentation_failed", tool_name=tool_name, what=what, reason=told)
     return None
-
-
-def is_unawaited(value: object) -> bool:
-    """Return True if the function returned an awaitable, and close it."""
-    if inspect.iscoroutine(value):
-        value.close()
-    return inspect.isawaitable(value)

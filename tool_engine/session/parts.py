@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces import Source
 from tool_engine.session.reading.presentation import Presentation
 from tool_engine.session.state import SessionState
 from tool_engine.session.variables.store import VariableStore
@@ -30,6 +31,11 @@ def check_parts(presentations: object, storage: object, variables: object, paren
         if part is not None and not isinstance(part, kind):
             word = "ToolSession" if kind is SessionState else kind.__name__
             raise ConfigurationError(f"{name} must be a {word}, got {type(part).__name__}")
+
+
+def find_storage(source: Source, kind: str) -> Any:
+    """Return what keeps `sessions` or `approvals` where a source has its records, or None."""
+    return getattr(source.store, kind, None)
 
 
 def _check_presentations(presentations: object) -> None:

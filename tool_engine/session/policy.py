@@ -13,17 +13,15 @@ from msgspec.structs import replace
 from tool_engine.approval.likeness import is_match
 from tool_engine.approval.place import engine_asked
 from tool_engine.approval.policy import Decision, PermissionRule, decide
+from tool_engine.interfaces.source import Source
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.prompt.skills import READING
-from tool_engine.session.sources.identity import leaves_of, origin_of
-from tool_engine.session.sources.memberships import memberships, owners_of
-from tool_engine.session.sources.tool_view import groups_of, shown_names
 from tool_engine.session.toolbox.standing import Standing
 from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.sources.owners import owners_of
 
 _EXECUTION: Final = list(ExecutionPolicy)
 _RESULT: Final = list(ResultPolicy)
@@ -147,33 +145,34 @@ class SessionPolicy:
         return said
 
     def _look_at(self, tool: Tool) -> list[_Said]:
-        owners: list[ToolSource | None] = [*owners_of(self._toolbox.catalog, tool)]
+        found = owners_of(self._toolbox.catalog, tool, engine_asked(tool))
+        owners: list[Source | None] = [*found]
         return [said for owner in owners or [None] for said in self._said_of(tool, owner)]
 
-    def _said_of(self, tool: Tool, owner: ToolSource | None) -> Iterator[_Said]:
+    def _said_of(self, tool: Tool, owner: Source | None) -> Iterator[_Said]:
         """Find the permissions for a tool of one source.
 
         A rule for what the conversation calls a tool is a rule for the tool. One for the name that
         it has in its engine, which a tool of another one has, too, only makes it stricter.
         """
-        shown = shown_names(self._toolbox.catalog, tool, owner)
+        shown = self._toolbox.catalog.find_shown_names(tool, owner)
         yield self._said_by(tool, owner, [*shown, tool.name])
         if owner is not None and self._is_of_others(tool.name, owner):
             # No name of a tool has a space, and only a rule for all tools is about this one.
             yield self._said_by(tool, owner, shown or [f"another {tool.name}"])
 
-    def _is_of_others(self, name: str, owner: ToolSource) -> bool:
+    def _is_of_others(self, name: str, owner: Source) -> bool:
         """Return True if another source's tool has the name, there or here."""
         catalog = self._toolbox.catalog
         placed = self._toolbox.standing.placed.get(name)
-        is_shown = catalog.get(name) is not None and origin_of(catalog, name)[0] is not owner
+        is_shown = catalog.get(name) is not None and catalog.find_origin(name)[0] is not owner
         return (
             is_shown
             or (placed is not None and placed.is_own)
-            or any(each.get(name) for each in leaves_of(catalog) if each is not owner)
+            or any(each.get(name) for each in catalog.list_origins() if each is not owner)
         )
 
-    def _said_by(self, tool: Tool, owner: ToolSource | None, names: list[str]) -> _Said:
+    def _said_by(self, tool: Tool, owner: Source | None, names: list[str]) -> _Said:
         rules = [each for each in self._rules if any(is_match(name, each.tool) for name in names)]
         groups = self._groups(tool, owner, names)
         approved = {name: each for name, each in groups.items() if not _is_unapproved(each)}
@@ -195,11 +194,11 @@ class SessionPolicy:
         of_some = config.rules or config.tool_permissions or config.group_permissions
         groups = [each.group for each in self._toolbox.groups()]
         # Also those that gave way to the session's own.
-        groups += groups_of(self._toolbox.catalog).values()
+        groups += self._toolbox.catalog.groups.values()
         return of_session or bool(of_some) or any(each.permission for each in groups)
 
     def _groups(
-        self, tool: Tool, owner: ToolSource | None, names: Sequence[str]
+        self, tool: Tool, owner: Source | None, names: Sequence[str]
     ) -> dict[str, list[ToolGroup]]:
         """Return all groups of a tool by name; a session may have its own of the same name."""
         found: dict[str, list[ToolGroup]] = {}
@@ -233,9 +232,9 @@ class SessionPolicy:
         ]
 
     def _groups_of_hidden(
-        self, tool: Tool, owner: ToolSource | None, *, by_name: bool
+        self, tool: Tool, owner: Source | None, *, by_name: bool
     ) -> Iterator[tuple[str, ToolGroup]]:
-        yield from memberships(self._toolbox.catalog, tool, owner).items()
+        yield from self._toolbox.catalog.find_groups(tool, owner).items()
         for state in self._toolbox.groups() if by_name else ():
             if state.is_own and state.group.members([tool]):
                 yield state.name, state.group

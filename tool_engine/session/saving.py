@@ -12,16 +12,17 @@ import msgspec
 
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.errors import SessionConflictError, SessionError, ToolEngineError
-from tool_engine.interfaces import Approver, SessionStorage
+from tool_engine.interfaces import Approver, SessionStorage, ToolSource
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.session import check_session_id, revision_of
 from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.sources.moving import Moves, sources_of
-from tool_engine.session.sources.tool_view import Source
+from tool_engine.session.parts import find_storage
 from tool_engine.session.state import Deferred, SessionState
 from tool_engine.session.variables.read_labels import UNKNOWN
 from tool_engine.session.variables.store import VariableStore
+from tool_engine.sources.foreign import as_source
+from tool_engine.sources.moving import Moves, sources_of
 
 _MOST_UNKNOWN: Final = 64
 """The most saves in a row with an unknown outcome that are remembered."""
@@ -169,7 +170,7 @@ class SavedSession(SessionState):
     def from_dict(
         cls,
         data: Mapping[str, Any],
-        engine: Source,
+        engine: ToolSource,
         approver: Approver | None = None,
         **options: Any,
     ) -> Self:
@@ -190,7 +191,7 @@ class SavedSession(SessionState):
                 f"{type(data).__name__}"
             )
         with _telling():
-            read = _read(data, sources_of(engine))
+            read = _read(data, sources_of(as_source(engine)))
         return cls._made(*read, engine, approver, **options)
 
     @classmethod
@@ -198,7 +199,7 @@ class SavedSession(SessionState):
         cls,
         kept: _Kept,
         variables: VariableStore,
-        engine: Source,
+        engine: ToolSource,
         approver: Approver | None,
         **options: Any,
     ) -> Self:
@@ -278,7 +279,7 @@ class SavedSession(SessionState):
 
     @classmethod
     async def restore(
-        cls, engine: Source, session_id: str, approver: Approver | None = None, **options: Any
+        cls, engine: ToolSource, session_id: str, approver: Approver | None = None, **options: Any
     ) -> Self | None:
         """Load the conversation that `save` kept; None: nothing is kept under this id.
 
@@ -294,14 +295,14 @@ class SavedSession(SessionState):
         """
         storage = options.get("storage")
         if storage is None:
-            storage = getattr(getattr(engine, "store", None), "sessions", None)
+            storage = find_storage(as_source(engine), "sessions")
         if storage is None:
             raise SessionError(_NOWHERE)
         data = await storage.load(session_id)
         if data is None:
             return None
         # Of a large conversation each value is looked at.
-        sources = sources_of(engine)
+        sources = sources_of(as_source(engine))
         with _telling():
             read = await asyncio.to_thread(_read_aside, data, sources)
         session = cls._made(*read, engine, approver, **options)

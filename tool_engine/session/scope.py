@@ -13,6 +13,7 @@ from tool_engine.approval.place import engine_asked
 from tool_engine.approval.scopes import token_of
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.interfaces import CallScope, ToolExecutor
+from tool_engine.interfaces.source import Source
 from tool_engine.model.approval import ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal
 from tool_engine.model.json.copying import copied, live
@@ -20,17 +21,16 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same
-from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.bounds import others_of_replies
 from tool_engine.session.narrowing import marks_of_replies
 from tool_engine.session.policy import hold_rules, rules_of_replies
 from tool_engine.session.reading.shown_results import Shows
-from tool_engine.session.sources.identity import engine_of, source_text
-from tool_engine.session.sources.memberships import engine_of_inner, leaf_of
 from tool_engine.session.spending import Spending
 from tool_engine.session.uses import InnerUse
 from tool_engine.session.variables.labels import refusal_of_content, refusal_of_typing
 from tool_engine.session.variables.references import Expanded
+from tool_engine.sources.identity import engine_of, source_text
+from tool_engine.sources.owners import engine_of_inner, leaf_of
 
 _NONE: Final = frozenset[str]()
 _FOREIGN: Final = "source 0"
@@ -107,7 +107,7 @@ class SessionScope:
         showing: Shows | None = None,
         source: str = "",
         called_name: str = "",
-        catalog: ToolSource | None = None,
+        catalog: Source | None = None,
         is_nested: bool = False,
         home: HomeLoop | None = None,
     ) -> None:
@@ -173,7 +173,7 @@ class SessionScope:
         """Return True if the call itself has reached the engine: later ones are its tool's."""
         return self._call_id is not None
 
-    def uses_of(self, tool: Tool, engine: ToolSource | None) -> list[InnerUse]:
+    def uses_of(self, tool: Tool, engine: Source | None) -> list[InnerUse]:
         """Return the uses to count for a call that its tool makes."""
         paid = () if self.has_begun else self.paid
         return [
@@ -182,7 +182,7 @@ class SessionScope:
             if each not in paid
         ]
 
-    def has_engine(self, engine: ToolSource, tool_name: str) -> bool:
+    def has_engine(self, engine: Source, tool_name: str) -> bool:
         """Return True if the conversation has this tool of the engine."""
         return self._catalog is not None and leaf_of(self._catalog, engine, tool_name) is not None
 
@@ -300,7 +300,7 @@ class SessionScope:
         if self._catalog is None:
             return ""
         if is_nested:
-            return engine_of_inner(self._catalog, self._called_name, tool)
+            return engine_of_inner(self._catalog, self._called_name, tool, engine_asked(tool))
         is_own = self._own(self._called_name) is not None
         return "" if is_own else engine_of(self._catalog, self._called_name)
 

@@ -19,7 +19,14 @@ from tool_engine.errors import (
     ToolNotFoundError,
 )
 from tool_engine.executors.handler import executor_for
-from tool_engine.interfaces import Approver, SessionStorage, ToolCallingProtocol, ToolExecutor
+from tool_engine.interfaces import (
+    Approver,
+    SessionStorage,
+    Source,
+    ToolCallingProtocol,
+    ToolExecutor,
+    ToolSource,
+)
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext
 from tool_engine.model.checks.known_fields import KnownArguments
@@ -32,8 +39,9 @@ from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.contexts import context_of
 from tool_engine.session.deriving import derived
+from tool_engine.session.discovery import as_config
 from tool_engine.session.facade import CycleFacade
-from tool_engine.session.parts import check_parts
+from tool_engine.session.parts import check_parts, find_storage
 from tool_engine.session.policy import SessionPolicy
 from tool_engine.session.prompt.prompt import SessionPrompt
 from tool_engine.session.reading.presentation import Presentation, telling_returns
@@ -43,23 +51,21 @@ from tool_engine.session.repetition import RepetitionGuard
 from tool_engine.session.saving import SavedSession
 from tool_engine.session.scope import SessionScope
 from tool_engine.session.showing import Showing
-from tool_engine.session.sources.composition import Prepare
-from tool_engine.session.sources.identity import identity_of, identity_of_own
-from tool_engine.session.sources.tool_view import Source
 from tool_engine.session.state import Deferred
-from tool_engine.session.toolbox.discovery import as_config
 from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.session.variables.read_labels import ReadLabels
 from tool_engine.session.variables.references import Expanded
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.session.variables.variable_tools import VariableTools
+from tool_engine.sources.composition import Prepare
+from tool_engine.sources.identity import identity_of, identity_of_own
 from tool_engine.subagent import ToolSubAgent
 
 _LONGEST: Final = 200
 
 
 @live("keep it with save() and get it back with ToolSession.restore()")
-class ToolSession(CycleFacade, SavedSession, KnownArguments):
+class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
     """One conversation: what it may use, remember and spend. X1.
 
     Many sessions share one engine; none sees another one's state. A session lives on one event
@@ -92,7 +98,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
 
     def __init__(
         self,
-        engine: Source,
+        engine: ToolSource,
         session_id: str,
         config: ToolCallConfig | Mapping[str, Any] | None = None,
         approver: Approver | None = None,
@@ -123,9 +129,8 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         told = telling_returns(prepare, self.presentations)
         self.toolbox = Toolbox(engine, chosen, self._all_own, prepare=told, stamp=self._registered)
         """Its tools and groups, and which of them are on."""
-        store = getattr(engine, "store", None)
         # One that is empty may count as false.
-        self.storage = getattr(store, "sessions", None) if storage is None else storage
+        self.storage = find_storage(self.source, "sessions") if storage is None else storage
         self.parent = parent
         self.home = HomeLoop() if parent is None else parent.home
         """The event loop that it lives on."""
@@ -139,7 +144,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         """Notices a model that repeats itself."""
         of_parent = None if parent is None else parent.policy
         self.policy: SessionPolicy = SessionPolicy(self.toolbox, of_parent)
-        self.gate = ApprovalGate(self._book(chosen, store), approver, self.policy.decide)
+        self.gate = ApprovalGate(self._book(chosen), approver, self.policy.decide)
         """Decides what needs consent, and asks for it."""
         self.results = ShownResults() if parent is None else parent.results
         self.showing: Shows = Showing(self, self.policy, self.results)
@@ -153,11 +158,11 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
     def __repr__(self) -> str:
         return f"<ToolSession {self.session_id!r}, {self.toolbox!r}, {self.meter!r}>"
 
-    def _book(self, config: ToolCallConfig, store: Any) -> ApprovalBook:
+    def _book(self, config: ToolCallConfig) -> ApprovalBook:
         if self.parent is not None:
             # What the user has decided holds for helpers, too.
             return self.parent.gate.book
-        storage = getattr(store, "approvals", None)
+        storage = find_storage(self.source, "approvals")
         return ApprovalBook(self.session_id, config.approval_timeout, storage=storage)
 
     def _identity(self, tool_name: str) -> str:
@@ -203,7 +208,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
     @property
     def controller(self) -> Any:
         """The controller that admits its calls; None: unknown."""
-        return getattr(self.source, "controller", None)
+        return self.source.controller
 
     def missing(self, tool_name: object) -> str:
         """Return the message for a tool that the conversation does not have."""

@@ -10,20 +10,13 @@ from typing import Annotated, Final
 
 import msgspec
 
+from tool_engine.interfaces.source import Source
 from tool_engine.model.call import Refusal
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.sources.identity import (
-    identity_in,
-    identity_of,
-    identity_of_own,
-    leaves_of,
-    origin_of,
-)
-from tool_engine.session.sources.memberships import leaf_of
-from tool_engine.session.sources.tool_view import shown_names
+from tool_engine.sources.identity import identity_in, identity_of, identity_of_own
+from tool_engine.sources.owners import leaf_of
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 ROUNDS: Final = "max_rounds_reached"
@@ -56,7 +49,7 @@ class Spending:
         clock: Callable[[], float],
         identity: Callable[[str], str] | None,
         stamp: Callable[[], object] = lambda: None,
-        catalog: Callable[[], ToolSource] | None = None,
+        catalog: Callable[[], Source] | None = None,
     ) -> None:
         self.config = config
         self.identity = identity
@@ -66,7 +59,7 @@ class Spending:
         """The most calls by tool, and the settings and the stamp that they were found from."""
         self.uses: dict[str, int] = {}
         """Calls of each tool by its identity, whatever name was called."""
-        self._names: dict[tuple[int, int], tuple[Tool, ToolSource, str, str]] = {}
+        self._names: dict[tuple[int, int], tuple[Tool, Source, str, str]] = {}
         """Tools by the ids of them and their engines, which are held: see `names_of`."""
         self.kept = Kept()
         self.rounds = 0
@@ -92,7 +85,7 @@ class Spending:
         """Return the identity of the tool of this name."""
         return tool_name if self.identity is None else self.identity(tool_name)
 
-    def names_of(self, tool: Tool, engine: ToolSource | None) -> tuple[str, str]:
+    def names_of(self, tool: Tool, engine: Source | None) -> tuple[str, str]:
         """Return the conversation's name for an engine's tool, and the tool's identity here.
 
         Args:
@@ -110,7 +103,7 @@ class Spending:
                 self._names.clear()
             catalog = self.catalog()
             leaf = leaf_of(catalog, engine, tool.name) or engine
-            shown = shown_names(catalog, tool, leaf)
+            shown = catalog.find_shown_names(tool, leaf)
             name = shown[0] if shown else tool.name
             known = tool, engine, name, identity_in(catalog, leaf, tool.name)
             self._names[id(tool), id(engine)] = known
@@ -125,7 +118,7 @@ class Spending:
         if identity != identity_of(catalog, tool_name):
             # Only this conversation has it.
             return tool_name, identity
-        engine, name = origin_of(catalog, tool_name)
+        engine, name = catalog.find_origin(tool_name)
         tool = engine.get(name)
         if tool is None:
             return tool_name, identity_in(other.catalog(), engine, name)
@@ -205,7 +198,7 @@ class Spending:
         """Return the identities of the tools that a name in the settings means."""
         found = [self.tool_of(name)]
         if self.catalog is not None and (catalog := self.catalog()).get(name) is None:
-            engines = [each for each in leaves_of(catalog) if each.get(name) is not None]
+            engines = [each for each in catalog.list_origins() if each.get(name) is not None]
             found += [identity_in(catalog, each, name) for each in engines]
         return found
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.calls.home_loop import HomeLoop
-from tool_engine.interfaces import CallScope, SessionStorage, ToolExecutor
+from tool_engine.interfaces import (
+    CallScope,
+    SessionStorage,
+    Source,
+    ToolCallingProtocol,
+    ToolExecutor,
+)
 from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
 from tool_engine.session.bounds import Meter
@@ -17,7 +23,6 @@ from tool_engine.session.reading.presentation import Presentation
 from tool_engine.session.reading.result import SessionResult
 from tool_engine.session.reading.shown_results import ShownResults, Shows
 from tool_engine.session.repetition import RepetitionGuard
-from tool_engine.session.sources.tool_view import Source
 from tool_engine.session.spending import Spending
 from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.session.variables.read_labels import ReadLabels
@@ -98,6 +103,10 @@ class SessionState(ABC):
     @abstractmethod
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         """Return a tool that only this conversation has, with its executor."""
+
+    @abstractmethod
+    def protocol(self, protocol: ToolCallingProtocol | str | None = None) -> ToolCallingProtocol:
+        """Return the protocol that shows these tools to a model."""
 
     @abstractmethod
     def missing(self, tool_name: object) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tool_engine.interfaces.source import Source
 from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.spending import Spending
 
@@ -25,7 +25,7 @@ class InnerUse:
         self,
         spending: Spending,
         tool: Tool,
-        engine: ToolSource | None,
+        engine: Source | None,
         others: tuple[ToolCallConfig, ...],
     ) -> None:
         self.spending = spending

@@ -18,8 +18,8 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.protocols.prompts import forget_prompts
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.sources.composition import combine, keep, prefix, prepare, rename
 from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.sources.composition import combine, keep, prefix, prepare, rename
 
 
 class CountingEngine(ToolEngine):

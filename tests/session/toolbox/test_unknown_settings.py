@@ -12,8 +12,8 @@ from tests.session.catalogs import definition, engine_over, group, write
 from tool_engine.engine import ToolEngine
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import prefix, rename
 from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.sources.composition import prefix, rename
 
 
 @pytest.fixture

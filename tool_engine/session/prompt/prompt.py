@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from tool_engine.interfaces import ToolCallingProtocol, ToolExecutor
 from tool_engine.logger import get_logger
+from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.prompts import prompt
 from tool_engine.redaction import words_of
-from tool_engine.session.own_code import is_unawaited
 from tool_engine.session.prompt.instructions import NORMS
 from tool_engine.session.prompt.skills import KnownSkill, SkillReader
 from tool_engine.session.toolbox.placing import GroupState

@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from tool_engine.interfaces.source import Source
 from tool_engine.model.group import ToolGroup, members_of_all
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.sources.tool_view import Source, groups_of, listed
 from tool_engine.session.toolbox.placing import GroupRules, GroupState, Placed, toggle_of
 from tool_engine.session.variables.variable_definitions import VARIABLE_TOOLS
 
@@ -97,7 +97,7 @@ def standing_of(catalog: Source, seen: Seen) -> Standing:
 
 def named_groups(catalog: Source, own_groups: Mapping[str, OwnGroup]) -> dict[str, OwnGroup]:
     """Return all groups by name; the conversation's own replace the catalog's."""
-    named = {name: OwnGroup(group, None) for name, group in groups_of(catalog).items()}
+    named = {name: OwnGroup(group, None) for name, group in catalog.groups.items()}
     named |= own_groups
     return {name: named[name] for name in sorted(named)}
 
@@ -113,7 +113,7 @@ def is_on(group: ToolGroup, config: ToolCallConfig) -> bool:
 
 
 def _found(catalog: Source, seen: Seen, like: Standing | None = None) -> Standing:
-    tools, conflict = listed(catalog)
+    tools, conflict = catalog.list_unambiguous()
     config, own = seen.config, seen.own
     taken = _conflicts_of(own, {tool.name for tool in tools}, catalog)
     clear = [tool for tool in tools if tool.name not in taken]

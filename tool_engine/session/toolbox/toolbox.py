@@ -9,16 +9,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from tool_engine.approval.place import engine_asked
 from tool_engine.errors import ConfigurationError, SessionError, ToolConflictError
+from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.sources.composition import Prepare, Source, as_source, prepare
-from tool_engine.session.sources.memberships import owners_of
-from tool_engine.session.sources.tool_view import bound, groups_of, near_names, shown_names
 from tool_engine.session.toolbox.placing import GroupRules, GroupState, Placed, group_from
 from tool_engine.session.toolbox.standing import (
     OwnGroup,
@@ -29,6 +27,9 @@ from tool_engine.session.toolbox.standing import (
     standing_of,
 )
 from tool_engine.session.toolbox.unknown_settings import strangers_in
+from tool_engine.sources.composition import Prepare, prepare
+from tool_engine.sources.foreign import check_source
+from tool_engine.sources.owners import owners_of
 
 __all__ = ["Found", "GroupRules", "GroupState", "Placed", "Toolbox"]
 
@@ -134,11 +135,11 @@ class Toolbox:
 
     def _likely(self, name: str) -> set[str]:
         names = set(self._current().placed)
-        find = getattr(getattr(self.catalog, "index", None), "nearest", None)
-        if len(names) > _MANY and find is not None:
+        index = self.catalog.index
+        if len(names) > _MANY and index is not None:
             # An engine finds the likely ones of thousands at once.
             own = (each.name for each in self._own())
-            names &= {*find(name, _LIKELY), *own}
+            names &= {*index.nearest(name, _LIKELY), *own}
         return names
 
     def groups(self) -> list[GroupState]:
@@ -147,7 +148,7 @@ class Toolbox:
 
     def enabled_groups(self) -> tuple[ToolGroup, ...]:
         """Return the enabled groups, by name, without a look at any tool."""
-        config, groups, own, on = self.config, groups_of(self.catalog), self._groups, self._on
+        config, groups, own, on = self.config, self.catalog.groups, self._groups, self._on
         if on is None or on.config is not config or on.groups is not groups or on.own is not own:
             named = named_groups(self.catalog, own).values() if config.enabled else ()
             enabled = tuple(each.group for each in named if is_on(each.group, config))
@@ -172,15 +173,14 @@ class Toolbox:
         placed = self._current().placed.get(tool.name)
         if placed is not None and placed.is_own:
             return [tool.name]
-        owners = owners_of(self.catalog, tool)
-        return [name for each in owners for name in shown_names(self.catalog, tool, each)]
+        owners = owners_of(self.catalog, tool, engine_asked(tool))
+        return [name for each in owners for name in self.catalog.find_shown_names(tool, each)]
 
     @property
     def findings(self) -> list[str]:
         """Problems that keep a tool or a group from the conversation."""
-        findings = list(getattr(self.catalog, "findings", ()))
-        told = [getattr(each, "message", each) for each in findings]
-        hidden = sorted(self._groups.keys() & groups_of(self.catalog).keys())
+        told = [getattr(each, "message", each) for each in self.catalog.findings]
+        hidden = sorted(self._groups.keys() & self.catalog.groups.keys())
         told += [
             f"the session's own group {name!r} stands in the place of the catalog's: rename one"
             for name in hidden
@@ -196,7 +196,7 @@ class Toolbox:
         return told if standing.conflict is None else [*told, standing.conflict]
 
     def _is_named_so(self, engine_name: str) -> bool:
-        near = (self.find(name) for name in near_names(self.catalog, engine_name))
+        near = (self.find(name) for name in self.catalog.find_near_names(engine_name))
         return any(self.shown_names(replace(each.tool, name=engine_name)) for each in near if each)
 
     # Which are on. S22.
@@ -265,7 +265,7 @@ class Toolbox:
             ToolConflictError: The catalog has a group of that name.
         """
         made = group if isinstance(group, ToolGroup) else group_from(group)
-        if made.name in groups_of(self.catalog):
+        if made.name in self.catalog.groups:
             raise ToolConflictError(
                 f"the catalog has a group {made.name!r} already: give the session's group another "
                 "name"
@@ -340,15 +340,15 @@ class Toolbox:
             or found.own_groups is not self._groups
             or found.stamp != self._stamp()
             or found.generation is None
-            or found.generation != getattr(self.catalog, "generation", None)
-            or found.groups is not groups_of(self.catalog)
+            or found.generation != self.catalog.generation
+            or found.groups is not self.catalog.groups
         ):
             found = self.found = self._look()
         return found.standing
 
     def _look(self) -> Found:
         catalog, own = self.catalog, tuple(self._own())
-        generation, groups = getattr(catalog, "generation", None), groups_of(catalog)
+        generation, groups = catalog.generation, catalog.groups
         seen = Seen(generation, self.config, own, groups, self._groups)
         standing = standing_of(catalog, seen)
         return Found(standing, self._stamp(), generation, self.config, groups, self._groups)
@@ -362,8 +362,8 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
 
 def _of_one(catalog: ToolSource, adapt: Prepare | None, turn: Callable[[], int]) -> Source:
     """Return the catalog as one conversation sees it, with its own turns only."""
-    source = as_source(catalog)
-    return as_source(bound(source if adapt is None else prepare(source, adapt), turn))
+    source = check_source(catalog)
+    return (source if adapt is None else prepare(source, adapt)).bind_turn(turn)
 
 
 def _flag(value: object) -> bool:

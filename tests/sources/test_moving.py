@@ -11,8 +11,8 @@ import pytest
 from tests.session.catalogs import definition, write
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import combine, prefix
-from tool_engine.session.sources.moving import Moves
+from tool_engine.sources.composition import combine, prefix
+from tool_engine.sources.moving import Moves
 
 TEXT = "The quarterly figures are forty two thousand and eleven, as was expected by everyone."
 LABEL = "tool:good effect:read"

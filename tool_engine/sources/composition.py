@@ -8,29 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.sources import ToolSource, checked_source
-from tool_engine.session.own_code import is_unawaited
-from tool_engine.session.sources.combining import CombinedSource, whole
-from tool_engine.session.sources.tool_view import Source, ToolView, bound
-
-__all__ = [
-    "Keep",
-    "Prepare",
-    "Source",
-    "as_source",
-    "combine",
-    "keep",
-    "prefix",
-    "prepare",
-    "rename",
-]
+from tool_engine.sources.combining import Combination
+from tool_engine.sources.tool_view import ToolView
 
 Keep = Callable[[Tool], bool]
 """Returns True if a tool is shown."""
@@ -53,7 +41,7 @@ def combine(*sources: ToolSource) -> Source:
     """
     if not sources:
         raise ConfigurationError("combine needs at least one source of tools")
-    return CombinedSource({f"{place}": source for place, source in enumerate(sources, 1)})
+    return Combination({f"{place}": source for place, source in enumerate(sources, 1)})
 
 
 def prefix(source: ToolSource, text: str) -> Source:
@@ -67,7 +55,7 @@ def prefix(source: ToolSource, text: str) -> Source:
             f"no tool's name can begin with {text!r}: write a letter or _ first, then letters, "
             "digits, _ . and -, such as 'web_'"
         )
-    return _Prefixed(whole(source), text)
+    return _Prefixed(source, text)
 
 
 def rename(source: ToolSource, names: Mapping[str, str]) -> Source:
@@ -89,7 +77,7 @@ def rename(source: ToolSource, names: Mapping[str, str]) -> Source:
                 f"{old!r} cannot be renamed {new!r}: a name has a letter or _ first, then letters, "
                 "digits, _ . and -, at most 128 characters"
             )
-    made = _Renamed(whole(source), names)
+    made = _Renamed(source, names)
     made.list_all()
     return made
 
@@ -105,7 +93,7 @@ def keep(source: ToolSource, tools: Keep | Collection[str]) -> Source:
     """
     if not callable(tools) and (isinstance(tools, str | bytes) or not _are_names(tools)):
         raise ConfigurationError(f"keep takes a function of a tool, or names, got {tools!r}")
-    return _Kept(whole(source), tools)
+    return _Kept(source, tools)
 
 
 def prepare(source: ToolSource, tell: Prepare) -> Source:
@@ -121,7 +109,7 @@ def prepare(source: ToolSource, tell: Prepare) -> Source:
     """
     if not callable(tell):
         raise ConfigurationError(f"prepare takes a function of a tool and a turn, got {tell!r}")
-    return _Prepared(whole(source), tell)
+    return _Prepared(source, tell)
 
 
 class _Prefixed(ToolView):
@@ -129,8 +117,8 @@ class _Prefixed(ToolView):
         super().__init__(source)
         self._text = text
 
-    def bound(self, turn: Callable[[], int]) -> _Prefixed:
-        source = bound(self._source, turn)
+    def bind_turn(self, turn: Callable[[], int]) -> _Prefixed:
+        source = self._source.bind_turn(turn)
         return self if source is self._source else _Prefixed(source, self._text)
 
     def _show(self, tool: Tool) -> Tool:
@@ -145,8 +133,8 @@ class _Renamed(ToolView):
         super().__init__(source)
         self._names = dict(names)
 
-    def bound(self, turn: Callable[[], int]) -> _Renamed:
-        source = bound(self._source, turn)
+    def bind_turn(self, turn: Callable[[], int]) -> _Renamed:
+        source = self._source.bind_turn(turn)
         return self if source is self._source else _Renamed(source, self._names)
 
     @property
@@ -169,8 +157,8 @@ class _Kept(ToolView):
         super().__init__(source)
         self._keeps = tools if callable(tools) else frozenset(tools)
 
-    def bound(self, turn: Callable[[], int]) -> _Kept:
-        source = bound(self._source, turn)
+    def bind_turn(self, turn: Callable[[], int]) -> _Kept:
+        source = self._source.bind_turn(turn)
         # The function may decide differently in the next conversation.
         is_shared = source is self._source and not callable(self._keeps)
         return self if is_shared else _Kept(source, self._keeps)
@@ -213,8 +201,8 @@ class _Prepared(ToolView):
         self._tell = tell
         self._turn = turn
 
-    def bound(self, turn: Callable[[], int]) -> _Prepared:
-        return _Prepared(bound(self._source, turn), self._tell, turn)
+    def bind_turn(self, turn: Callable[[], int]) -> _Prepared:
+        return _Prepared(self._source.bind_turn(turn), self._tell, turn)
 
     @property
     def generation(self) -> Any:
@@ -240,18 +228,6 @@ class _Prepared(ToolView):
                 "None to leave it out"
             )
         return _told(tool, told)
-
-
-def as_source(source: ToolSource) -> Source:
-    """Return the engine or view itself, or a view around it, as a `Source`.
-
-    Raises:
-        ConfigurationError: It is no source of tools.
-    """
-    source = whole(source)
-    if callable(getattr(source, "refuse", None)):
-        return cast("Source", checked_source(source))
-    return _Kept(source, lambda _: True)
 
 
 def _are_names(tools: object) -> bool:

@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tool_engine.protocols.sources import ToolSource
-from tool_engine.session.sources.identity import engine_text, leaves_of
+from tool_engine.interfaces.source import Source
+from tool_engine.sources.identity import engine_text
 
 _WORD: Final = re.compile(r"(?<!\S)tool:(?:source-(\d+):)?([^:\s]*)(?!\S)")
 _USED: Final = re.compile(r"(\S+)(?: of source (\d+))?")
 
 
-def sources_of(catalog: ToolSource) -> list[str]:
+def sources_of(catalog: Source) -> list[str]:
     """Return the engines of a conversation, in their order; see `engine_of`."""
-    return [engine_text(catalog, each) for each in leaves_of(catalog)]
+    return [engine_text(catalog, each) for each in catalog.list_origins()]
 
 
 class Moves:

@@ -16,6 +16,7 @@ from tests.session.catalogs import Catalog, definition, engine_over, group, writ
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError, ToolConflictError, ToolNotFoundError
+from tool_engine.interfaces import ToolSource
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
@@ -24,16 +25,16 @@ from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.cycle import process_tool_calls
 from tool_engine.protocols.prompts import prompt
-from tool_engine.protocols.sources import CombinedTools, ToolSource
-from tool_engine.session.sources.composition import (
-    as_source,
+from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.sources.combining import CombinedTools
+from tool_engine.sources.composition import (
     combine,
     keep,
     prefix,
     prepare,
     rename,
 )
-from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.sources.foreign import as_source
 
 SAID = {"text": "hi"}
 NO = Refusal(ErrorType.REJECTED.value, "no", {"why": 1})
@@ -97,8 +98,8 @@ async def test_a_prefix(web: ToolEngine) -> None:
     with pytest.raises(
         ToolNotFoundError, match=r"no tool named 'search'; did you mean 'web_search'"
     ):
-        view.get_or_raise("search")  # type: ignore[attr-defined]
-    assert view.get_or_raise("web_post").effect == "write"  # type: ignore[attr-defined]
+        view.get_or_raise("search")
+    assert view.get_or_raise("web_post").effect == "write"
     assert len(view) == 2  # type: ignore[arg-type]
 
 
@@ -114,7 +115,7 @@ async def test_new_names(web: ToolEngine) -> None:
     view = rename(web, {"search": "post", "post": "search", "gone": "x"})
     assert names(view) == ["post", "search"]
     assert [view.get(name).effect for name in names(view)] == ["read", "write"]  # type: ignore[union-attr]
-    assert view.findings == ["rename: there is no tool 'gone' to be called 'x'"]  # type: ignore[attr-defined]
+    assert view.findings == ["rename: there is no tool 'gone' to be called 'x'"]
     await view.execute("search", SAID, None)
     assert [each.tool_name for each in await web.store.query_call_records()] == ["post"]
     with pytest.raises(ConfigurationError, match=r"'a' cannot be renamed 'b c'"):
@@ -146,10 +147,10 @@ async def test_some_are_kept(web: ToolEngine) -> None:
     refused = await view.execute("post", SAID, None)
     assert (refused.error_type, refused.tool_name) == ("rejected", "post")
     assert [each.error_type for each in await web.store.query_call_records()] == ["rejected"]
-    assert keep(web, ["serch", "post"]).findings == [  # type: ignore[attr-defined]
+    assert keep(web, ["serch", "post"]).findings == [
         "keep: there is no tool 'serch'; did you mean 'search'?"
     ]
-    assert view.findings == []  # type: ignore[attr-defined]
+    assert view.findings == []
     for wrong in ("search", 3, [1]):
         with pytest.raises(ConfigurationError, match=r"keep takes a function of a tool, or names"):
             keep(web, wrong)  # type: ignore[arg-type]
@@ -219,15 +220,15 @@ async def test_a_conflict_that_a_reload_brings(
 
 async def test_where_records_are(web: ToolEngine, docs: ToolEngine) -> None:
     """A view keeps them where its source does; of two places nobody knows the one."""
-    assert prefix(web, "a_").store is web.store  # type: ignore[attr-defined]
-    assert combine(prefix(web, "a_"), web).store is web.store  # type: ignore[attr-defined]
-    assert combine(prefix(web, "a_"), docs).store is None  # type: ignore[attr-defined]
+    assert prefix(web, "a_").store is web.store
+    assert combine(prefix(web, "a_"), web).store is web.store
+    assert combine(prefix(web, "a_"), docs).store is None
 
 
 async def test_groups_come_along(web: ToolEngine, docs: ToolEngine) -> None:
     """A group has the tools of its own source only, under the names that are shown."""
     both = combine(prefix(keep(web, ["search", "post"]), "web_"), docs)
-    net: ToolGroup = both.groups["web_net"]  # type: ignore[attr-defined]
+    net: ToolGroup = both.groups["web_net"]
     assert net.tools == ("web_post", "web_search")
     assert net.disabled_tools == ("web_post",)
     assert net.rules == "{{if web_search}} Use {{tools}}"
@@ -340,12 +341,12 @@ async def test_no_function_to_prepare(web: ToolEngine) -> None:
 @pytest.mark.parametrize("where", ["prefix", "combine", "combined tools", "keep"])
 async def test_a_tool_of_the_conversation(web: ToolEngine, docs: ToolEngine, where: str) -> None:
     """What only a conversation has passes through every view, and takes no tool's place."""
-    view: Any = {
-        "prefix": lambda: prefix(web, "w_"),
-        "keep": lambda: keep(web, ["search"]),
-        "combine": lambda: combine(prefix(web, "w_"), docs),
-        "combined tools": lambda: as_source(CombinedTools({"w": web, "d": docs})),
-    }[where]()
+    view = {
+        "prefix": prefix(web, "w_"),
+        "keep": keep(web, ["search"]),
+        "combine": combine(prefix(web, "w_"), docs),
+        "combined tools": CombinedTools({"w": web, "d": docs}),
+    }[where]
     mine = ToolExecutionContext(scope=Scope("mine"))
     assert (await view.execute("mine", SAID, mine)).output == {"own": "mine"}
     taken = await view.execute("post", SAID, ToolExecutionContext(scope=Scope("post")))
@@ -387,7 +388,8 @@ async def test_a_source_that_records_nothing() -> None:
     result = source.refuse("one", SAID, None, NO)
     assert (result.error, result.metadata) == ("no", {"error_details": {"why": 1}})
     assert prefix(source, "a_").refuse("a_one", {}, None, Refusal("rejected", "x")).metadata == {}
-    assert (await source.execute("two", {}, None)).error_type == "tool_not_found"
+    shown = keep(source, lambda _: True)
+    assert (await shown.execute("two", {}, None)).error_type == "tool_not_found"
 
 
 async def test_names_that_are_told_apart_by_themselves(web: ToolEngine, docs: ToolEngine) -> None:
@@ -478,7 +480,7 @@ def test_one_name_one_tool_however_views_are_nested(plan: Any) -> None:
     """Either a conflict is told, or every name runs exactly the tool that it shows, and no tool has
     two names in one place."""
     try:
-        source = as_source(built(plan))
+        source = keep(built(plan), lambda _: True)
         tools = source.list_all()
     except ToolConflictError:
         return

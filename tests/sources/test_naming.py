@@ -12,8 +12,8 @@ from tool_engine.approval.callback import CallbackApprover, DeferredApprover
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import combine, prefix, rename
-from tool_engine.session.sources.naming import named
+from tool_engine.sources.composition import combine, prefix, rename
+from tool_engine.sources.naming import named
 
 VIEWS: Any = {
     "prefix": lambda engine: prefix(engine, "w."),

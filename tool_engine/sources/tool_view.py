@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from tool_engine.errors import ToolConflictError, ToolNotFoundError
+from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.caller import check_context
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.sources import ToolSource, checked_source
-from tool_engine.session.sources.identity import leaves_of, origin_of
-from tool_engine.session.sources.memberships import is_tool_of, memberships
-from tool_engine.session.sources.naming import named
+from tool_engine.sources.foreign import check_source
+from tool_engine.sources.naming import named
 
 _LONGEST_NAME: Final = 80
 """The most characters of an unknown name that are compared and shown."""
-_NO_GROUPS: Final[Mapping[str, ToolGroup]] = MappingProxyType({})
 _CONDITION: Final = re.compile(r"\{\{if\s+([^{}\s]+)\s*\}\}")
-
-
-class Source(ToolSource, Protocol):
-    """A source of a conversation's tools: a `ToolEngine`, or a view of one."""
-
-    def refuse(
-        self,
-        tool_name: str,
-        params: Mapping[str, Any] | None,
-        context: ToolExecutionContext | None,
-        refusal: Refusal,
-        /,
-    ) -> ToolExecutionResult:
-        """Record a call that its caller does not allow to run."""
 
 
 class _Entry(NamedTuple):
@@ -60,7 +42,7 @@ class _Seen(NamedTuple):
     groups: dict[str, ToolGroup]
 
 
-class ToolView(ABC):
+class ToolView(Source):
     """The tools of one source as they are shown: some, or under other names.
 
     Stands wherever an engine does: in a `ToolSession`, in `process_tool_calls`, in another view.
@@ -75,7 +57,7 @@ class ToolView(ABC):
     """
 
     def __init__(self, source: ToolSource) -> None:
-        self._source = checked_source(source)
+        self._source = check_source(source)
         self._seen: _Seen | None = None
 
     def __repr__(self) -> str:
@@ -93,18 +75,15 @@ class ToolView(ABC):
 
     @property
     def generation(self) -> Any:
-        """A value that changes with the tools; None if the source reports no changes."""
-        return getattr(self._source, "generation", None)
+        return self._source.generation
 
     @property
     def store(self) -> Any:
-        """The store with the records of the calls; None: unknown."""
-        return getattr(self._source, "store", None)
+        return self._source.store
 
     @property
     def controller(self) -> Any:
-        """The controller that admits the calls; None: unknown."""
-        return getattr(self._source, "controller", None)
+        return self._source.controller
 
     @property
     def groups(self) -> Mapping[str, ToolGroup]:
@@ -114,19 +93,13 @@ class ToolView(ABC):
     @property
     def findings(self) -> list[Any]:
         """The source's findings about its names."""
-        return list(getattr(self._source, "findings", ()))
+        return list(self._source.findings)
 
     def get(self, tool_name: str) -> Tool | None:
-        """Return the tool of this name, as it is known here, or None."""
         entry = self._current().entries.get(tool_name)
         return None if entry is None else entry.shown
 
     def get_or_raise(self, tool_name: str) -> Tool:
-        """Return the tool of this name.
-
-        Raises:
-            ToolNotFoundError: There is none; the message names the nearest.
-        """
         tool = self.get(tool_name)
         if tool is None:
             raise ToolNotFoundError(self._missing(tool_name).error)
@@ -138,31 +111,24 @@ class ToolView(ABC):
         Raises:
             ToolConflictError: Two tools would have one name; the message names both and a remedy.
         """
-        tools, conflict = self.listed()
+        tools, conflict = self.list_unambiguous()
         if conflict is not None:
             raise ToolConflictError(conflict)
         return tools
 
-    def listed(self) -> tuple[list[Tool], str | None]:
-        """Return the tools with unambiguous names, and the message about any other name."""
+    def list_unambiguous(self) -> tuple[list[Tool], str | None]:
         seen = self._current()
         return [seen.entries[name].shown for name in sorted(seen.entries)], seen.conflict
 
-    def shown_names(self, engine_tool: Tool, owner: ToolSource | None = None) -> list[str]:
-        """Return the names under which an engine's tool is shown: none, one, or several."""
-        inner = shown_names(self._source, engine_tool, owner)
+    def find_shown_names(self, engine_tool: Tool, owner: Source | None = None) -> list[str]:
+        inner = self._source.find_shown_names(engine_tool, owner)
         return [name for name, each in self._current().entries.items() if each.own.name in inner]
 
-    def memberships(
-        self, engine_tool: Tool, owner: ToolSource | None = None
-    ) -> dict[str, ToolGroup]:
-        """Return the groups of an engine's tool, whether it is shown or not."""
-        inner = memberships(self._source, engine_tool, owner)
+    def find_groups(
+        self, engine_tool: Tool, owner: Source | None = None
+    ) -> Mapping[str, ToolGroup]:
+        inner = self._source.find_groups(engine_tool, owner)
         return {self._group_name(name): group for name, group in inner.items()}
-
-    @abstractmethod
-    def bound(self, turn: Callable[[], int]) -> ToolView:
-        """Return the same view for one conversation; `turn` returns its turn: see `prepare`."""
 
     async def execute(
         self,
@@ -170,13 +136,6 @@ class ToolView(ABC):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
-        """Run one tool in the source; the result has the shown name.
-
-        Args:
-            tool_name: The tool.
-            params: Its arguments.
-            context: Who calls, and within which limits.
-        """
         entry = self._current().entries.get(tool_name)
         if entry is not None:
             result = await self._source.execute(entry.own.name, params, context)
@@ -192,34 +151,36 @@ class ToolView(ABC):
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> ToolExecutionResult:
-        """Record a call that its caller does not allow to run; see `ToolEngine.refuse`."""
         entry = self._current().entries.get(tool_name)
         own = tool_name if entry is None else entry.own.name
-        return named(refused(self._source, own, params, context, refusal), tool_name)
+        return named(self._source.refuse(own, params, context, refusal), tool_name)
 
-    def near_names(self, tool_name: str) -> list[str]:
-        """Return the shown names of tools that have this name in an inner source."""
-        inner = near_names(self._source, tool_name)
-        return [name for name, each in self._current().entries.items() if each.own.name in inner]
+    @abstractmethod
+    def bind_turn(self, turn: Callable[[], int]) -> ToolView:
+        """Return the same view for one conversation; `turn` returns its turn: see `prepare`."""
 
-    def origin(self, tool_name: str) -> tuple[ToolSource, str]:
-        """Return the innermost source of a tool, and its name there."""
+    def find_near_names(self, tool_name: str) -> list[str]:
+        inner = self._source.find_near_names(tool_name)
+        entries = self._current().entries
+        near = [name for name, each in entries.items() if each.own.name in inner]
+        return [*near, tool_name] if tool_name in entries else near
+
+    def find_origin(self, tool_name: str) -> tuple[Source, str]:
         entry = self._current().entries.get(tool_name)
-        return origin_of(self._source, tool_name if entry is None else entry.own.name)
+        return self._source.find_origin(tool_name if entry is None else entry.own.name)
 
-    def leaves(self) -> list[ToolSource]:
-        return leaves_of(self._source)
+    def list_origins(self) -> list[Source]:
+        return self._source.list_origins()
 
     def has_room(self, tool_name: str) -> bool:
-        """Return True if a conversation's own tool of this name replaces no other."""
-        return has_room(self._source, tool_name)
+        return self.get(tool_name) is None and self._source.has_room(tool_name)
 
     def _missing(self, tool_name: str) -> Refusal:
         seen = self._current()
         if tool_name in seen.conflicts:
             return Refusal(ErrorType.REJECTED.value, seen.conflicts[tool_name])
         name = tool_name[:_LONGEST_NAME]
-        near = near_names(self, tool_name) or find_near(name, seen.entries)
+        near = self.find_near_names(tool_name) or find_near(name, seen.entries)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "call another one"
         if self._source.get(tool_name) is not None and not near:
             message = f"the tool {name!r} is there, but may not be called here"
@@ -229,7 +190,7 @@ class ToolView(ABC):
 
     def _current(self) -> _Seen:
         generation = self.generation
-        groups = groups_of(self._source)
+        groups = self._source.groups
         seen = self._seen
         if seen is None or generation is None or seen.state != (generation, groups):
             seen = self._seen = self._looked((generation, groups), groups)
@@ -238,7 +199,7 @@ class ToolView(ABC):
     def _looked(self, state: tuple[Any, ...], groups: Mapping[str, ToolGroup]) -> _Seen:
         entries: dict[str, _Entry] = {}
         conflicts: dict[str, str] = {}
-        tools, conflict = listed(self._source)
+        tools, conflict = self._source.list_unambiguous()
         for tool in tools:
             shown = self._show(tool)
             if shown is None:
@@ -257,75 +218,10 @@ class ToolView(ABC):
         return _Seen(state, entries, conflicts, conflict, shown_groups)
 
 
-def bound(source: ToolSource, turn: Callable[[], int]) -> ToolSource:
-    """Return the source for one conversation; unchanged if it does not depend on turns."""
-    bind = getattr(source, "bound", None)
-    return cast("ToolSource", bind(turn)) if callable(bind) else source
-
-
-def groups_of(source: object) -> Mapping[str, ToolGroup]:
-    return getattr(source, "groups", None) or _NO_GROUPS
-
-
-def listed(source: ToolSource) -> tuple[list[Tool], str | None]:
-    """Return a source's tools with unambiguous names, and the message about another name."""
-    find = getattr(source, "listed", None)
-    if callable(find):
-        return cast("tuple[list[Tool], str | None]", find())
-    return source.list_all(), None
-
-
-def shown_names(
-    source: ToolSource, engine_tool: Tool, owner: ToolSource | None = None
-) -> list[str]:
-    """Return the names under which a source shows a tool of an engine (of `owner`, if given)."""
-    find = getattr(source, "shown_names", None)
-    if callable(find):
-        return cast("list[str]", find(engine_tool, owner))
-    is_own = owner in (None, source) and is_tool_of(source, engine_tool)
-    return [engine_tool.name] if is_own else []
-
-
-def near_names(source: ToolSource, tool_name: str) -> list[str]:
-    """Return a source's names of tools that have this name in an inner source."""
-    find = getattr(source, "near_names", None)
-    inner = cast("list[str]", find(tool_name)) if callable(find) else []
-    return inner if source.get(tool_name) is None else [*inner, tool_name]
-
-
-def has_room(source: ToolSource, tool_name: str) -> bool:
-    """Return True if a source can run a conversation's own tool of this name."""
-    find = getattr(source, "has_room", None)
-    is_free = source.get(tool_name) is None
-    return is_free and (not callable(find) or bool(find(tool_name)))
-
-
 def is_own_tool(context: ToolExecutionContext | None, tool_name: str) -> bool:
     """Return True if only the calling conversation has a tool of this name."""
     scope = context.scope if context is not None and check_context(context) else None
     return scope is not None and scope.own(tool_name) is not None
-
-
-def refused(
-    source: ToolSource,
-    tool_name: str,
-    params: Mapping[str, Any] | None,
-    context: ToolExecutionContext | None,
-    refusal: Refusal,
-) -> ToolExecutionResult:
-    """Return the result of a refused call; record it where the source has records."""
-    refuse = getattr(source, "refuse", None)
-    if callable(refuse):
-        return cast("ToolExecutionResult", refuse(tool_name, params, context, refusal))
-    now = datetime.now(UTC)
-    return ToolExecutionResult(
-        is_success=False,
-        tool_name=tool_name,
-        error=refusal.error,
-        error_type=refusal.error_type,
-        executed_at=now.replace(microsecond=now.microsecond // 1000 * 1000),
-        metadata={} if refusal.details is None else {"error_details": refusal.details},
-    )
 
 
 def renamed_group(

@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypedDict
+from typing import Any, Final, TypedDict
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
+from tool_engine.interfaces.source import ToolSource
+from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.prompts import prompt
-from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.own_code import is_unawaited
+from tool_engine.session.state import SessionState
 from tool_engine.session.toolbox.placing import split_name
 from tool_engine.session.toolbox.toolbox import Toolbox
 
@@ -34,14 +35,6 @@ class DiscoveredTool(TypedDict):
     methods: list[dict[str, Any]]
     """`name`, `toolName` (the name that a call has), `description`, `parameters`, `agentCallable`.
     """
-
-
-class _HasTools(Protocol):
-    toolbox: Toolbox
-
-    def protocol(
-        self, protocol: ToolCallingProtocol | str | None = None, /
-    ) -> ToolCallingProtocol: ...
 
 
 class ToolDiscoveryService:
@@ -131,7 +124,7 @@ class ToolDiscoveryService:
 
 
 def create_tool_discovery_service(
-    catalog: ToolSource | _HasTools, config: ToolCallConfig | None = None
+    catalog: ToolSource | SessionState, config: ToolCallConfig | None = None
 ) -> ToolDiscoveryService:
     """Make a service that finds the tools of an engine or a conversation. A23.
 
@@ -142,12 +135,11 @@ def create_tool_discovery_service(
     Raises:
         ConfigurationError: It is no source of tools, or settings come with a session.
     """
-    toolbox = getattr(catalog, "toolbox", None)
-    if isinstance(toolbox, Toolbox):
+    if isinstance(catalog, SessionState):
         if config is not None:
             raise ConfigurationError("a session has settings of its own: leave out config")
-        return ToolDiscoveryService(toolbox, catalog.protocol)  # type: ignore[union-attr]
-    return ToolDiscoveryService(Toolbox(catalog, config))  # type: ignore[arg-type]
+        return ToolDiscoveryService(catalog.toolbox, catalog.protocol)
+    return ToolDiscoveryService(Toolbox(catalog, config))
 
 
 def as_config(config: ToolCallConfig | Mapping[str, Any]) -> ToolCallConfig:

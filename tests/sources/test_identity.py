@@ -14,8 +14,8 @@ from tool_engine import DeferredApprover, ToolEngine
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
-from tool_engine.session.sources.composition import combine, prefix, prepare, rename
-from tool_engine.session.sources.identity import identity_of
+from tool_engine.sources.composition import combine, prefix, prepare, rename
+from tool_engine.sources.identity import identity_of
 
 SAID = {"text": "hi"}
 

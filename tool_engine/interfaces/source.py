@@ -1,0 +1,234 @@
+"""Which tools are there, and how is one called? What gives tools to conversations and protocols?
+
+Sessions, protocols and sub-agents have no other way to tools than what stands here. It may be an
+engine, a part of one under other names, or something that is no engine at all.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tool_engine.errors import ToolNotFoundError
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.finding import make_refused
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.tool import Tool
+
+NO_GROUPS: Final[Mapping[str, ToolGroup]] = MappingProxyType({})
+_LONGEST_NAME: Final = 80
+"""The most characters of an unknown name that are compared and shown."""
+
+
+class CallsTools(Protocol):
+    """The least that can run a model's calls; it need not derive from anything.
+
+    A `ToolSubAgent` does too: its `execute` takes a `timeout` in the place of the context.
+    """
+
+    def get(self, tool_name: str, /) -> Tool | None:
+        """Return the tool of this name, or None."""
+
+    def execute(
+        self, tool_name: str, params: Any, context: Any, /
+    ) -> Awaitable[ToolExecutionResult]:
+        """Run one tool, as `Source.execute` does."""
+
+
+class ToolSource(CallsTools, Protocol):
+    """The least that gives tools to a conversation; it need not derive from anything.
+
+    What else it has of a `Source` is used: `generation`, `groups`, `findings`, `store`,
+    `controller`, `index`, `get_or_raise` and `refuse`.
+    """
+
+    def list_all(self) -> list[Tool]:
+        """Return all tools."""
+
+
+class Source(Protocol):
+    """A set of tools that can be called: a `ToolEngine`, a `ToolSession`, or a view of some.
+
+    What may be left out has a default here: derive from this class, and write what is abstract.
+    All of it is called on the event loop, and only `execute` waits.
+    """
+
+    makes_contexts: bool = False
+    """True: it makes the contexts of its calls itself, and takes of a given one only the timeout.
+    """
+    is_engine: bool = False
+    """True: it runs its calls itself, in place of passing them on."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def generation(self) -> Any:
+            """A value that is another one after each change of the tools; None: unknown."""
+            return None
+
+        @property
+        def groups(self) -> Mapping[str, ToolGroup]:
+            """The groups of tools by name; another object after each change."""
+            return NO_GROUPS
+
+        @property
+        def findings(self) -> Sequence[Any]:
+            """Problems that keep a tool or a name from being used: texts, or with a `message`."""
+            return ()
+
+        @property
+        def store(self) -> Any:
+            """The `ToolKnowledgeStore` with the records of the calls; None: there is not one."""
+            return None
+
+        @property
+        def controller(self) -> Any:
+            """The `AdmissionController` that admits the calls; None: there is not one."""
+            return None
+
+        @property
+        def index(self) -> Any:
+            """The present snapshot of the tools, with `nearest(name)`; None: there is none."""
+            return None
+
+    else:
+        # Plain values, as a subclass may set its own in `__init__`.
+        generation = store = controller = index = None
+        groups = NO_GROUPS
+        findings = ()
+
+    @abstractmethod
+    def get(self, tool_name: str, /) -> Tool | None:
+        """Return the tool of this name, or None."""
+
+    @abstractmethod
+    async def execute(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None = None,
+        context: ToolExecutionContext | None = None,
+        /,
+    ) -> ToolExecutionResult:
+        """Run one tool; the result bears `tool_name`, as do all messages for the model.
+
+        A tool that is not there is a result with an error, never another tool.
+
+        Args:
+            tool_name: The tool.
+            params: Its arguments.
+            context: Who calls, and within which limits; None: an unnamed caller.
+
+        Raises:
+            asyncio.CancelledError: The caller was cancelled; so is what ran.
+        """
+
+    # Optional from here on. First: looking up.
+
+    def list_all(self) -> list[Tool]:
+        """Return all tools; one that is not listed can still be called by its name.
+
+        Raises:
+            ToolEngineError: Several tools have one name, and that is refused.
+        """
+        return []
+
+    def list_unambiguous(self) -> tuple[list[Tool], str | None]:
+        """Return the tools with unambiguous names, and the message about any other name."""
+        return self.list_all(), None
+
+    def get_or_raise(self, tool_name: str, /) -> Tool:
+        """Return the tool of this name.
+
+        Raises:
+            ToolNotFoundError: There is none; the message names the nearest.
+        """
+        tool = self.get(tool_name)
+        if tool is None:
+            name = tool_name[:_LONGEST_NAME]
+            near = suggest_near(name, (each.name for each in self.list_all()))
+            raise ToolNotFoundError(f"there is no tool named {name!r}{near}")
+        return tool
+
+    def find_near_names(self, tool_name: str, /) -> list[str]:
+        """Return the names here of tools with this name, here or in a source inside."""
+        return [] if self.get(tool_name) is None else [tool_name]
+
+    def has_room(self, tool_name: str, /) -> bool:
+        """Return True if a conversation's own tool of this name replaces no other."""
+        return self.get(tool_name) is None
+
+    # Calls that do not run.
+
+    def refuse(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None,
+        context: ToolExecutionContext | None,
+        refusal: Refusal,
+        /,
+    ) -> ToolExecutionResult:
+        """End a call that its caller refuses: one result, and a record where there are records.
+
+        Args:
+            tool_name: The tool, which need not be there.
+            params: Its arguments.
+            context: Who calls.
+            refusal: Why it does not run.
+        """
+        del params, context
+        return make_refused(tool_name, refusal)
+
+    # Tools of sources inside of this one, as it shows them. An engine has none inside.
+
+    def bind_turn(self, turn: Callable[[], int], /) -> Source:
+        """Return the same tools for one conversation, whose current turn `turn` returns."""
+        del turn
+        return self
+
+    def find_origin(self, tool_name: str, /) -> tuple[Source, str]:
+        """Return the innermost source of a tool, and its name there."""
+        return self, tool_name
+
+    def list_origins(self) -> list[Source]:
+        """Return the innermost sources, in their order, each once."""
+        return [self]
+
+    def find_shown_names(self, engine_tool: Tool, owner: Source | None = None, /) -> list[str]:
+        """Return the names here of a tool of an innermost source: none, one, or several.
+
+        Args:
+            engine_tool: The tool in the form in which its source has it.
+            owner: The source; None: whichever has it.
+        """
+        is_own = owner in (None, self) and is_tool_of(self, engine_tool)
+        return [engine_tool.name] if is_own else []
+
+    def find_groups(
+        self, engine_tool: Tool, owner: Source | None = None, /
+    ) -> Mapping[str, ToolGroup]:
+        """Return the groups that contain such a tool, shown or not, by their names here.
+
+        What a group says of consent holds for a tool that is called from inside, too.
+        """
+        if owner not in (None, self) or not is_tool_of(self, engine_tool):
+            return NO_GROUPS
+        groups = self.groups.items()
+        return {name: group for name, group in groups if group.members([engine_tool])}
+
+    def describe_origin(self) -> object:
+        """Return what tells it from other sources in every process, as JSON.
+
+        Two that give the same are not told apart after a restart.
+        """
+        return [type(self).__qualname__]
+
+
+def is_tool_of(source: Source, engine_tool: Tool) -> bool:
+    """Return True if a source has this tool, not just another one of its name."""
+    own = source.get(engine_tool.name)
+    return own is engine_tool or (
+        own is not None and own.definition_hash == engine_tool.definition_hash != ""
+    )

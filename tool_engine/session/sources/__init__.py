@@ -1,1 +1,0 @@
-"""How do several sources give one conversation their tools, and under which names?"""

@@ -1,0 +1,1 @@
+"""What gives tools to a conversation or a protocol: parts of engines, renamed and combined?"""
