@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.growth import growth_of
 from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent, ToolSession
 from tool_engine.protocols import process_tool_calls
 from tool_engine.redaction import hide_quotes
@@ -106,9 +107,16 @@ async def test_a_tool_without_secrets_is_told_where_the_fault_is() -> None:
         ),
         ("the model's text 'it\\'s' and \"a'b\"", "the model's text [hidden] and [hidden]"),
         ("'' and ':' stay, 'a' does not", "'' and ':' stay, [hidden] does not"),
-        ("an open 'quote", "an open 'quote"),
+        ("an open 'quote \\", "an open [hidden]"),
     ],
 )
 def test_what_a_message_quotes(message: str, shown: str) -> None:
     """Texts as `repr` writes them are hidden, signs and apostrophes are not."""
     assert hide_quotes(message) == shown
+
+
+def test_a_message_is_searched_in_linear_time() -> None:
+    """A message that a model has made of quotes and backslashes is no trap."""
+    for part in ("'\\", '"\\', " '", "\\'", "x' '"):
+        growth = growth_of(hide_quotes, part.__mul__, start=1_000, most=100_000)
+        assert growth.exponent < 1.5, (part, growth)

@@ -13,11 +13,13 @@ from tests.meta.sources import PACKAGE, modules, tree
 
 IDIOM = re.compile(r"\b(?:somebody|nobody|whoever|anybody|told|tells|tell)\b", re.IGNORECASE)
 MOST: dict[str, int] = {
-    "agent": 40,
-    "approval": 5,
-    "protocols": 175,
+    "agent": 41,
+    "approval": 6,
+    "interfaces": 2,
+    "protocols": 171,
     "reloading.py": 11,
-    "session": 100,
+    "session": 68,
+    "sources": 38,
     "testing": 8,
 }
 """By folder; one that is not here has none. Who brings a number down writes the new one here."""
@@ -29,9 +31,10 @@ MOST_BARE_NAMES: dict[str, int] = {
     "errors.py": 1,
     "logger.py": 1,
     "named_file.py": 1,
-    "protocols": 343,
+    "protocols": 337,
     "reloading.py": 7,
-    "session": 146,
+    "session": 117,
+    "sources": 27,
     "subagent.py": 9,
     "testing": 88,
     "trusted.py": 1,

@@ -149,6 +149,6 @@ class ForeignController(AdmissionController):
         """Return the refusal; its words may hold what the call was sent, so the log has them."""
         self._note_failure(method, error)
         return AdmissionError(
-            f"the controller {name_of(self._inner)} failed in {method}: {words_of(error, None)}; "
-            "the log says more, as controller_failed"
+            f"the controller {name_of(self._inner)} failed in {method}: {words_of(error, None)} "
+            "(controller_failed in the log says more)"
         )

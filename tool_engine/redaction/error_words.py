@@ -28,9 +28,9 @@ _MOST_READ: Final = 32_768
 
 
 _QUOTED: Final = re.compile(
-    r"(?<!\w)(?:'[^'\\]*+(?:\\.[^'\\]*+)*'|\"[^\"\\]*+(?:\\.[^\"\\]*+)*\")", re.DOTALL
+    r"(?<!\w)(?:'[^'\\]*(?:\\.?[^'\\]*)*(?:'|\Z)|\"[^\"\\]*(?:\\.?[^\"\\]*)*(?:\"|\Z))", re.DOTALL
 )
-"""What `repr` makes of a text."""
+"""What `repr` makes of a text; one that does not end goes on to the end."""
 _SIGNS: Final = re.compile(r"['\"][^\w\s]{0,2}['\"]")
 """A quoted sign or two, such as the comma that a reader expected."""
 
