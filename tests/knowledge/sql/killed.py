@@ -27,7 +27,7 @@ GRACE = 0.5
 """Seconds for the write itself on a machine that does other things too."""
 CALLERS = 8
 ACKNOWLEDGED = struct.Struct("qd")
-LOADED = ("storage", "writing.sqlite", "reading", "queries")
+LOADED = ("storage", "writing.sqlite", "reader", "queries")
 
 
 async def call_until_killed(mode: str, database: Path, first: int, pipe: int) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 
 ACKNOWLEDGED = struct.Struct("q")
-LOADED = ("writing.sqlite", "writing.postgres", "reading", "queries", "summing", "retention")
+LOADED = ("writing.sqlite", "writing.postgres", "reader", "queries", "summing", "retention")
 
 
 def state(turn: int) -> dict[str, Any]:
