@@ -91,7 +91,7 @@ class KeptSecrets:
                 copy[key] = self._write_like(call.tool, value[key])
         return copy
 
-    def hide_arguments(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _hide_values(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of one call; of an unknown tool only their names."""
         tool = self._find(name)
         if tool is None:
@@ -106,7 +106,7 @@ class KeptSecrets:
         if arguments is None:
             # Half a call, or one in a form of its own: any part of it may be the secret.
             return HIDDEN if written else written
-        shown = self.hide_arguments(name, arguments)
+        shown = self._hide_values(name, arguments)
         return json_text(shown, indent=None) if isinstance(written, str) else shown
 
 
