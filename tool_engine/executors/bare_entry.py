@@ -22,13 +22,15 @@ class _Reader(EntryReader[bool]):
         handler = self.tool.handler
         for key in entry:
             if key not in _ENTRY_KEYS:
-                self.problem(f"entry.{key}", f"{handler} never uses {key!r}; {_cure(entry, key)}")
+                self.problem(
+                    f"entry.{key}", f"{handler} never uses {key!r}; {_find_cure(entry, key)}"
+                )
         for key in self.any_config():
             self.problem(f"entry.config.{key}", f"{handler} has no settings; remove {key!r}")
         return True
 
 
-def _cure(entry: Mapping[str, Any], key: str) -> str:
+def _find_cure(entry: Mapping[str, Any], key: str) -> str:
     if key in _WORK_KEYS and entry.get("handler"):
         return f"remove it, or remove 'handler' so that {key!r} says what runs"
     return "remove it, or name the handler that uses it"

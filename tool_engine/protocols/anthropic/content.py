@@ -88,14 +88,14 @@ class MessageContent:
         if block is None or not isinstance(kind, str):
             return self._lost(f"a delta belongs to no block: {shown(delta)[:80]}")
         if block.call is not None:
-            return self._unread(block.call, delta)
+            return self._refuse_unread(block.call, delta)
         block.take(delta)
         return []
 
     def add_unknown(self, index: object, delta: Any) -> list[StreamEvent]:
         """Refuse the call that a delta in an unknown event may be a part of."""
         block = self._block_of(index)
-        return [] if block is None or block.call is None else self._unread(block.call, delta)
+        return [] if block is None or block.call is None else self._refuse_unread(block.call, delta)
 
     def stop(self, index: object) -> None:
         block = self._block_of(index)
@@ -198,10 +198,10 @@ class MessageContent:
         if block is None or block.kind in TEXTS:
             return self._stray(block, part) if part else []
         if block.call is not None and (part is None or part == {}):
-            return self._unread(block.call, delta)
-        return self._arguments(block, part)
+            return self._refuse_unread(block.call, delta)
+        return self._take_arguments(block, part)
 
-    def _arguments(self, block: Block, part: Any) -> list[StreamEvent]:
+    def _take_arguments(self, block: Block, part: Any) -> list[StreamEvent]:
         if part and block.call is not None and block.is_stopped:
             self._builder.refuse(block.call, _LATE)
             return []
@@ -218,7 +218,7 @@ class MessageContent:
         block.parts.append(part or "")
         return []
 
-    def _unread(self, call: CallInProgress, delta: Any) -> list[StreamEvent]:
+    def _refuse_unread(self, call: CallInProgress, delta: Any) -> list[StreamEvent]:
         self._builder.refuse(call, _UNKNOWN)
         return self._lost(f"a part of a call cannot be read: {shown(delta)[:80]}")
 

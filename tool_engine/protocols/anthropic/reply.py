@@ -82,7 +82,7 @@ class AnthropicDecoder(EventStreamDecoder):
         if isinstance(kind, str) and kind != "message":
             # `ping`, events that the SDK derives from others, and future ones.
             delta = field(payload, "delta")
-            return [] if delta is None else self._unknown_delta(payload, delta)
+            return [] if delta is None else self._take_unknown_delta(payload, delta)
         return self._lost(f"a chunk is no event of a message: {shown(payload)[:80]}")
 
     def _several(self, payloads: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
@@ -117,7 +117,7 @@ class AnthropicDecoder(EventStreamDecoder):
             return self._late()
         return self._content.add(field(payload, "index"), field(payload, "delta"))
 
-    def _unknown_delta(self, payload: Any, delta: Any) -> list[StreamEvent]:
+    def _take_unknown_delta(self, payload: Any, delta: Any) -> list[StreamEvent]:
         return [] if self._is_ended else self._content.add_unknown(field(payload, "index"), delta)
 
     def _block_stop(self, payload: Any) -> list[StreamEvent]:
