@@ -27,6 +27,7 @@ from tool_engine.model.batch import BatchCall, parts_of
 from tool_engine.model.call import DEFAULT_TIMEOUT, Refusal, ToolExecutionResult
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.finding import make_refused
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import name_of, read_plain
@@ -244,7 +245,8 @@ class ToolSubAgent(KnownArguments):
             One result per call, in the order of `calls`, however each ended.
 
         Raises:
-            ConfigurationError: `calls` is not a list of calls, or `max_parallel` is less than 1.
+            ConfigurationError: `calls` is not a list of calls, `parallel` is neither True nor
+                False, or `max_parallel` is less than 1.
             asyncio.CancelledError: The caller was cancelled. What ran is cancelled, what was
                 finished is in the history.
         """
@@ -252,6 +254,7 @@ class ToolSubAgent(KnownArguments):
             raise ConfigurationError(
                 f"calls must be a list of (tool_name, params), got {type(calls).__name__}"
             )
+        check_switch("parallel", parallel)
         if max_parallel is not None:
             check_count("max_parallel", max_parallel, minimum=1)
         listed = list(calls)

@@ -202,3 +202,57 @@ def test_the_example_of_a_tool_can_be_read_back() -> None:
     words = example_arguments(tool)
     assert words == ["a=...", "b=3", "c=true", "d=GET", "e=1"]
     assert parse_arguments(tool, words)["b"] == 3
+
+
+SECRET = "hunter2-" + "z" * 80
+"""Longer than what a message shows of a value."""
+
+
+def secretive() -> Tool:
+    tool = make_tool(n="integer", many="array", note="string")
+    parts = {"type": "object", "properties": {"key": {"type": "string", "writeOnly": True}}}
+    secret = [
+        ToolParameter(name="pin", type="string", secret=True, description="x"),
+        ToolParameter(name="code", type="integer", secret=True, description="x"),
+        ToolParameter(name="login", type="object", description="x", schema=parts),
+    ]
+    return Tool(
+        "id", "probe", "1.0.0", "x", ToolCategory.CUSTOM, [], [*tool.parameters, *secret], {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        (["--pin", SECRET, "--n", SECRET], "write n=5"),
+        ([f"n={SECRET}", f"--pin={SECRET}"], "write n=5"),
+        ([f'{{"pin": "{SECRET}"}}', f"n={SECRET}"], "write n=5"),
+        ([f"pin={SECRET}", f"many={SECRET}"], "many="),
+        ([f"pin={SECRET}", f"note=@{SECRET}"], "cannot read"),
+        ([f"pin=@{SECRET}"], "write pin=..., pin:=json or pin=@file"),
+        (["pin=@hun"], "write pin="),
+        ([f"pin:={SECRET}"], "write pin="),
+        ([f"pni=@{SECRET}"], "write pni="),
+        (["code=hun"], "write code=1"),
+        ([f"--code={SECRET}"], "write code=1"),
+        ([f"login={SECRET}"], "write login="),
+        ([SECRET], "write key=value"),
+        ([f"={SECRET}"], "write key=value"),
+    ],
+)
+def test_no_secret_is_repeated(words: list[str], cure: str) -> None:
+    """What was typed for a secret parameter is in no error, whatever else it was typed for.
+
+    Looked at: values by type, raw JSON, paths behind an `@`, options, objects, bare words, names
+    that are misspelt. A tool without secrets shows what was typed.
+    """
+    with pytest.raises(CommandError) as caught:
+        parse_arguments(secretive(), words)
+    assert "hun" not in str(caught.value)
+    assert cure in str(caught.value)
+
+
+def test_no_secret_of_a_file_is_repeated() -> None:
+    with pytest.raises(CommandError, match="write n=5") as caught:
+        parse_arguments(secretive(), [f"n={SECRET}"], {"pin": SECRET})
+    assert "hun" not in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from pathlib import Path
 from typing import Any, cast
@@ -12,13 +13,16 @@ import pytest
 from tests.cli.conftest import Command
 from tests.cli.recorded import HOSTILE, lines_of
 from tests.contracts.test_approval_storage_contract import request_for
+from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli import answering
+from tool_engine.cli.kept_secrets import KeptSecrets
 from tool_engine.config import ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import SessionConflictError
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
 from tool_engine.session.variables.store import Variable
@@ -286,3 +290,77 @@ def test_words_that_are_none(command: Command, words: tuple[str, ...], message: 
     done = command("sessions", *words)
     assert done.code in (1, 2)
     assert message in " ".join(done.err.split())
+
+
+SECRETIVE = """
+name: unlock
+description: Unlocks a door.
+effect: read
+parameters:
+  - {name: pin, type: string, required: true, secret: true, description: The pin of the door.}
+  - {name: note, type: string, description: A note for the log.}
+entry: {type: builtin, handler: echo}
+"""
+PIN = "zebra-4711"
+
+
+def asks(pin: str, **more: str) -> dict[str, Any]:
+    return {"calls": [{"name": "unlock", "arguments": {"pin": pin, **more}}]}
+
+
+@pytest.fixture
+def chat(command: Command, tools: Path, url: str, tmp_path: Path) -> None:
+    """A conversation that is kept, with a secret that everybody in it repeats."""
+    (tools / "unlock.yaml").write_text(SECRETIVE)
+    replies = [asks(PIN, note=f"with {PIN}"), asks("abc"), {"text": f"Opened with {PIN}."}]
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"replies": replies}))
+    words = ("chat", f"Take {PIN}", "--script", str(script), "--session", "door")
+    assert command("--records", url, *words).code == 0
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_secret_parameters_of_a_conversation(
+    command: Command, url: str, chat: None, form: tuple[str, ...]
+) -> None:
+    """What a tool declares secret is hidden wherever the conversation has it, short ones as well.
+
+    Looked at: messages, transcript, requests and variables of `sessions show`; `sessions pending`,
+    `history`, `show`, `export` and the screen of `chat`, which hide by the definitions already.
+    """
+    done = command("--records", url, "sessions", "show", "door", *form)
+    assert done.code == 0, done.err
+    assert "warning" not in done.err
+    assert PIN not in done.out
+    assert "Opened with [hidden]." in done.out
+    # Values of three characters are hidden where they were sent: they stand in every second word.
+    short = json.dumps({"pin": "[hidden]"})
+    assert (json.dumps(short) if form else f"unlock({short})") in done.out
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_arguments_of_a_tool_that_is_not_there(
+    command: Command, url: str, chat: None, tools: Path, form: tuple[str, ...]
+) -> None:
+    """Without its definition any argument may be secret: none is shown, and it is said so."""
+    (tools / "unlock.yaml").unlink()
+    done = command("--records", url, "sessions", "show", "door", *form)
+    assert done.code == 0, done.err
+    assert "has no tool unlock: all of its arguments are hidden" in done.err
+    arguments = json.dumps({"pin": "[hidden]", "note": "[hidden]"})
+    assert (json.dumps(arguments) if form else f"unlock({arguments})") in done.out
+    assert f'"pin": "{PIN}", "note": "with {PIN}"}})' not in done.out
+
+
+def test_half_a_call_in_a_conversation() -> None:
+    """Arguments that a limit cut are no object, and may end in half of a secret."""
+    tool = ToolConfigLoader().load_text(SECRETIVE)
+    half = {"name": "unlock", "arguments": '{"pin": "zeb'}
+    raw = {"toolName": "unlock", "args": {}, "rawBlock": "pin: zeb"}
+    known: list[dict[str, Tool]] = [{"unlock": tool}, {}]
+    for tools in known:
+        found = KeptSecrets({"more": [half, raw]}, tools.get)
+        assert found.hide([half, raw]) == [
+            {"name": "unlock", "arguments": "[hidden]"},
+            {"toolName": "unlock", "args": {}, "rawBlock": "[hidden]"},
+        ]

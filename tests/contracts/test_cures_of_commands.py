@@ -41,6 +41,7 @@ ECHO = {
     "parameters": [
         {"name": "message", "type": "string", "description": "What", "required": True},
         *({"name": name, "type": kind, "description": "It"} for name, kind in PARAMETERS.items()),
+        {"name": "code", "type": "string", "description": "A secret", "secret": True},
     ],
     "entry": {"type": "builtin", "handler": "echo"},
 }
@@ -87,6 +88,9 @@ LINES = [
     (QUANTITIES, "history --since morning", [f"history --since {each}" for each in
                                              ("1h", "2026-11-01", "2026-11-01T08:30")]),
     (QUANTITIES, "prune --max-size big", ["prune --max-size 500MB", "prune --max-size 2GB"]),
+    (ARGUMENTS + "write …=…, …:=json or …=@file with a file that is there",
+     "call echo message=hi code=@nowhere",
+     [f"call echo message=hi {each}" for each in ("code=x", "code:=null", "code=@script.yaml")]),
     (NO_RECORDS, "--records none history", ["--records sqlite:///calls.db history", "history"]),
 ]  # fmt: skip
 TOLD = [

@@ -237,7 +237,7 @@ async def test_prepare(make: Make) -> None:
 
 
 def test_check(make: Make) -> None:
-    """A mistake in the entry of an HTTP tool is found before the first call; others have none."""
+    """A mistake in the entry of an HTTP tool is found before the first call."""
     registry = ExecutorRegistry()
     problems = registry.check(make({"request": {"url": "https://h/", "metod": "GET"}}))
     assert [str(problem) for problem in problems] == [
@@ -245,9 +245,63 @@ def test_check(make: Make) -> None:
     ]
     assert registry.check(make({"handler": "http_request", "alow": []}, "url"))
     assert registry.check(make({"handler": "http_request"}, "url")) == []
-    assert registry.check(make({"handler": "echo", "anything": 1})) == []
     registry.register("sample", Own())
     assert registry.check(make({"request": {"metod": 1}})) == []
+
+
+@pytest.mark.parametrize("handler", BUILTIN_EXECUTORS)
+@pytest.mark.parametrize("where", ["beside it", "in config"])
+def test_no_built_in_handler_takes_a_key_that_it_never_uses(
+    make: Make, handler: str, where: str
+) -> None:
+    """What an author asks for runs, or the entry is refused: `echo` sends no request.
+
+    Looked at: every built-in handler, Python functions, handlers of packages and of programs,
+    which take keys of their own.
+    """
+    registry, strange = ExecutorRegistry(), {"strange": 1}
+    more = strange if where == "beside it" else {"config": strange}
+    key = "entry.strange" if where == "beside it" else "entry.config"
+    entry = {"type": "custom", "handler": handler, **more}
+    assert any(problem.path.startswith(key) for problem in registry.check(make(entry)))
+    registry.register(handler, Own())
+    assert registry.check(make(entry)) == []
+
+
+@pytest.mark.parametrize("handler", ["echo", "calculator", "search_tools", "read_result"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("request", {"url": "https://h/"}),
+        ("sql", "SELECT 1"),
+        ("steps", [{"id": "a", "tool": "x"}]),
+        ("argv", ["ls"]),
+    ],
+)
+def test_the_cures_of_a_key_that_a_handler_never_uses(
+    make: Make, handler: str, key: str, value: Any
+) -> None:
+    """Without the key the entry is right; without the handler the key says what runs."""
+    registry = ExecutorRegistry()
+    entry = {"type": "custom", "handler": handler, key: value}
+    (problem,) = registry.check(make(entry))
+    assert str(problem) == (
+        f"tool 'sample': entry.{key}: {handler} never uses '{key}'; remove it, or remove "
+        f"'handler' so that '{key}' says what runs"
+    )
+    assert registry.check(make({"type": "custom", "handler": handler})) == []
+    assert registry.name_of(make({"type": "custom", key: value})) != handler
+
+
+def test_settings_of_a_handler_that_has_none(make: Make) -> None:
+    """A setting is refused by its name; an empty `config` asks for nothing."""
+    registry = ExecutorRegistry()
+    found = registry.check(make({"type": "builtin", "config": {"zzz": 1}}, name="echo"))
+    assert [str(problem) for problem in found] == [
+        "tool 'echo': entry.config.zzz: echo has no settings; remove 'zzz'"
+    ]
+    assert registry.check(make({"handler": "echo", "config": {}})) == []
+    assert registry.check(make({"handler": "echo", "config": 1}))
 
 
 def test_loading_the_registry_loads_no_executor() -> None:

@@ -16,6 +16,7 @@ from tool_engine.catalog.definition_files import (
 )
 from tool_engine.errors import DefinitionError, DefinitionProblem, DuplicateToolError
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
@@ -39,6 +40,7 @@ class ToolConfigLoader(KnownArguments):
     """
 
     def __init__(self, *, allow_aliases: bool = False) -> None:
+        check_switch("allow_aliases", allow_aliases)
         self._allow_aliases = allow_aliases
         self.load_errors: list[tuple[str, str]] = []
         """The `(file, message)` pairs of the last `load_directory`."""
@@ -133,7 +135,11 @@ class ToolConfigLoader(KnownArguments):
 
         Returns:
             The tools, by name.
+
+        Raises:
+            ConfigurationError: `recursive` is neither True nor False.
         """
+        check_switch("recursive", recursive)
         self.load_errors = []
         by_name: dict[tuple[str, str], list[Tool | ToolGroup]] = {}
         try:

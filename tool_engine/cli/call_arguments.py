@@ -3,14 +3,17 @@
 `key=value` is read by the type that the tool declares for `key`; `key:=json` is raw JSON;
 `key=@file` is the text of a file. `--key value` is `key=value` of a declared parameter, and a JSON
 object gives all of its keys. Whether the values are allowed, the engine's validation decides.
+No error repeats the value of a secret parameter.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from shlex import quote
 from typing import Any, Final
 
@@ -18,6 +21,7 @@ from tool_engine.cli.documents import parse_json, read_document, read_text
 from tool_engine.cli.failures import CommandError
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
+from tool_engine.redaction import HIDDEN, NO_SECRETS, OwnSecrets, is_secret_key, secrets_of
 
 _OPTIONS: Final = ("--params", "--timeout", "--json", "--tools", "--records", "--help")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
@@ -37,8 +41,12 @@ def read_params(path: str | None) -> dict[str, Any]:
     return value
 
 
-def parse_arguments(tool: Tool, words: Iterable[str]) -> dict[str, Any]:
+def parse_arguments(
+    tool: Tool, words: Iterable[str], known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the arguments that `words` spell out for `tool`.
+
+    `known` are the arguments from elsewhere, whose secrets are not shown either.
 
     Example:
         `parse_arguments(tool, ["count=3", "tags:=[1, 2]"])` is `{"count": 3, "tags": [1, 2]}` when
@@ -47,13 +55,46 @@ def parse_arguments(tool: Tool, words: Iterable[str]) -> dict[str, Any]:
     types = {parameter.name: parameter.type for parameter in tool.parameters}
     arguments: dict[str, Any] = {}
     rest = deque(words)
+    secrets = _find_secrets(tool, rest, known or {})
     while rest:
         word = rest.popleft()
-        for key, value in _read_word(word, rest, types):
+        try:
+            read = _read_word(word, rest, types, secrets)
+        except CommandError as error:
+            # A path, say, may be the value of a secret that was typed elsewhere.
+            raise CommandError(secrets.hide_text(str(error))) from error
+        for key, value in read:
             if key in arguments:
                 raise CommandError(f"the argument {key!r} is given twice; give it once")
             arguments[key] = value
     return arguments
+
+
+def _find_secrets(tool: Tool, words: Iterable[str], known: Mapping[str, Any]) -> OwnSecrets:
+    """Return the secrets in words that may not be readable."""
+    if not (tool.secret_names or tool.secret_parts):
+        return NO_SECRETS
+    sent = dict(known)
+    names = {parameter.name for parameter in tool.parameters}
+    for key, value in _read_sent(list(words), names):
+        # Behind an `@` may stand the secret itself, in place of a path.
+        is_path = isinstance(value, str) and value.startswith("@")
+        sent.setdefault(key, [value, value[1:]] if is_path else value)
+    return secrets_of(tool, sent)
+
+
+def _read_sent(words: list[str], names: Collection[str]) -> Iterable[tuple[str, Any]]:
+    """Yield what words seem to say, as `_read_word` would read them."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        key, equals, text = word.partition("=")
+        if word.lstrip().startswith("{"):
+            with contextlib.suppress(ValueError, RecursionError):
+                yield from json.loads(word).items()
+        elif word.startswith("--"):
+            name = key.removeprefix("--")
+            yield name if name in names else name.replace("-", "_"), text if equals else following
+        elif equals:
+            yield key.removesuffix(":"), text
 
 
 def example_arguments(tool: Tool) -> list[str]:
@@ -65,15 +106,17 @@ def example_arguments(tool: Tool) -> list[str]:
     ]
 
 
-def _read_word(word: str, rest: deque[str], types: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
+def _read_word(
+    word: str, rest: deque[str], types: Mapping[str, str], secrets: OwnSecrets
+) -> Iterable[tuple[str, Any]]:
     """Return the arguments of a word, with the next one where needed."""
     if word.startswith("--"):
-        return [_parse_word(_rewrite_option(word, rest, types), types)]
+        return [_parse_word(_rewrite_option(word, rest, types), types, secrets)]
     if word.lstrip().startswith("{"):
         value = parse_json(word, "the arguments")
         # An object, as it begins with a brace.
         return list(value.items())
-    return [_parse_word(word, types)]
+    return [_parse_word(word, types, secrets)]
 
 
 def _rewrite_option(word: str, rest: deque[str], types: Mapping[str, str]) -> str:
@@ -93,20 +136,32 @@ def _rewrite_option(word: str, rest: deque[str], types: Mapping[str, str]) -> st
     return f"{key}={rest.popleft()}"
 
 
-def _parse_word(word: str, types: Mapping[str, str]) -> tuple[str, Any]:
+def _parse_word(word: str, types: Mapping[str, str], secrets: OwnSecrets) -> tuple[str, Any]:
     key, equals, text = word.partition("=")
     is_raw = key.endswith(":")
     key = key.removesuffix(":")
     if not equals or not key:
+        # Of a tool with secrets, a word without a name may be one.
+        is_shown = secrets is NO_SECRETS
+        example = _example_of((text if equals else word) if is_shown else "", types)
         raise CommandError(
-            f"{word!r} is no argument; write key=value, key:=json or key=@file, "
-            f"such as {_example_of(text if equals else word, types)}"
+            f"{word if is_shown else HIDDEN!r} is no argument; write key=value, key:=json or "
+            f"key=@file, such as {example}"
         )
-    if is_raw:
-        return key, parse_json(text, f"{key}:=")
-    if text.startswith("@"):
-        text = read_text(text[1:])
-    return key, _CONVERTERS.get(types.get(key, "string"), _read_string)(key, text)
+    kind = types.get(key, "string")
+    try:
+        if is_raw:
+            return key, parse_json(text, f"{key}:=")
+        if text.startswith("@"):
+            text = read_text(text[1:])
+        return key, _CONVERTERS.get(kind, _read_string)(key, text, secrets)
+    except CommandError as error:
+        if key not in secrets.names and not is_secret_key(key):
+            raise
+        raise CommandError(
+            f"the value of {key!r}, which is secret, cannot be read; write {key}="
+            f"{_example_value(kind, {})}, {key}:=json or {key}=@file with a file that is there"
+        ) from error
 
 
 def _example_of(text: str, types: Mapping[str, str]) -> str:
@@ -114,7 +169,7 @@ def _example_of(text: str, types: Mapping[str, str]) -> str:
     if 0 < len(text) <= 40:
         for key, kind in types.items():
             try:
-                _CONVERTERS.get(kind, _read_string)(key, text)
+                _CONVERTERS.get(kind, _read_string)(key, text, NO_SECRETS)
             except CommandError:
                 continue
             return f"{key}={quote(text)}"
@@ -122,17 +177,19 @@ def _example_of(text: str, types: Mapping[str, str]) -> str:
     return f"{key}={_example_value(kind, {})}"
 
 
-def _read_string(key: str, text: str) -> str:
+def _read_string(key: str, text: str, secrets: OwnSecrets) -> str:
     return text
 
 
-def _read_integer(key: str, text: str) -> int:
+def _read_integer(key: str, text: str, secrets: OwnSecrets) -> int:
     if _INTEGER.fullmatch(text.strip()) is None:
-        raise CommandError(f"{key!r} is an integer, {_show_text(text)} is none; write {key}=5")
+        raise CommandError(
+            f"{key!r} is an integer, {_show_text(text, secrets)} is none; write {key}=5"
+        )
     return int(text)
 
 
-def _read_number(key: str, text: str) -> int | float:
+def _read_number(key: str, text: str, secrets: OwnSecrets) -> int | float:
     if _INTEGER.fullmatch(text.strip()):
         return int(text)
     try:
@@ -140,38 +197,44 @@ def _read_number(key: str, text: str) -> int | float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise CommandError(f"{key!r} is a number, {_show_text(text)} is none; write {key}=2.5")
+        raise CommandError(
+            f"{key!r} is a number, {_show_text(text, secrets)} is none; write {key}=2.5"
+        )
     return value
 
 
-def _read_boolean(key: str, text: str) -> bool:
+def _read_boolean(key: str, text: str, secrets: OwnSecrets) -> bool:
     if text not in _BOOLEANS:
         raise CommandError(
-            f"{key!r} is a boolean, {_show_text(text)} is none; write {key}=true or {key}=false"
+            f"{key!r} is a boolean, {_show_text(text, secrets)} is none; write {key}=true or "
+            f"{key}=false"
         )
     return _BOOLEANS[text]
 
 
-def _read_array(key: str, text: str) -> Any:
-    return _json_of(key, text, list, f"{key}='[1, 2]'")
+def _read_array(key: str, text: str, secrets: OwnSecrets) -> Any:
+    return _json_of(key, text, secrets, list)
 
 
-def _read_object(key: str, text: str) -> Any:
-    return _json_of(key, text, dict, f"{key}='{{\"a\": 1}}'")
+def _read_object(key: str, text: str, secrets: OwnSecrets) -> Any:
+    return _json_of(key, text, secrets, dict)
 
 
-def _json_of(key: str, text: str, kind: type, example: str) -> Any:
+def _json_of(key: str, text: str, secrets: OwnSecrets, kind: type) -> Any:
     noun = "an array" if kind is list else "an object"
+    example = f"{key}='[1, 2]'" if kind is list else f"{key}='{{\"a\": 1}}'"
     try:
         value = parse_json(text, key)
     except CommandError as error:
         raise CommandError(f"{key!r} is {noun}, in JSON; write {example} ({error})") from error
     if not isinstance(value, kind):
-        raise CommandError(f"{key!r} is {noun}, {_show_text(text)} is none; write {example}")
+        raise CommandError(
+            f"{key!r} is {noun}, {_show_text(text, secrets)} is none; write {example}"
+        )
     return value
 
 
-_CONVERTERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+_CONVERTERS: Final[Mapping[str, Callable[[str, str, OwnSecrets], Any]]] = {
     "string": _read_string,
     "integer": _read_integer,
     "number": _read_number,
@@ -181,7 +244,8 @@ _CONVERTERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
 }
 
 
-def _show_text(text: str) -> str:
+def _show_text(text: str, secrets: OwnSecrets) -> str:
+    text = secrets.hide_text(text)
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 

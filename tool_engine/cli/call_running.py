@@ -99,7 +99,7 @@ async def _call_tool(
                 )
         if tool is None:
             raise missing_tool(settings, request.name, engine.list_names(), engine.load_errors)
-        arguments = {**params, **parse_arguments(tool, request.words)}
+        arguments = {**params, **parse_arguments(tool, request.words, params)}
         await ExecutorRegistry().prepare([tool])
         result = await engine.execute(tool.name, arguments, context)
     if as_json:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tool_engine.approval.describe import describe, shown_fields
-from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.cli.console import json_text, make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_OK, CommandError
+from tool_engine.cli.kept_secrets import KeptSecrets
 from tool_engine.cli.records.history import local_time
 from tool_engine.cli.records.recording import open_records
 from tool_engine.cli.settings import Settings, run_async
@@ -19,7 +23,7 @@ from tool_engine.cli.tables import fact_table, make_table
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.session import SessionInfo
-from tool_engine.redaction import redact, redact_text
+from tool_engine.model.tool import Tool
 
 _PAGE = 1_000
 _SPEAKERS = ("user", "assistant")
@@ -74,10 +78,18 @@ async def _print_session(settings: Settings, session_id: str, *, as_json: bool) 
         info = await _find_session(store, session_id)
     if data is None or info is None:
         raise _unknown_error(session_id)
+    # Reads files.
+    secrets = KeptSecrets(data, (await asyncio.to_thread(_load_tools, settings)).get)
+    if secrets.unknown:
+        names = ", ".join(map(visible, secrets.unknown))
+        sys.stderr.write(
+            f"warning: {settings.tools} has no tool {names}: all of its arguments are hidden, what "
+            "was answered is not; name its folder with --tools\n"
+        )
     if as_json:
         asked = [_describe_request(each) for each in requests]
         # A session's name is no secret, though its key is named like one.
-        kept = {**redact(data), "session_id": data.get("session_id")}
+        kept = {**secrets.hide(data), "session_id": data.get("session_id")}
         print_json({**_describe_session(info), "requests": asked, "data": kept})
         return EXIT_OK
     facts = {
@@ -87,7 +99,7 @@ async def _print_session(settings: Settings, session_id: str, *, as_json: bool) 
         "characters": f"{info.size:,}",
     }
     make_console().print(fact_table("", facts))
-    _print_messages(data)
+    _print_messages(data, secrets)
     _print_requests(requests)
     return EXIT_OK
 
@@ -125,15 +137,23 @@ async def _find_session(store: ToolKnowledgeStore, session_id: str) -> SessionIn
     return None
 
 
-def _print_messages(data: Mapping[str, Any]) -> None:
+def _load_tools(settings: Settings) -> dict[str, Tool]:
+    """Return the tools that can be loaded; none where there is no folder."""
+    if not Path(settings.tools).is_dir():
+        return {}
+    found = ToolConfigLoader().load_directory(settings.tools, settings.is_recursive)
+    return {tool.name: tool for tool in found}
+
+
+def _print_messages(data: Mapping[str, Any], secrets: KeptSecrets) -> None:
     """Print messages and calls, one paragraph each, with secrets hidden."""
     loop = data.get("more", {}).get("loop", {})
     console = make_console()
     for entry in loop.get("transcript", ()) if isinstance(loop, dict) else ():
         role, call = str(entry.get("role", "")), entry.get("metadata", {}).get("toolCall")
-        text = redact_text(str(entry.get("text", "")))
+        text = secrets.hide_text(str(entry.get("text", "")))
         if isinstance(call, dict):
-            arguments = json_text(redact(call.get("args", {})), indent=None)
+            arguments = json_text(secrets.hide(call).get("args", {}), indent=None)
             text = f"{call.get('toolName', '')}({arguments}): {text}"
         shown = text if role in _SPEAKERS or len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         if shown:

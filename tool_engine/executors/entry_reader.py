@@ -54,12 +54,17 @@ class EntryReader(ABC, Generic[EntryT]):
                 self.problem(f"{path}.{key}", f"unknown key {key!r}{hint}")
 
     def config(self, known: tuple[str, ...]) -> Mapping[str, Any]:
-        config = self.tool.implementation_config.get("config", {})
-        if not isinstance(config, Mapping):
-            self.problem("entry.config", f"must be a mapping, got {config!r}")
-            return {}
+        config = self.any_config()
         self.keys(config, known, "entry.config")
         return config
+
+    def any_config(self) -> Mapping[str, Any]:
+        """Return the entry's `config`, whatever its keys."""
+        config = self.tool.implementation_config.get("config", {})
+        if isinstance(config, Mapping):
+            return config
+        self.problem("entry.config", f"must be a mapping, got {config!r}")
+        return {}
 
 
 class CompiledEntries(Generic[EntryT]):

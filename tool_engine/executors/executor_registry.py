@@ -54,6 +54,10 @@ BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
 """Handler name -> where its class is."""
 
 ENTRY_CHECKS: Final[Mapping[str, str]] = {
+    "echo": "tool_engine.executors.bare_entry",
+    "calculator": "tool_engine.executors.bare_entry",
+    "search_tools": "tool_engine.executors.bare_entry",
+    "read_result": "tool_engine.executors.bare_entry",
     "http_request": "tool_engine.executors.http.http_entry",
     "run_command": "tool_engine.executors.commands.command_entry",
     "run_shell_command": "tool_engine.executors.commands.shell_entry",

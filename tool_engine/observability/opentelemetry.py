@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from weakref import WeakSet
 
 from tool_engine.errors import ConfigurationError, MissingExtraError
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.observability.call_follower import (
     CALL_EVENTS,
@@ -118,6 +119,7 @@ def instrument(
         >>> with instrument(engine, tracer_provider):
         ...     await engine.execute("calculator", {"expression": "1+2"})
     """
+    check_switch("capture_content", capture_content)
     if engine in _instrumented:
         raise ConfigurationError(
             f"{engine!r} is instrumented already; close() the first instrumentation before"

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from tool_engine.interfaces import ReplyDecoder
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.names import KnownTools, NameRule, ToolCatalog
@@ -113,6 +114,7 @@ class ModelProtocol(DefinitionWriter):
         self, *, tools: Iterable[Tool] | ToolCatalog | None = None, repair: bool = True
     ) -> None:
         super().__init__(tools=tools)
+        check_switch("repair", repair)
         self.repair = repair
 
     def prompt(self, tools: Iterable[Tool]) -> str:

@@ -74,6 +74,7 @@ class EventStream:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._rest: list[str] = []
         self._data: list[str] = []
+        self._name = ""
         self._ends_in_return = False
         self._is_begun = False
         self._is_document = False
@@ -115,11 +116,15 @@ class EventStream:
         name, _, value = line.partition(":")
         if name == "data":
             self._data.append(value.removeprefix(" "))
+        elif name == "event":
+            self._name = value
         return []
 
     def _flushed(self) -> list[str]:
         data, self._data = self._data, []
-        return ["\n".join(data)] if data else []
+        # A delta without data lost them; a sign of life needs none.
+        is_lost, self._name = not data and "delta" in self._name, ""
+        return ["\n".join(data)] if data or is_lost else []
 
 
 class ChunkReader:

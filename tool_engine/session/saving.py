@@ -13,6 +13,7 @@ import msgspec
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.errors import SessionConflictError, SessionError, ToolEngineError
 from tool_engine.interfaces import Approver, SessionStorage, ToolSource
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.session import check_session_id, revision_of
 from tool_engine.session.calling import SessionCalls
@@ -239,7 +240,9 @@ class SavedSession(SessionState):
             SessionConflictError: Another session object has saved it; nothing was kept.
             SessionError: There is no storage, or something is no JSON value.
             RecordsUnavailableError: The database does not answer.
+            ConfigurationError: `overwrite` is neither True nor False.
         """
+        check_switch("overwrite", overwrite)
         if self.storage is None:
             raise SessionError(_NOWHERE)
         self.more = dict(self.more if more is None else more)

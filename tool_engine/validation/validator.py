@@ -15,6 +15,7 @@ import jsonschema_rs
 
 from tool_engine.model.call import ValidationError, ValidationResult
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.plain import Unreadable, name_of, read_plain
 from tool_engine.model.tool import Tool
 from tool_engine.validation.acceptance import (
@@ -46,6 +47,7 @@ class ToolParameterValidator(KnownArguments):
     """
 
     def __init__(self, strict: bool = False) -> None:
+        check_switch("strict", strict)
         self.strict: bool = strict
         self._key: str = f"compiled_parameters_{'strict' if strict else 'lenient'}"
 

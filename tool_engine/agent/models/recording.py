@@ -19,6 +19,7 @@ from tool_engine.agent.models.script import Script, ScriptCall, ScriptError, Scr
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.chat import ChatRequest
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply
 from tool_engine.named_file import write_named
 from tool_engine.protocols.reading import plain
@@ -57,6 +58,7 @@ class RecordingModel:
     ) -> None:
         self._model = model
         self._path = Path(path)
+        check_switch("overwrite", overwrite)
         _check_path(self._path, overwrite=overwrite)
         self._replies: list[ScriptReply | None] = []
         """In the order of the requests; None: not finished."""

@@ -12,7 +12,7 @@ from tool_engine.model.json.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.anthropic.blocks import TEXTS, Block, as_message, without_unanswered
 from tool_engine.protocols.arguments.text import read_arguments
-from tool_engine.protocols.building import Ending, ReplyBuilder
+from tool_engine.protocols.building import CallInProgress, Ending, ReplyBuilder
 from tool_engine.protocols.names import NameRule
 from tool_engine.protocols.objects import is_sendable, take_object
 from tool_engine.protocols.reading import field
@@ -23,6 +23,7 @@ _MIXED: Final = (
 )
 _TWICE: Final = "its arguments were sent twice, and differ; write the call again"
 _NO_TEXT: Final = "a part of its arguments is no text; write the call again"
+_UNKNOWN: Final = "a part of it came in a form that is not known; write the call again"
 _LATE: Final = "arguments came for this call after its end; write the call again"
 _STRAY: Final = "arguments came that belong to no call: they may be its own; write it again"
 _NOTHING: Final = "the reply ended before its arguments began; write the call again"
@@ -86,8 +87,15 @@ class MessageContent:
             return take(block, delta)
         if block is None or not isinstance(kind, str):
             return self._lost(f"a delta belongs to no block: {shown(delta)[:80]}")
+        if block.call is not None:
+            return self._refuse_unread(block.call, delta)
         block.take(delta)
         return []
+
+    def add_unknown(self, index: object, delta: Any) -> list[StreamEvent]:
+        """Refuse the call that a delta in an unknown event may be a part of."""
+        block = self._block_of(index)
+        return [] if block is None or block.call is None else self._refuse_unread(block.call, delta)
 
     def stop(self, index: object) -> None:
         block = self._block_of(index)
@@ -189,6 +197,11 @@ class MessageContent:
         part = field(delta, "partial_json")
         if block is None or block.kind in TEXTS:
             return self._stray(block, part) if part else []
+        if block.call is not None and (part is None or part == {}):
+            return self._refuse_unread(block.call, delta)
+        return self._take_arguments(block, part)
+
+    def _take_arguments(self, block: Block, part: Any) -> list[StreamEvent]:
         if part and block.call is not None and block.is_stopped:
             self._builder.refuse(block.call, _LATE)
             return []
@@ -204,6 +217,10 @@ class MessageContent:
             return self._builder.add_arguments(block.call, part or "")
         block.parts.append(part or "")
         return []
+
+    def _refuse_unread(self, call: CallInProgress, delta: Any) -> list[StreamEvent]:
+        self._builder.refuse(call, _UNKNOWN)
+        return self._lost(f"a part of a call cannot be read: {shown(delta)[:80]}")
 
     def _stray(self, block: Block | None, part: Any) -> list[StreamEvent]:
         self._has_stray_arguments = True

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.anthropic.reply import AnthropicDecoder
@@ -65,6 +66,7 @@ class AnthropicProtocol(ModelProtocol):
                 f"{cache_control!r}"
             )
         self.cache_control = cache_control
+        check_switch("strict", strict)
         self.strict = strict
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:

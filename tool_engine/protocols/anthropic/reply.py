@@ -81,11 +81,14 @@ class AnthropicDecoder(EventStreamDecoder):
             return self._several(payload)
         if isinstance(kind, str) and kind != "message":
             # `ping`, events that the SDK derives from others, and future ones.
-            return []
+            delta = field(payload, "delta")
+            return [] if delta is None else self._take_unknown_delta(payload, delta)
         return self._lost(f"a chunk is no event of a message: {shown(payload)[:80]}")
 
     def _several(self, payloads: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
-        if payloads and all(_is_block(each) for each in payloads):
+        if not payloads:
+            return self._lost("a chunk is an empty list, and no event of a message")
+        if all(_is_block(each) for each in payloads):
             return self._whole({"content": payloads})
         if len(payloads) > 1 and all(field(each, "role") for each in payloads):
             message = f"of {len(payloads)} messages only the last one was read"
@@ -113,6 +116,9 @@ class AnthropicDecoder(EventStreamDecoder):
         if self._is_ended:
             return self._late()
         return self._content.add(field(payload, "index"), field(payload, "delta"))
+
+    def _take_unknown_delta(self, payload: Any, delta: Any) -> list[StreamEvent]:
+        return [] if self._is_ended else self._content.add_unknown(field(payload, "index"), delta)
 
     def _block_stop(self, payload: Any) -> list[StreamEvent]:
         self._content.stop(field(payload, "index"))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tool_engine.protocols.gemini.reading import get
+from tool_engine.protocols.gemini.reading import camel_keys, get
 
 _STEP: Final = re.compile(
     r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]""",
@@ -19,6 +19,7 @@ _STEP: Final = re.compile(
 )
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _VALUES: Final = {"stringValue": str, "numberValue": int | float, "boolValue": bool}
+_KEYS: Final = frozenset({"jsonPath", "nullValue", "willContinue", *_VALUES})
 _MAX_STEPS: Final = 100
 
 
@@ -42,7 +43,8 @@ class PartialArguments:
         values = [value for kind, value in given.items() if isinstance(value, _VALUES[kind])]
         goes_on = get(piece, "willContinue") is True
         steps = _steps(path)
-        if steps is None or len(given) > 1 or len(values) != len(given):
+        is_known = _KEYS.issuperset(camel_keys(piece))
+        if steps is None or len(given) > 1 or len(values) != len(given) or not is_known:
             self._fail(f"a part of the arguments cannot be read: {str(piece)[:80]}")
             return
         if not values and (goes_on or path in self._texts):

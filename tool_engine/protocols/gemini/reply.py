@@ -17,7 +17,7 @@ from tool_engine.protocols.gemini.arguments import PartialArguments
 from tool_engine.protocols.gemini.message import MessageParts
 from tool_engine.protocols.gemini.reading import GeminiReader, Payload, camel_keys, get
 from tool_engine.protocols.names import KnownTools
-from tool_engine.protocols.objects import take_object
+from tool_engine.protocols.objects import fault_of, take_object
 
 _ENDINGS: Final = {
     "STOP": Ending.FINISHED,
@@ -103,6 +103,8 @@ class GeminiDecoder:
             self._has_repeated_keys = payload.has_repeated_keys
             # A list holds chunks, contents or parts.
             listed = payload.value if isinstance(payload.value, list) else [payload.value]
+            if not listed:
+                told += self._lost("a chunk is an empty list, and nothing that Gemini says")
             for each in listed:
                 told += self._take(each)
         return told + self._problems()
@@ -311,6 +313,8 @@ class GeminiDecoder:
         whole = get(call, "args")
         if isinstance(whole, Mapping):
             arguments.update(whole)
+        elif whole is not None:
+            self._builder.refuse(begun, fault_of(whole) or "")
         if get(call, "willContinue") is True:
             return []
         self._open = None

@@ -26,6 +26,9 @@ _LOST: Final = "a part of the reply could not be read"
 _PLAIN: Final = (str, bytes, int, float)
 _HELPER_EVENTS: Final = ("content.", "refusal.", "tool_calls.", "logprobs.")
 _LEGACY: Final = "function_call"
+_NO_CALLS: Final[tuple[Any, ...]] = (None, "", [], ())
+"""What servers send as the list of calls where there is none."""
+_NO_CALL: Final[tuple[Any, ...]] = (None, "", {})
 _BESIDE: Final = ("custom", "function_call", "name", "arguments", "input", "parameters")
 """Keys beside a call's `function` that mean another call, or other arguments."""
 
@@ -168,6 +171,8 @@ class OpenAIDecoder:
         return [self._builder.find("malformed_reply", message)]
 
     def _take_list(self, payloads: Sequence[Any]) -> list[StreamEvent]:
+        if not payloads:
+            return self._lose("a chunk of the reply is an empty list, not an object")
         roles = [field(each, "role") for each in payloads]
         if len(payloads) < 2 or not any(roles):
             return [event for each in payloads for event in self._take(each)]
@@ -181,6 +186,8 @@ class OpenAIDecoder:
         message = field(choice, "message") if not delta else None
         index = field(choice, "index", place)
         if index not in (0, "0") and (message is None or place > 0):
+            if not _is_number(index):
+                return self._lose(f"the index of a choice is {index!r:.80}, not a number")
             self._others.add(str(index))
             calls = field(delta or field(choice, "message"), "tool_calls")
             self._has_lost_calls = self._has_lost_calls or bool(calls)
@@ -233,11 +240,11 @@ class OpenAIDecoder:
         if refusal:
             self._builder.refusal.append(str(refusal))
         calls = field(delta, "tool_calls")
-        if calls:
+        if calls not in _NO_CALLS:
             events += self._take_calls(calls, is_whole=is_whole)
-            self._has_calls = True
+            self._has_calls = self._has_calls or bool(calls)
         legacy = field(delta, "function_call")
-        if legacy:
+        if legacy not in _NO_CALL:
             events += self._take_legacy(legacy, is_whole=is_whole)
         return events
 
@@ -257,11 +264,18 @@ class OpenAIDecoder:
         return events
 
     def _take_calls(self, calls: Any, *, is_whole: bool) -> list[StreamEvent]:
-        if not isinstance(calls, list | tuple):
-            calls = [calls] if isinstance(calls, Mapping) else calls
+        if isinstance(calls, Mapping) and any(key in calls for key in ("function", *_BESIDE)):
+            # Some servers leave the list around a single call out.
+            calls = [calls]
         if not isinstance(calls, list | tuple):
             return self._lose(f"tool_calls is {calls!r:.80}, not a list")
-        return [e for each in calls if each for e in self._take_call(each, is_whole=is_whole)]
+        events: list[StreamEvent] = []
+        for each in calls:
+            if each is None and (is_whole or all(call.is_closed() for call in self._calls.calls)):
+                # It stands for no part of a call: the parts that came before are whole.
+                continue
+            events += [] if each == {} else self._take_call(each, is_whole=is_whole)
+        return events
 
     def _take_legacy(self, legacy: Any, *, is_whole: bool) -> list[StreamEvent]:
         """Read the legacy `function_call`; some servers write each call in both forms."""
@@ -281,8 +295,9 @@ class OpenAIDecoder:
         function = None if isinstance(entry, NO_OBJECT) else field(entry, "function")
         custom = field(entry, "custom") if function is None else None
         # Some servers leave the level of `function` out.
-        said = function or custom or entry
-        if isinstance(said, NO_OBJECT):
+        said = entry if custom in _NO_CALL else custom
+        said = said if function in _NO_CALL else function
+        if said is None or isinstance(said, NO_OBJECT):
             return self._lose(f"an entry of tool_calls is {said!r:.80}, not a call")
         is_custom = custom is not None or field(entry, "type") == "custom"
         call_id = field(entry, "id")
@@ -334,6 +349,10 @@ class OpenAIDecoder:
         found = plain(usage)
         if isinstance(found, dict) and found:
             self._builder.usage = found
+
+
+def _is_number(index: Any) -> bool:
+    return type(index) is int or (isinstance(index, str) and index.isdecimal())
 
 
 def _second_in(entry: Any, function: Any) -> str | None:

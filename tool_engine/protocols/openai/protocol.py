@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 from tool_engine.interfaces import ReplyDecoder
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.checks.bounds import check_choice
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.text import ReadArguments
@@ -46,7 +47,7 @@ class OpenAIProtocol(ModelProtocol):
             them there: OpenAI does not.
 
     Raises:
-        ConfigurationError: `images` has another value.
+        ConfigurationError: An option has another value.
     """
 
     name: ClassVar[str] = "openai"
@@ -64,6 +65,7 @@ class OpenAIProtocol(ModelProtocol):
         images: str = "after",
     ) -> None:
         super().__init__(tools=tools, repair=repair)
+        check_switch("strict", strict)
         self.strict = strict
         check_choice("images", images, _IMAGES)
         self._are_images_inside = images == "inside"

@@ -20,6 +20,7 @@ from tool_engine.protocols.reading import field
 
 _TWICE: Final = "its arguments were sent twice, and differ; write the call again"
 _NO_TEXT: Final = "a part of its arguments is no text; write the call again"
+_UNKNOWN: Final = "a part of it came in a form that is not known; write the call again"
 _NOTHING: Final = "the reply ended before its arguments began; write the call again"
 _MIXED: Final = (
     "two calls have one place, so it cannot be told whose these arguments are; write the call again"
@@ -93,6 +94,17 @@ class ResponseOutput:
             return self._builder.add_arguments(item.call, delta)
         self._builder.refuse(item.call, _NO_TEXT)
         return self._lost(f"a part of the arguments is no text: {shown(delta)[:80]}")
+
+    def add_unknown(self, payload: Any) -> list[StreamEvent]:
+        """Refuse the call that an event of an unknown type may hold a part of."""
+        part = field(payload, "delta", field(payload, "arguments"))
+        # Without a place, as in `response.audio.delta`, it is no part of an item.
+        places = (field(payload, "item_id"), field(payload, "output_index"))
+        item = None if part is None or places == (None, None) else self._meant(payload, FUNCTION)
+        if item is None or item.call is None:
+            return []
+        self._builder.refuse(item.call, _UNKNOWN)
+        return self._lost(f"a part of a call cannot be read: {shown(part)[:80]}")
 
     def end_arguments(self, payload: Any) -> list[StreamEvent]:
         """Take all arguments of a call; with its name known, it ends."""

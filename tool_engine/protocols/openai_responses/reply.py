@@ -85,12 +85,14 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
             return self._items([payload])
         if isinstance(kind, str):
             # Signs of life, and future events.
-            return []
+            return self._output.add_unknown(payload)
         hint = "; its protocol is 'openai'" if field(payload, "choices") is not None else ""
         return self._lost(f"a chunk is no part of a response{hint}: {shown(payload)[:80]}")
 
     def _several(self, payloads: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
-        if payloads and all(_is_item(each) or _is_asked(each) for each in payloads):
+        if not payloads:
+            return self._lost("a chunk is an empty list, and no part of a response")
+        if all(_is_item(each) or _is_asked(each) for each in payloads):
             return self._last_turn(payloads)
         return [event for payload in payloads for event in self.feed(payload)]
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.building import CallInProgress, Ending, ReplyBuilder
@@ -133,6 +134,8 @@ class TextProtocol(ModelProtocol):
     ) -> None:
         super().__init__(tools=tools, repair=repair)
         self.language = check_choice("language", language, LANGUAGES)
+        check_switch("skip_quoted", skip_quoted)
+        check_switch("is_thinking", is_thinking)
         self.skip_quoted = skip_quoted
         self.is_thinking = is_thinking
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
@@ -52,6 +53,8 @@ class VCPProtocol(TextProtocol):
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        check_switch("fuzzy", fuzzy)
+        check_switch("wrap_results", wrap_results)
         self.fuzzy = fuzzy
         self.definition_style = check_choice(
             "definition_style", definition_style, DEFINITION_STYLES
