@@ -14,6 +14,7 @@ from tool_engine.errors import AdmissionError
 from tool_engine.interfaces import AdmissionController, AdmissionUser, Slot
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.logger import get_logger
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.plain import name_of
 from tool_engine.redaction import words_of
 
@@ -50,7 +51,9 @@ class ForeignController(AdmissionController):
             slot = await self._inner.admit(request, on_queued, call_id)
         except AdmissionError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if ends_caller(error):
+                raise
             raise self._make_refusal("admit", error) from error
         return self._check_slot("admit", slot)
 
@@ -78,7 +81,9 @@ class ForeignController(AdmissionController):
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as there
         try:
             return await self._inner.drain(timeout)
-        except Exception as error:  # noqa: BLE001 - the engine has more to close
+        except BaseException as error:  # the engine has more to close
+            if ends_caller(error):
+                raise
             self._note_failure("drain", error)
             return False
 
@@ -91,7 +96,9 @@ class ForeignController(AdmissionController):
     async def unpark(self, slot: Any) -> None:
         try:
             await self._inner.unpark(slot)
-        except Exception as error:  # noqa: BLE001 - the call's tool goes on
+        except BaseException as error:  # the call's tool goes on
+            if ends_caller(error):
+                raise
             self._note_failure("unpark", error)
 
     def unpark_nowait(self, slot: Any) -> None:
@@ -127,25 +134,29 @@ class ForeignController(AdmissionController):
     def _ask_inner(self, ask: Callable[[], _T], otherwise: _T, method: str) -> _T:
         try:
             return ask()
-        except Exception as error:  # noqa: BLE001 - foreign code
+        except BaseException as error:  # foreign code
+            if ends_caller(error):
+                raise
             self._note_failure(method, error)
             return otherwise
 
-    def _note_failure(self, method: str, error: Exception) -> None:
+    def _note_failure(self, method: str, error: BaseException) -> None:
         name = name_of(self._inner)
         _log.error("controller_failed", controller=name, method=method, error=words_of(error))
 
     def _check_slot(self, method: str, slot: Slot) -> Slot:
         try:
             acquired_at = slot.acquired_at + 0.0
-        except Exception as error:
+        except BaseException as error:
+            if ends_caller(error):
+                raise
             name = name_of(self._inner)
             what = TypeError(f"{name}.{method} returned an object of type {name_of(slot)}, no Slot")
             raise self._make_refusal(method, what) from error
         del acquired_at
         return slot
 
-    def _make_refusal(self, method: str, error: Exception) -> AdmissionError:
+    def _make_refusal(self, method: str, error: BaseException) -> AdmissionError:
         """Return the refusal; its words may hold what the call was sent, so the log has them."""
         self._note_failure(method, error)
         return AdmissionError(
