@@ -6,11 +6,12 @@ meets it ends with a result and a record, and no other one is held up.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import AdmissionError
+from tool_engine.errors import AdmissionError, ConfigurationError, QueueTimeoutError
 from tool_engine.interfaces import AdmissionController, AdmissionUser, Slot
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.logger import get_logger
@@ -19,6 +20,8 @@ from tool_engine.model.json.plain import name_of
 from tool_engine.redaction import words_of
 
 _T = TypeVar("_T")
+_HEAD_START: Final = 0.25
+"""Seconds that a controller gets to say itself that the time is over."""
 _log: Final = get_logger(__name__)
 
 
@@ -34,11 +37,23 @@ class ForeignController(AdmissionController):
 
     def __init__(self, controller: AdmissionController) -> None:
         self._inner = controller
-        self._config = controller.config
+        found: object = controller.config
+        if not isinstance(found, ConcurrencyConfig):
+            raise ConfigurationError(
+                f"config of the controller {name_of(controller)} must be a ConcurrencyConfig, got "
+                f"{name_of(found)}"
+            )
+        self._config = found
 
     @property
     def config(self) -> ConcurrencyConfig:
-        self._config = self._ask_inner(lambda: self._inner.config, self._config, "config")
+        found: object = self._ask_inner(lambda: self._inner.config, self._config, "config")
+        if isinstance(found, ConcurrencyConfig):
+            self._config = found
+        else:
+            self._note_failure(
+                "config", TypeError(f"it is a {name_of(found)}, no ConcurrencyConfig")
+            )
         return self._config
 
     async def admit(
@@ -47,13 +62,22 @@ class ForeignController(AdmissionController):
         on_queued: Callable[[], None] | None = None,
         call_id: str | None = None,
     ) -> Slot:
+        limit = self._config.queue_timeout if request.timeout is None else request.timeout
+        clock = asyncio.timeout(None if limit is None else limit + _HEAD_START)
         try:
-            slot = await self._inner.admit(request, on_queued, call_id)
+            # A cancelled wait keeps nothing: see `AdmissionController.admit`.
+            async with clock:
+                slot = await self._inner.admit(request, on_queued, call_id)
         except AdmissionError:
             raise
         except BaseException as error:
             if ends_caller(error):
                 raise
+            if clock.expired():
+                raise QueueTimeoutError(
+                    f"the controller {name_of(self._inner)} gave no slot and no refusal within "
+                    f"{limit:g} s"
+                ) from error
             raise self._make_refusal("admit", error) from error
         return self._check_slot("admit", slot)
 
@@ -80,7 +104,8 @@ class ForeignController(AdmissionController):
 
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as there
         try:
-            return await self._inner.drain(timeout)
+            async with asyncio.timeout(None if timeout is None else timeout + _HEAD_START):
+                return await self._inner.drain(timeout)
         except BaseException as error:  # the engine has more to close
             if ends_caller(error):
                 raise
