@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tool_engine.knowledge.sessions import MemorySessionStorage
 
 from tests.calls.audit import make_engine
 from tool_engine import SessionConflictError, SessionError, ToolSession
 from tool_engine.errors import RecordsUnavailableError
+from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 
 CAUSES: tuple[type[BaseException], ...] = (OSError, pytest.fail.Exception)
 
