@@ -331,6 +331,9 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         """Refuse every further use of the engine: its process has forked."""
         self._disowned = EngineClosedError(f"the engine cannot be used here: {reason}")
         self._pipeline.disown(self._disowned)
+        self._bus.disowned = self._disowned
+        if isinstance(self._admission, ToolConcurrencyController):
+            self._admission.disown(reason)
 
     def _require_open(self) -> None:
         if self._disowned is not None:
