@@ -28,7 +28,7 @@ _CLOSED: Final = {
 
 
 def closed(because: str) -> AdmissionError:
-    """The controller gives no slots to new calls; any other reason is told as it is."""
+    """The controller gives no slots to new calls; it says any other reason as it is."""
     return ControllerClosedError(_CLOSED.get(because, because))
 
 

@@ -31,7 +31,7 @@ def failure_of(error: BaseException, secrets: OwnSecrets = NO_SECRETS) -> Failur
         secrets: The secrets that the call was sent, which its failure must not repeat.
     """
     if isinstance(error, ToolExecutionError):
-        details = secrets.value(_bounded(error.details, secrets)) if error.details else None
+        details = secrets.value(_bound_details(error.details, secrets)) if error.details else None
         findings = tuple(secrets.value(list(getattr(error, "findings", ()))))
         text = shorten_words(str(error), secrets)
         return Failure(error.error_type, text, details, findings, error.is_final)
@@ -48,7 +48,7 @@ def failure_of(error: BaseException, secrets: OwnSecrets = NO_SECRETS) -> Failur
     return Failure("execution_error", words_of(error, secrets))
 
 
-def _bounded(details: dict[str, Any], secrets: OwnSecrets) -> dict[str, Any]:
+def _bound_details(details: dict[str, Any], secrets: OwnSecrets) -> dict[str, Any]:
     """Return an error's details, or their beginning and full size if they are very long."""
     try:
         size = len(pack(details))

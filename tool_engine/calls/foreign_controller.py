@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import AdmissionError, ConfigurationError, QueueTimeoutError
+from tool_engine.errors import AdmissionError, ConfigurationError
 from tool_engine.interfaces import AdmissionController, AdmissionUser, Slot
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.logger import get_logger
@@ -62,22 +62,13 @@ class ForeignController(AdmissionController):
         on_queued: Callable[[], None] | None = None,
         call_id: str | None = None,
     ) -> Slot:
-        limit = self._config.queue_timeout if request.timeout is None else request.timeout
-        clock = asyncio.timeout(None if limit is None else limit + _HEAD_START)
         try:
-            # A cancelled wait keeps nothing: see `AdmissionController.admit`.
-            async with clock:
-                slot = await self._inner.admit(request, on_queued, call_id)
+            slot = await self._inner.admit(request, on_queued, call_id)
         except AdmissionError:
             raise
         except BaseException as error:
             if ends_caller(error):
                 raise
-            if clock.expired():
-                raise QueueTimeoutError(
-                    f"the controller {name_of(self._inner)} gave no slot and no refusal within "
-                    f"{limit:g} s"
-                ) from error
             raise self._make_refusal("admit", error) from error
         return self._check_slot("admit", slot)
 

@@ -45,32 +45,32 @@ class VisibleCall:
 
     def __init__(self, params: bytes, tool: Tool | None, secrets: OwnSecrets | None = None) -> None:
         self._packed = params
-        few = _few_of(params, tool)
+        few = _read_few(params, tool)
         if secrets is None:
-            sent = self._plain if few is None else few
+            sent = self._read_plain if few is None else few
             secrets = OwnSecrets({}) if tool is None else secrets_of(tool, sent)
         self.secrets = secrets
         # Arguments sent as one text have no separate names.
         is_told_apart = few is not None or self._is_mapping or not secret_names(tool)
-        self.names = secrets.names if is_told_apart else frozenset(self._plain)
+        self.names = secrets.names if is_told_apart else frozenset(self._read_plain)
         """These arguments are hidden entirely."""
 
     @cached_property
-    def _restored(self) -> Any:
+    def _restore_sent(self) -> Any:
         return restore(self._packed)
 
     @property
     def _is_mapping(self) -> bool:
-        return isinstance(self._restored, dict)
+        return isinstance(self._restore_sent, dict)
 
     @property
-    def _plain(self) -> dict[str, Any]:
-        return _as_mapping(self._restored, "value")
+    def _read_plain(self) -> dict[str, Any]:
+        return _as_mapping(self._restore_sent, "value")
 
     @cached_property
     def params(self) -> dict[str, Any]:
         """The arguments; computed when needed, which is rarely."""
-        shown: dict[str, Any] = self.value(self._plain, self.names)
+        shown: dict[str, Any] = self.value(self._read_plain, self.names)
         return shown
 
     def result(self, data: bytes) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class VisibleCall:
         return None if text is None else self.secrets.text(text)
 
 
-def _few_of(params: bytes, tool: Tool | None) -> Mapping[str, Any] | None:
+def _read_few(params: bytes, tool: Tool | None) -> Mapping[str, Any] | None:
     """Return the arguments for who reads few of them; None: all are to be read."""
     if tool is not None and tool.secret_parts:
         return None

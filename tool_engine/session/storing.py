@@ -22,7 +22,7 @@ async def load_data(storage: SessionStorage, session_id: str) -> dict[str, Any] 
         RecordsUnavailableError: The storage failed.
         SessionError: What it gave is no session.
     """
-    data: object = await _answer(storage, "load", storage.load(session_id))
+    data: object = await _await_storage(storage, "load", storage.load(session_id))
     if data is None or isinstance(data, dict):
         return data
     raise SessionError(
@@ -46,19 +46,23 @@ async def save_data(
     """
     save_if = getattr(storage, "save_if", None)
     if not overwrite and callable(save_if):
-        is_saved: object = await _answer(storage, "save_if", save_if(session_id, data, known))
+        is_saved: object = await _await_storage(
+            storage, "save_if", save_if(session_id, data, known)
+        )
         if isinstance(is_saved, bool):
             return is_saved
-        _fail(storage, "save_if", f"it returned {name_of(is_saved)} in place of True or False")
+        _raise_failure(
+            storage, "save_if", f"it returned {name_of(is_saved)} in place of True or False"
+        )
     if not overwrite:
         found = await load_data(storage, session_id)
         if found is not None and revision_of(found) not in known:
             return False
-    await _answer(storage, "save", storage.save(session_id, data))
+    await _await_storage(storage, "save", storage.save(session_id, data))
     return True
 
 
-async def _answer(storage: object, method: str, asked: Awaitable[_T]) -> _T:
+async def _await_storage(storage: object, method: str, asked: Awaitable[_T]) -> _T:
     try:
         return await asked
     except ToolEngineError:
@@ -67,10 +71,12 @@ async def _answer(storage: object, method: str, asked: Awaitable[_T]) -> _T:
         if ends_caller(error):
             raise
         # The words may quote the conversation; who needs them finds the cause.
-        _fail(storage, method, words_of(error, None), error)
+        _raise_failure(storage, method, words_of(error, None), error)
 
 
-def _fail(storage: object, method: str, why: str, error: BaseException | None = None) -> NoReturn:
+def _raise_failure(
+    storage: object, method: str, why: str, error: BaseException | None = None
+) -> NoReturn:
     raise RecordsUnavailableError(
         f"the session storage {name_of(storage)} failed in {method}: {why}; what it keeps is not "
         "known: mend the storage, then try again"

@@ -183,24 +183,6 @@ async def test_the_engine_closes_whatever_hangs(hangs: str) -> None:
     await true_close(1)
 
 
-@pytest.mark.parametrize("limit", ["controller", "tool"])
-async def test_a_wait_for_a_slot_ends_in_time(limit: str) -> None:
-    """A controller that never answers is left after the call's `queue_timeout`."""
-    controller = Broken("admit", hang)
-    vars(controller)["admit_nowait"] = say(None)
-    queue_timeout = 0.1 if limit == "controller" else 300
-    vars(controller)["config"] = ConcurrencyConfig(queue_timeout=queue_timeout)
-    engine = made_engine(controller)
-    own = {"queue_timeout": 0.1} if limit == "tool" else {}
-    engine.register_tool({"name": "late", "description": "L.", "concurrency": own}, say(1))
-    async with asyncio.timeout(8):
-        result = await engine.execute("late")
-    assert result.error_type == "queue_timeout"
-    assert "gave no slot and no refusal within 0.1 s" in str(result.error)
-    assert [each.error_type for each in await engine.query_call_records()] == ["queue_timeout"]
-    await engine.close()
-
-
 @pytest.mark.parametrize("method", ["takes", "leaves_on_cancel", "function_for"])
 async def test_a_tool_runs_nowhere_if_its_place_is_not_known(method: str) -> None:
     """A backend that cannot say whether a tool is its own fails the calls of the tool."""
