@@ -1,7 +1,8 @@
 """What holds in a process that is forked while an engine is there?
 
 Looked at: call ids, record ids, the writers of records, events, sessions and approvals, which share
-one kind of connection; tokens and session ids, which the system draws one by one.
+one kind of connection; subscriptions, streams and slots; tokens and session ids, which the system
+draws one by one.
 """
 
 from __future__ import annotations
@@ -103,9 +104,21 @@ async def misuse():
         engine.register_tool({})
     except Exception as error:
         told.append(f"{type(error).__name__}: {error}")
+    for take in (lambda: engine.subscribe(print), lambda: engine.events(after=0)):
+        try:
+            take()
+        except Exception as error:
+            told.append(f"{type(error).__name__}: {error}")
+    controller = engine.controller
+    told += [await error_of(controller.acquire()), await error_of(slot(controller))]
+    controller.resume()
+    told.append(await error_of(controller.acquire()))
     async with asyncio.timeout(5):
         await engine.close()
     return told
+async def slot(controller):
+    async with controller.slot("http"):
+        return "given"
 from tool_engine.model.record import RecordQuery
 async def main():
     async with engine:
@@ -119,7 +132,12 @@ told = asyncio.run(main())
 print(json.dumps([told, os.getpid(), "ended"]))
 """,
     )
-    *refused, flushed, registered = told
+    *others, heard, streamed, once, twice, resumed = told
+    *refused, flushed, registered = others
+    for each in (heard, streamed, once, twice, resumed):
+        assert f"opened in process {parent} and belongs to it" in each, told
+    assert {each.partition(":")[0] for each in (once, twice, resumed)} == {"ControllerClosedError"}
+    assert heard.startswith("EngineClosedError: the engine cannot be used here")
     assert after == "ended"
     assert flushed in ("True", "False")
     for each in (*refused, registered):

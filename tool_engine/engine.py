@@ -47,6 +47,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
+from tool_engine.model.json.plain import name_of
 from tool_engine.model.settings.source import checked_sources
 from tool_engine.model.tool import Tool
 from tool_engine.observability.event_lines import EventLines
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 _LAST_GRACE: Final = 1.0
 """Seconds that cancelled work has to end."""
+_HEAD_START: Final = 1.0
+"""Seconds more that a backend gets, since it has to keep the time itself."""
 
 
 @live("pass it on as it is, or make another one with ToolEngine(engine.config)")
@@ -307,7 +310,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         """End work that continues without its caller, then close the backend."""
         async with contextlib.AsyncExitStack() as stack:
             if self._backend is not self._local:
-                stack.push_async_callback(self._backend.close, _LAST_GRACE)
+                stack.push_async_callback(_close_backend, self._backend)
             stack.push_async_callback(self._local.close, _LAST_GRACE)
             stuck = await self._runs.close(_LAST_GRACE)
             if stuck:
@@ -328,6 +331,9 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         """Refuse every further use of the engine: its process has forked."""
         self._disowned = EngineClosedError(f"the engine cannot be used here: {reason}")
         self._pipeline.disown(self._disowned)
+        self._bus.disowned = self._disowned
+        if isinstance(self._admission, ToolConcurrencyController):
+            self._admission.disown(reason)
 
     def _require_open(self) -> None:
         if self._disowned is not None:
@@ -526,6 +532,18 @@ def _event_storage_for(config: ToolEngineConfig) -> EventStorage | None:
     module = import_module("tool_engine.knowledge.sql.sql_events")
     storage: EventStorage = module.SQLEventStorage(config.records, config.keep_events)
     return storage
+
+
+async def _close_backend(backend: ExecutionBackend) -> None:
+    """Close a backend; one that hangs does not keep the engine from closing."""
+    clock = asyncio.timeout(_LAST_GRACE + _HEAD_START)
+    try:
+        async with clock:
+            await backend.close(_LAST_GRACE)
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        _log.warning("close_left_backend", backend=name_of(backend))
 
 
 async def _end_calls(

@@ -284,8 +284,9 @@ class ToolExecutionError(ToolEngineError):
     """Raise it in a handler or an executor to fail a call with a message of your own.
 
     The message reaches the model as it is, without the exception's class name. `details`, a
-    mapping of JSON values, is kept in `result.metadata["error_details"]`. With `is_final` the
-    call is not tried again, whatever the tool's `retry` says: another attempt would fail alike.
+    mapping of JSON values, is kept in `result.metadata["error_details"]`; of more than 64 KB the
+    beginning. With `is_final` the call is not tried again, whatever the tool's `retry` says:
+    another attempt would fail alike.
     """
 
     error_type = "execution_error"

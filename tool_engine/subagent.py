@@ -29,6 +29,7 @@ from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.finding import make_refused
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import name_of, read_plain
 from tool_engine.model.outcome import ErrorType
@@ -335,7 +336,9 @@ class ToolSubAgent(KnownArguments):
                 raise
             # The tool was cancelled, not this task: `execute` remembered it as its last step.
             return self._history.newest
-        except Exception as error:  # noqa: BLE001 - one failure must not lose the other results
+        except BaseException as error:  # one failure must not lose the other results
+            if ends_caller(error):
+                raise
             tool = self._source.get(tool_name)
             secrets = secrets_if_known(tool, params)
             said = shorten_words(str(error), secrets) or kind_of(error)
@@ -371,7 +374,9 @@ class ToolSubAgent(KnownArguments):
             if is_being_cancelled():
                 raise
             self._log_failure(past, error)
-        except Exception as error:  # noqa: BLE001 - a callback must not change how a call ended
+        except BaseException as error:  # a callback must not change how a call ended
+            if ends_caller(error):
+                raise
             self._log_failure(past, error)
 
     def _remember(self, past: PastCall) -> None:
@@ -402,7 +407,7 @@ def _check_name(name: str, value: object) -> None:
         raise ConfigurationError(f"{name} must be a non-empty string, got {value!r}")
 
 
-def _error_type(error: Exception) -> str:
+def _error_type(error: BaseException) -> str:
     kind = error.error_type if isinstance(error, ToolEngineError) else ""
     return kind if kind in _ERROR_TYPES else ErrorType.EXECUTION_ERROR.value
 

@@ -8,6 +8,7 @@ import pytest
 
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.errors import QueueFullError, ToolExecutionError
+from tool_engine.redaction import OwnSecrets
 
 
 class BrokenError(Exception):
@@ -66,3 +67,20 @@ def test_refusal() -> None:
     assert refusal_of(QueueFullError("full")) == Failure("queue_full", "full")
     refused = refusal_of(QueueFullError("full", retry_after=1.23456))
     assert refused.details == {"retry_after": 1.235}
+
+
+def test_long_details_keep_their_beginning() -> None:
+    """As results in records do, without secrets around the cut; short ones are whole."""
+    secret = "s3cr3t-of-the-call"
+    secrets = OwnSecrets({"token": secret}, ("token",))
+    long: dict[str, object] = {"rows": [{"said": secret}] * 50_000, "token": secret}
+    details = failure_of(ToolExecutionError("no", details=long), secrets).details
+    assert details is not None
+    assert details["_truncated"]["size"] > 1_000_000
+    assert 100 < len(details["rows"]) < 50_000
+    text = failure_of(ToolExecutionError("no", details={"text": secret * 50_000}), secrets).details
+    for each in (details, text):
+        assert "s3cr3t" not in str(each)
+        assert len(str(each)) < 200_000
+    short: dict[str, object] = {"code": 7, "at": [1]}
+    assert failure_of(ToolExecutionError("no", details=short)).details == short

@@ -23,6 +23,7 @@ from tool_engine import (
     ToolEngineConfig,
     ToolEngineEvent,
     ToolExecutionContext,
+    ToolExecutionError,
     ToolSession,
 )
 from tool_engine.protocols import process_tool_calls
@@ -74,6 +75,10 @@ CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
         "kept_secret",
         lambda: {"box": secrets(8_000), "is_failing": True},
     ),
+    "a megabyte of small lists in an error's details": ("detailed", lambda: {"number": 333_333}),
+    "small lists beside a secret": ("kept_secret", lambda: {"said": [[]] * 60_000, "box": {}}),
+    "small lists where a text belongs": ("returned", lambda: {"value": [[]] * 100_000}),
+    "none of 18,000 options": ("chosen", lambda: {"option": "zzz"}),
     "an error of a megabyte": ("failed", lambda: {"message": text("token: 1 ", 1_000_000)}),
 }
 
@@ -106,6 +111,8 @@ async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
         made.register_tool({"name": "returned", "description": "R.", **_TAKES}, _returned)
         made.register_tool({"name": "failed", "description": "F.", **_MESSAGE}, _failed)
         made.register_tool({"name": "kept_secret", "description": "K.", **_BOX}, _kept_secret)
+        made.register_tool({"name": "detailed", "description": "D.", **_NUMBER}, _detailed)
+        made.register_tool({"name": "chosen", "description": "C.", **_OPTIONS}, _chosen)
         yield made
 
 
@@ -130,11 +137,36 @@ _BOX: dict[str, Any] = {
     "parameters": [
         {"name": "box", "type": "object", "description": "B.", "secret": True},
         {"name": "is_failing", "type": "boolean", "description": "F."},
+        {"name": "said", "type": "array", "description": "S."},
+    ]
+}
+_NUMBER: dict[str, Any] = {
+    "parameters": [{"name": "number", "type": "integer", "description": "N."}]
+}
+_OPTIONS: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "option",
+            "type": "string",
+            "description": "O.",
+            "validation": {"enum": [f"option{at}" for at in range(18_000)]},
+        }
     ]
 }
 
 
-async def _kept_secret(box: dict[str, Any] | None = None, is_failing: bool = False) -> Any:
+async def _detailed(number: int = 0) -> None:
+    raise ToolExecutionError("no", details={"rows": [[]] * number})
+
+
+async def _chosen(option: str = "") -> str:
+    return option
+
+
+async def _kept_secret(
+    box: dict[str, Any] | None = None, is_failing: bool = False, said: Any = None
+) -> Any:
+    del said
     if is_failing:
         raise ValueError(f"no {box}")
     return {"said": box}

@@ -14,6 +14,7 @@ from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
 from tool_engine.errors import AdmissionError
 from tool_engine.logger import get_logger
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
 from tool_engine.redaction import words_of
 
@@ -112,7 +113,9 @@ class Announcer:
             for callback in self._callbacks:
                 try:
                     callback(event)
-                except Exception as error:  # noqa: BLE001 - a listener must not stop the others
+                except BaseException as error:  # a listener must not stop the others
+                    if ends_caller(error):
+                        raise
                     _log.warning("slot_subscriber_failed", error=words_of(error))
 
 

@@ -435,6 +435,11 @@ class ToolConcurrencyController(KnownArguments):
             self._pool.idle.remove(future)
         return bool(done)
 
+    def disown(self, reason: str) -> None:
+        """Refuse every slot in a process that was forked; who waits belongs to the parent."""
+        self._gate.disown(f"the controller cannot be used here: {reason}")
+        self._pool.update_gate()
+
     def close(self) -> None:
         """Refuse new calls for good and end the wait of those that wait; idempotent."""
         self._gate.shut("closed")

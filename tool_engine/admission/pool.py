@@ -473,7 +473,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.closed_because: str | None = None
-        """`closed` or `draining`; None: neither."""
+        """`closed`, `draining` or why the process may not use it; None: none of them."""
         self.is_paused = False
         """Whether no call gets a slot that has not run before."""
         self._is_flooded = False
@@ -485,15 +485,19 @@ class Gate:
 
     def resume(self) -> None:
         """End a pause or a drain."""
-        if self.closed_because != "closed":
+        if self.closed_because == "draining":
             self.closed_because = None
         self.is_paused = False
 
     def shut(self, because: str) -> None:
         """Refuse new calls: `draining`, or `closed` for good."""
         # What is closed stays so: a drain that comes later must not open it to calls of calls.
-        if because == "closed" or self.closed_because is None:
+        if self.closed_because in (None, "draining") and because != self.closed_because:
             self.closed_because = because
+
+    def disown(self, reason: str) -> None:
+        """Refuse all calls for good: the process has forked."""
+        self.closed_because = reason
 
     def lets_bypass(self, request: AdmissionRequest) -> bool:
         """Return whether a call may come in that the limits do not apply to."""
@@ -503,6 +507,6 @@ class Gate:
     def refuse(self, request: AdmissionRequest, zombies: int) -> AdmissionError | None:
         """Return why a call may not even wait, if it may not."""
         because = self.closed_because
-        if because == "closed" or (because is not None and request.parent is None):
+        if because is not None and (because != "draining" or request.parent is None):
             return refusal.closed(because)
         return refusal.flooded(zombies) if self._is_flooded else None

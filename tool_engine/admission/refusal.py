@@ -28,8 +28,8 @@ _CLOSED: Final = {
 
 
 def closed(because: str) -> AdmissionError:
-    """The controller gives no slots to new calls: it is `closed` or `draining`."""
-    return ControllerClosedError(_CLOSED[because])
+    """The controller gives no slots to new calls; it says any other reason as it is."""
+    return ControllerClosedError(_CLOSED.get(because, because))
 
 
 def flooded(zombies: int) -> AdmissionError:

@@ -14,6 +14,7 @@ from tool_engine.errors import ChatModelError, ToolEngineError
 from tool_engine.interfaces import ChatModel, ReplyDecoder
 from tool_engine.logger import get_logger
 from tool_engine.model.chat import ChatRequest
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.cycle import parse_reply
@@ -63,7 +64,9 @@ class Asking:
         try:
             reply = await self._whole(request)
             reply = replace(reply, text=readable(reply.text))
-        except Exception as error:
+        except BaseException as error:
+            if ends_caller(error):
+                raise
             if task is not None and task.cancelling() > cancelled:
                 raise asyncio.CancelledError from error
             if isinstance(error, ToolEngineError):
@@ -85,7 +88,9 @@ class Asking:
     async def _closed(self, close: Callable[[], Awaitable[object]]) -> None:
         try:
             await close()
-        except Exception as error:  # noqa: BLE001 - the reply, or why there is none, counts
+        except BaseException as error:  # the reply, or why there is none, counts
+            if ends_caller(error):
+                raise
             message = readable(words_of(error, *self._find_secrets()))
             _log.warning("reply_not_closed", model=_name(self._model), error=message)
 
@@ -180,7 +185,9 @@ class _Reader:
             return []
         try:
             return self._decoder.feed(chunk)
-        except Exception as error:  # noqa: BLE001 - it must not break the conversation
+        except BaseException as error:  # it must not break the conversation
+            if ends_caller(error):
+                raise
             self._broken = _unread(error, self._find_secrets())
             return []
 
@@ -189,7 +196,9 @@ class _Reader:
             return self._broken
         try:
             return self._decoder.close()
-        except Exception as error:  # noqa: BLE001 - it must not break the conversation
+        except BaseException as error:  # it must not break the conversation
+            if ends_caller(error):
+                raise
             return _unread(error, self._find_secrets())
 
 
@@ -197,7 +206,9 @@ def _name(model: ChatModel) -> str:
     return getattr(model, "name", None) or type(model).__name__
 
 
-def _failure(model: ChatModel, error: Exception, secrets: Iterable[OwnSecrets]) -> ChatModelError:
+def _failure(
+    model: ChatModel, error: BaseException, secrets: Iterable[OwnSecrets]
+) -> ChatModelError:
     who = _name(model)
     found = failure_of(error, who, type(model).__name__)
     message = redact_text(readable(f"{who}: its client failed: {words_of(error, *secrets)}"))
@@ -206,7 +217,7 @@ def _failure(model: ChatModel, error: Exception, secrets: Iterable[OwnSecrets]) 
     )
 
 
-def _unread(error: Exception, secrets: Iterable[OwnSecrets]) -> ParsedReply:
+def _unread(error: BaseException, secrets: Iterable[OwnSecrets]) -> ParsedReply:
     message = f"the reply could not be read: {words_of(error, *secrets)}"
     _log.warning("reply_not_decoded", error=message)
     finding = ReplyFinding(error_type="malformed_reply", level="error", message=message)

@@ -17,6 +17,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.entry import secret_names
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_asked, secrets_of, words_of
 
@@ -123,7 +124,9 @@ class Listeners:
         for hear in tuple(self._heard_by):
             try:
                 hear(event)
-            except Exception as error:  # noqa: BLE001 - a listener must not break the turn
+            except BaseException as error:  # a listener must not break the turn
+                if ends_caller(error):
+                    raise
                 message = words_of(error, *self._secrets_of(event))
                 _log.warning("agent_listener_failed", event_type=event.type.value, error=message)
 

@@ -22,6 +22,7 @@ from tool_engine.interfaces import ChatModel
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionResult
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.finding import make_refused
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.building import Ending
@@ -271,7 +272,9 @@ class Turn:
             formatted = None
         try:
             told = result_messages(self._model.protocol, results, calls, formatted)
-        except Exception:  # noqa: BLE001 - a foreign protocol; the cycle has logged it
+        except BaseException as error:  # a foreign protocol; the cycle has logged it
+            if ends_caller(error):
+                raise
             self._history.add_said(f"{reply.text}\n\n{self._say('interrupted')}".strip())
             return False
         self._history.add_calls([*message, *told])

@@ -22,6 +22,7 @@ from tool_engine.interfaces import ApprovalStorage
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, is_plain
 from tool_engine.model.call import check_timeout
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.output import shown
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.tool import Tool
@@ -283,7 +284,9 @@ class ApprovalBook:
         if self.storage is not None:
             try:
                 await self.storage.remember(request, kept)
-            except Exception as error:  # noqa: BLE001 - this process knows it all the same
+            except BaseException as error:  # this process knows it all the same
+                if ends_caller(error):
+                    raise
                 said = words_of(error, secrets_asked(request))
                 _log.warning("decision_not_kept", tool_name=request.tool_name, error=said)
 
@@ -304,7 +307,9 @@ class ApprovalBook:
             return known
         try:
             known = await self.storage.remembered(self.session_id, fingerprint)
-        except Exception as error:  # noqa: BLE001 - then the approver is asked once more
+        except BaseException as error:  # then the approver is asked once more
+            if ends_caller(error):
+                raise
             _log.warning("decision_not_found", error=words_of(error, find_secrets()))
             return None
         if known is not None:

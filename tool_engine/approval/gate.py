@@ -23,6 +23,7 @@ from tool_engine.interfaces import Approver, ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ExecutionPolicy, ResultPolicy
@@ -136,7 +137,9 @@ class ApprovalGate:
             answer = await (self._ask_once(tool, params, fingerprint, ask) if is_once else ask())
         except RecursionError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if ends_caller(error):
+                raise
             if not decision.is_silent:
                 raise
             answer = _failed("execution", tool, error, params)
@@ -319,7 +322,9 @@ class ApprovalGate:
         except ApprovalError as error:
             said = shorten_words(str(error), secrets_if_known(tool, request.params))
             return _nobody(request.kind, said)
-        except Exception as error:  # noqa: BLE001 - an approver that fails has not consented
+        except BaseException as error:  # an approver that fails has not consented
+            if ends_caller(error):
+                raise
             if clock.expired():
                 return _nobody(
                     request.kind,
@@ -354,7 +359,9 @@ class ApprovalGate:
         try:
             if listener is not None:
                 listener(request, *what)
-        except Exception as error:  # noqa: BLE001 - who listens does not decide
+        except BaseException as error:  # who listens does not decide
+            if ends_caller(error):
+                raise
             said = words_of(error, secrets_if_known(tool, request.params))
             _log.warning("approval_listener_failed", tool_name=tool.name, error=said)
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.approval.preview import executor_of_call
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.tool import Tool
 
 _OF_FILE: Final = frozenset({"source", "findings"})
@@ -54,7 +55,9 @@ def code_of(executor: object) -> str:
         return ""
     try:
         said = "\n".join(_told(code))
-    except Exception:  # noqa: BLE001 - a foreign object may raise anything when it is looked at
+    except BaseException as error:  # a foreign object may raise anything when it is looked at
+        if ends_caller(error):
+            raise
         return ""
     return said and _hashed(said.encode("utf-8", "surrogatepass"))
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.logger import get_logger
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import secrets_if_known, secrets_of, words_of
 
@@ -55,7 +56,9 @@ async def preview_of(tool: Tool, params: dict[str, Any]) -> str | None:
                 said = await asyncio.to_thread(preview, tool, params)
     except ToolExecutionError as error:
         said = f"Nothing, it would fail: {error}"
-    except Exception as error:  # noqa: BLE001 - to ask without it is better than not to ask
+    except BaseException as error:  # to ask without it is better than not to ask
+        if ends_caller(error):
+            raise
         said = words_of(error, secrets_if_known(tool, params))
         _log.debug("preview_failed", tool_name=tool.name, error=said)
         return None

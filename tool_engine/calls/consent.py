@@ -19,6 +19,7 @@ from tool_engine.calls.plan import Plan
 from tool_engine.interfaces import CallScope
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import copied
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool, is_same
@@ -77,7 +78,9 @@ class Consents:
             return False
         try:
             return find(call.call_id, plan.tool, arguments) is True
-        except Exception:  # noqa: BLE001 - the consent that follows reports what is wrong
+        except BaseException as error:  # the consent that follows reports what is wrong
+            if ends_caller(error):
+                raise
             return False
 
     def is_guest(self, call: Call) -> bool:
@@ -107,7 +110,9 @@ class Consents:
             try:
                 with asked_in(home, tool):
                     refusal: Refusal | None = find(call.call_id, tool, arguments)
-            except Exception as error:  # noqa: BLE001 - what cannot be judged does not run
+            except BaseException as error:  # what cannot be judged does not run
+                if ends_caller(error):
+                    raise
                 message = failure_of(error, call.secrets).error
                 _log.warning("consent_failed", tool_name=tool.name, error=message)
                 return Refusal(
@@ -196,7 +201,9 @@ class Consents:
                     return await scope.consent(call.call_id, plan.tool, copied(arguments))
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - an approver that fails has not consented
+        except BaseException as error:  # an approver that fails has not consented
+            if ends_caller(error):
+                raise
             if clock.expired():
                 return _CLOSED
             message = failure_of(error, call.secrets).error
@@ -240,5 +247,7 @@ def frozen(params: Any) -> Any:
     """Return a copy of the arguments, or the value itself if it cannot be copied."""
     try:
         return copied(params)
-    except Exception:  # noqa: BLE001 - a foreign object may refuse to be copied
+    except BaseException as error:  # a foreign object may refuse to be copied
+        if ends_caller(error):
+            raise
         return params

@@ -9,6 +9,7 @@ import asyncio
 from typing import Any, NamedTuple
 
 from tool_engine.errors import AdmissionError, ToolExecutionError
+from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, TRUNCATED, beginning, pack, restore
 from tool_engine.redaction import NO_SECRETS, OwnSecrets, shorten_words, words_of
 
 
@@ -30,7 +31,7 @@ def failure_of(error: BaseException, secrets: OwnSecrets = NO_SECRETS) -> Failur
         secrets: The secrets that the call was sent, which its failure must not repeat.
     """
     if isinstance(error, ToolExecutionError):
-        details = secrets.value(error.details) if error.details else None
+        details = secrets.value(_bound_details(error.details, secrets)) if error.details else None
         findings = tuple(secrets.value(list(getattr(error, "findings", ()))))
         text = shorten_words(str(error), secrets)
         return Failure(error.error_type, text, details, findings, error.is_final)
@@ -45,6 +46,18 @@ def failure_of(error: BaseException, secrets: OwnSecrets = NO_SECRETS) -> Failur
     if isinstance(error, SystemExit):
         return Failure("execution_error", "the tool tried to end the process (SystemExit)")
     return Failure("execution_error", words_of(error, secrets))
+
+
+def _bound_details(details: dict[str, Any], secrets: OwnSecrets) -> dict[str, Any]:
+    """Return an error's details, or their beginning and full size if they are very long."""
+    try:
+        size = len(pack(details))
+    except Exception:  # noqa: BLE001 - they may hold foreign objects
+        size = None
+    if size is not None and size <= MAX_SNAPSHOT:
+        return details
+    kept: dict[str, Any] = restore(beginning(details, size, secrets.beginning))
+    return kept if size is not None or TRUNCATED in kept else details
 
 
 def refusal_of(error: AdmissionError) -> Failure:

@@ -6,18 +6,22 @@ meets it ends with a result and a record, and no other one is held up.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import AdmissionError
+from tool_engine.errors import AdmissionError, ConfigurationError
 from tool_engine.interfaces import AdmissionController, AdmissionUser, Slot
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.logger import get_logger
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.plain import name_of
 from tool_engine.redaction import words_of
 
 _T = TypeVar("_T")
+_HEAD_START: Final = 0.25
+"""Seconds that a controller gets to say itself that the time is over."""
 _log: Final = get_logger(__name__)
 
 
@@ -33,11 +37,23 @@ class ForeignController(AdmissionController):
 
     def __init__(self, controller: AdmissionController) -> None:
         self._inner = controller
-        self._config = controller.config
+        found: object = controller.config
+        if not isinstance(found, ConcurrencyConfig):
+            raise ConfigurationError(
+                f"config of the controller {name_of(controller)} must be a ConcurrencyConfig, got "
+                f"{name_of(found)}"
+            )
+        self._config = found
 
     @property
     def config(self) -> ConcurrencyConfig:
-        self._config = self._ask_inner(lambda: self._inner.config, self._config, "config")
+        found: object = self._ask_inner(lambda: self._inner.config, self._config, "config")
+        if isinstance(found, ConcurrencyConfig):
+            self._config = found
+        else:
+            self._note_failure(
+                "config", TypeError(f"it is a {name_of(found)}, no ConcurrencyConfig")
+            )
         return self._config
 
     async def admit(
@@ -50,7 +66,9 @@ class ForeignController(AdmissionController):
             slot = await self._inner.admit(request, on_queued, call_id)
         except AdmissionError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if ends_caller(error):
+                raise
             raise self._make_refusal("admit", error) from error
         return self._check_slot("admit", slot)
 
@@ -77,8 +95,11 @@ class ForeignController(AdmissionController):
 
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as there
         try:
-            return await self._inner.drain(timeout)
-        except Exception as error:  # noqa: BLE001 - the engine has more to close
+            async with asyncio.timeout(None if timeout is None else timeout + _HEAD_START):
+                return await self._inner.drain(timeout)
+        except BaseException as error:  # the engine has more to close
+            if ends_caller(error):
+                raise
             self._note_failure("drain", error)
             return False
 
@@ -91,7 +112,9 @@ class ForeignController(AdmissionController):
     async def unpark(self, slot: Any) -> None:
         try:
             await self._inner.unpark(slot)
-        except Exception as error:  # noqa: BLE001 - the call's tool goes on
+        except BaseException as error:  # the call's tool goes on
+            if ends_caller(error):
+                raise
             self._note_failure("unpark", error)
 
     def unpark_nowait(self, slot: Any) -> None:
@@ -127,25 +150,29 @@ class ForeignController(AdmissionController):
     def _ask_inner(self, ask: Callable[[], _T], otherwise: _T, method: str) -> _T:
         try:
             return ask()
-        except Exception as error:  # noqa: BLE001 - foreign code
+        except BaseException as error:  # foreign code
+            if ends_caller(error):
+                raise
             self._note_failure(method, error)
             return otherwise
 
-    def _note_failure(self, method: str, error: Exception) -> None:
+    def _note_failure(self, method: str, error: BaseException) -> None:
         name = name_of(self._inner)
         _log.error("controller_failed", controller=name, method=method, error=words_of(error))
 
     def _check_slot(self, method: str, slot: Slot) -> Slot:
         try:
             acquired_at = slot.acquired_at + 0.0
-        except Exception as error:
+        except BaseException as error:
+            if ends_caller(error):
+                raise
             name = name_of(self._inner)
             what = TypeError(f"{name}.{method} returned an object of type {name_of(slot)}, no Slot")
             raise self._make_refusal(method, what) from error
         del acquired_at
         return slot
 
-    def _make_refusal(self, method: str, error: Exception) -> AdmissionError:
+    def _make_refusal(self, method: str, error: BaseException) -> AdmissionError:
         """Return the refusal; its words may hold what the call was sent, so the log has them."""
         self._note_failure(method, error)
         return AdmissionError(

@@ -23,6 +23,7 @@ from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.interfaces import ExecutionBackend, ToolExecutor
 from tool_engine.knowledge.keeping import keep_output
 from tool_engine.model.call import ValidationError, ValidationResult
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.plain import name_of
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.model.settings.concurrency import CollisionPolicy
@@ -242,7 +243,9 @@ class Planner:
                 return None
             executor = self._limit_output(tool, PlacedExecutor(runs, backend))
             return executor, Placing(executor.execute, backend.leaves_on_cancel(runs))
-        except Exception as error:
+        except BaseException as error:
+            if ends_caller(error):
+                raise
             raise ToolExecutionError(
                 f"the backend {name_of(backend)} cannot say whether it runs {tool.name!r}: "
                 f"{words_of(error)}"

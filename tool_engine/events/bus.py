@@ -22,6 +22,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.json.copying import live
 from tool_engine.model.newest import keep_newest
 from tool_engine.redaction import OwnSecrets, secrets_if_known, trace_of
 
@@ -35,6 +36,7 @@ _MOST_NOTED: Final = 256
 _NAMES: Final = frozenset(kind.value for kind in ToolEngineEventType)
 
 
+@live("pass it on as it is, or subscribe again")
 class Subscription:
     """Returned by `subscribe`: call it to end the subscription; repeated calls do nothing."""
 
@@ -103,6 +105,8 @@ class EventBus:
         self._buffer = buffer
         self._close_timeout = close_timeout
         self._is_closed = False
+        self.disowned: EngineClosedError | None = None
+        """What `subscribe` and `events` raise in a process that has forked."""
         # Held while an event is numbered and buffered, so that all buffers have the same order;
         # never while a plain function is called.
         self._lock = threading.RLock()
@@ -316,6 +320,8 @@ class EventBus:
             await asyncio.wait(tasks, timeout=self._close_timeout)
 
     def _register_subscriber(self, subscriber: Subscriber) -> Subscription:
+        if self.disowned is not None:
+            raise self.disowned
         with self._lock:
             self._let_go()
             if self._is_closed:

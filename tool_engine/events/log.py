@@ -11,6 +11,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import EventStorage
 from tool_engine.logger import get_logger
 from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.foreign import ends_caller
 from tool_engine.redaction import OwnSecrets, secrets_if_known, words_of
 
 _log: Final = get_logger(__name__)
@@ -75,7 +76,9 @@ class EventLog:
         if self._storage is not None:
             try:
                 self._storage.append(event)
-            except Exception as error:  # noqa: BLE001 - a storage must not fail the call
+            except BaseException as error:  # a storage must not fail the call
+                if ends_caller(error):
+                    raise
                 self._note_lost(event, error)
         return event
 
@@ -97,7 +100,7 @@ class EventLog:
         """Return kept events; see `interfaces.EventStorage`."""
         return [] if self._storage is None else await self._storage.read(after, limit)
 
-    def _note_lost(self, event: ToolEngineEvent, error: Exception) -> None:
+    def _note_lost(self, event: ToolEngineEvent, error: BaseException) -> None:
         self.unkept += 1
         if self.unkept % _LOG_EVERY == 1:
             _log.error(

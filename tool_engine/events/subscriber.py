@@ -21,6 +21,7 @@ from tool_engine.events.buffer import DROP_OLDEST, Buffer
 from tool_engine.events.wanted import WantedEvents
 from tool_engine.interfaces import EventCallback
 from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.foreign import ends_caller
 
 _YIELD_EVERY: Final = 32
 """Deliveries after which other tasks get a chance, should the callback never wait."""
@@ -163,9 +164,12 @@ class CallbackSubscriber(Subscriber):
         began = monotonic()
         try:
             returned = self._callback(event)
-        # A plain function's CancelledError is its own failure, not a cancellation of the call, and
-        # no subscriber ends the process in the middle of a call.
-        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - reported
+        except asyncio.CancelledError as error:
+            # A plain function's own failure, not a cancellation of the call.
+            self._report_error(event, error)
+        except BaseException as error:  # reported
+            if ends_caller(error):
+                raise
             self._report_error(event, error)
         else:
             if returned is not None and inspect.isawaitable(returned):
@@ -225,7 +229,9 @@ class CallbackSubscriber(Subscriber):
                     self.dropped += 1
                     raise
                 self._report_error(event, error)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
+            except BaseException as error:  # reported
+                if ends_caller(error):
+                    raise
                 self._report_error(event, error)
             delivered += 1
             if delivered % _YIELD_EVERY == 0:

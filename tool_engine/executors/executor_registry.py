@@ -26,6 +26,7 @@ from tool_engine.errors import (
 from tool_engine.interfaces import FindCall, SearchTools, ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.nearness import find_nearest
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.settings.source import DatabaseSource
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import words_of
@@ -301,7 +302,9 @@ class ExecutorRegistry:
             _check_executor(name, executor)
         except MissingExtraError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if ends_caller(error):
+                raise
             raise ExecutorNotFoundError(
                 f"executor {name!r} of {self._origins_of(name, points)[0]} cannot be loaded: "
                 f"{type(error).__name__}: {error}; repair or uninstall that package"
@@ -317,7 +320,9 @@ async def _close_executor(executor: ToolExecutor) -> None:
         closing = close()
         if inspect.isawaitable(closing):
             await closing
-    except Exception as error:  # noqa: BLE001 - a foreign executor may raise anything
+    except BaseException as error:  # a foreign executor may raise anything
+        if ends_caller(error):
+            raise
         name = type(executor).__name__
         _log.error("executor_close_failed", executor=name, error=words_of(error))
 

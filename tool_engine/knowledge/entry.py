@@ -5,6 +5,7 @@ Redaction happens here, on reading, so that a secret that is resolved after the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import msgspec
 
 from tool_engine.knowledge.snapshot import (
     MAX_SNAPSHOT,
+    RestoredItems,
     bounded_text,
     restore,
     shortened,
@@ -42,20 +44,33 @@ class VisibleCall:
     """
 
     def __init__(self, params: bytes, tool: Tool | None, secrets: OwnSecrets | None = None) -> None:
-        sent = restore(params)
-        self._plain = _as_mapping(sent, "value")
+        self._packed = params
+        few = _read_few(params, tool)
         if secrets is None:
-            secrets = OwnSecrets({}) if tool is None else secrets_of(tool, self._plain)
+            sent = self._read_plain if few is None else few
+            secrets = OwnSecrets({}) if tool is None else secrets_of(tool, sent)
         self.secrets = secrets
         # Arguments sent as one text have no separate names.
-        is_told_apart = isinstance(sent, dict) or not secret_names(tool)
-        self.names = secrets.names if is_told_apart else frozenset(self._plain)
+        is_told_apart = few is not None or self._is_mapping or not secret_names(tool)
+        self.names = secrets.names if is_told_apart else frozenset(self._read_plain)
         """These arguments are hidden entirely."""
+
+    @cached_property
+    def _restore_sent(self) -> Any:
+        return restore(self._packed)
+
+    @property
+    def _is_mapping(self) -> bool:
+        return isinstance(self._restore_sent, dict)
+
+    @property
+    def _read_plain(self) -> dict[str, Any]:
+        return _as_mapping(self._restore_sent, "value")
 
     @cached_property
     def params(self) -> dict[str, Any]:
         """The arguments; computed when needed, which is rarely."""
-        shown: dict[str, Any] = self.value(self._plain, self.names)
+        shown: dict[str, Any] = self.value(self._read_plain, self.names)
         return shown
 
     def result(self, data: bytes) -> dict[str, Any]:
@@ -68,6 +83,16 @@ class VisibleCall:
 
     def error(self, text: str | None) -> str | None:
         return None if text is None else self.secrets.text(text)
+
+
+def _read_few(params: bytes, tool: Tool | None) -> Mapping[str, Any] | None:
+    """Return the arguments for who reads few of them; None: all are to be read."""
+    if tool is not None and tool.secret_parts:
+        return None
+    try:
+        return RestoredItems(params)
+    except (msgspec.DecodeError, RecursionError, TypeError):
+        return None
 
 
 def bound(entry: CallEntry) -> None:

@@ -7,7 +7,7 @@ that are no strings). What it cannot hold either is kept in the forms that `snap
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -55,14 +55,15 @@ def snapshot(value: Any) -> bytes:
     return data if len(data) <= MAX_SNAPSHOT else _shorten_value(value, len(data))
 
 
-def beginning(value: Any, size: int | None = None) -> bytes:
+def beginning(value: Any, size: int | None = None, hide: Hide = redact_text) -> bytes:
     """Return the beginning of a value known to be too long, unread beyond it.
 
     Args:
         value: What is kept.
         size: The bytes that the whole of it takes; None: unknown.
+        hide: As for `shortened`.
     """
-    return _shorten_value(value, size)
+    return _shorten_value(value, size, _Copier(hide=hide))
 
 
 def copy_whole(value: Any, most: int) -> bytes | None:
@@ -82,6 +83,31 @@ def restore(data: bytes) -> Any:
         return _json_value(unpack(data), 0)
     except (msgspec.DecodeError, RecursionError, TypeError) as error:
         return {TRUNCATED: {"size": len(data), "reason": f"unreadable: {error}"}}
+
+
+class RestoredItems(Mapping[str, Any]):
+    """A snapshot of an object of which each item is restored when it is read.
+
+    Args:
+        data: The snapshot.
+
+    Raises:
+        TypeError: It is no object with texts as keys.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._read = unpack(data)
+        if type(self._read) is not dict or not all(type(key) is str for key in self._read):
+            raise TypeError("no object with texts as keys")
+
+    def __getitem__(self, key: str) -> Any:
+        return _json_value(self._read[key], 1)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)
+
+    def __len__(self) -> int:
+        return len(self._read)
 
 
 def shortened(

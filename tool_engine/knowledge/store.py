@@ -19,6 +19,7 @@ from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.snapshot import bounded_text
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.record import (
     CallEntry,
     KeptCall,
@@ -95,7 +96,9 @@ class ToolKnowledgeStore(KnownArguments):
             entry.error = bounded_text(entry.error)
         try:
             self._add(entry)
-        except Exception as failure:  # noqa: BLE001 - a storage must not fail the call
+        except BaseException as failure:  # a storage must not fail the call
+            if ends_caller(failure):
+                raise
             self._storage_failed(entry, failure)
 
     def add(self, record: ToolCallRecord) -> None:
@@ -259,7 +262,7 @@ class ToolKnowledgeStore(KnownArguments):
         if close is not None:
             await close()
 
-    def _storage_failed(self, entry: KeptCall, failure: Exception) -> None:
+    def _storage_failed(self, entry: KeptCall, failure: BaseException) -> None:
         self.failed += 1
         if self.failed % _LOG_EVERY == 1:
             _log.error(

@@ -83,6 +83,7 @@ FACTS: Final[dict[str, Fact]] = {
     ),
     "cache_not_read": Fact("debug", "the cache of definitions is not there or not usable"),
     "cache_not_written": Fact("debug", "the cache of definitions could not be kept"),
+    "close_left_backend": Fact("warning", "a backend of others did not end its `close()` in time"),
     "close_left_threads": Fact("warning", "threads of tools outlive `close()`"),
     "controller_failed": Fact("error", "a controller of others broke its contract; calls go on"),
     "event_lost": Fact("error", "the storage of events refused one"),

@@ -11,6 +11,7 @@ from opentelemetry.trace import Span
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.foreign import ends_caller
 from tool_engine.observability.call_follower import ObservedEngine
 
 _log: Final = get_logger(__name__)
@@ -58,7 +59,9 @@ class CallContent:
         try:
             for record in await self._engine.query_call_records(call_id=call_id, limit=1):
                 span.set_attribute("gen_ai.tool.call.arguments", _encode_text(record.params))
-        except Exception as error:  # noqa: BLE001 - a storage may fail in any way
+        except BaseException as error:  # a storage may fail in any way
+            if ends_caller(error):
+                raise
             _log.warning("arguments_not_captured", call_id=call_id, error=type(error).__name__)
         finally:
             span.end(now)

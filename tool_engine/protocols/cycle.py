@@ -18,6 +18,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import CallsTools, ToolCallingProtocol
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding
@@ -141,7 +142,9 @@ def parse_reply(protocol: ToolCallingProtocol, reply: Any) -> ParsedReply:
     """Read a whole reply; an error of the protocol becomes a finding. A27."""
     try:
         parsed: object = protocol.parse(reply)
-    except Exception as error:  # noqa: BLE001 - a foreign protocol must not break the conversation
+    except BaseException as error:  # a foreign protocol must not break the conversation
+        if ends_caller(error):
+            raise
         message = f"the reply could not be read: {words_of(error)}"
         return ParsedReply(findings=[_fault("reply_not_parsed", protocol, message)])
     if not isinstance(parsed, ParsedReply):
@@ -237,7 +240,9 @@ def _formatted(
     """Format the results; if that fails, the calls are still reported."""
     try:
         return parsed, protocol.format_results(_as_called(results, parsed.calls), parsed.calls)
-    except Exception as error:  # noqa: BLE001 - a foreign protocol may raise anything
+    except BaseException as error:  # a foreign protocol may raise anything
+        if ends_caller(error):
+            raise
         sent = zip(results, parsed.calls, strict=True)
         secrets = [
             secrets_if_known(engine.get(result.tool_name), call.arguments) for result, call in sent

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Final
 
+from tool_engine.model.json.copying import live
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.building import ReplyBuilder
 from tool_engine.protocols.reading import ChunkReader
@@ -14,6 +15,7 @@ END: Final = "end of the stream"
 """The event type for the end of a stream that declares none."""
 
 
+@live("make another one with protocol.decoder()")
 class EventStreamDecoder(ABC):
     """A decoder of one reply from events; reports losses."""
 

@@ -22,6 +22,7 @@ from tool_engine.model.call import (
     ToolExecutionResult,
 )
 from tool_engine.model.finding import make_refused
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed import Allowed, Consenting, allowed
@@ -158,7 +159,9 @@ class CallRunner:
             return True
         try:
             route = self._router.route(call)
-        except Exception:  # noqa: BLE001 - reported where the call is run
+        except BaseException as error:  # reported where the call is run
+            if ends_caller(error):
+                raise
             return False
         return route.error is not None or (route.tool is not None and route.tool.effect == "read")
 
@@ -188,7 +191,9 @@ class CallRunner:
                 told = self._options.on_result(call, result)
                 if inspect.isawaitable(told):
                     await told
-        except Exception as error:  # noqa: BLE001 - a listener must not lose the result
+        except BaseException as error:  # a listener must not lose the result
+            if ends_caller(error):
+                raise
             message = words_of(error, *self._secrets(turn))
             _log.warning("on_result_failed", **_who(call), error=message)
 
@@ -223,7 +228,9 @@ class CallRunner:
             if _is_being_cancelled():
                 raise
             return self._refused(turn, "the call was cancelled", ErrorType.CANCELLED)
-        except Exception as error:  # noqa: BLE001 - one failure must not lose the other results
+        except BaseException as error:  # one failure must not lose the other results
+            if ends_caller(error):
+                raise
             if clock.expired():
                 return self._late(turn)
             message = words_of(error, *self._secrets(turn))
@@ -290,7 +297,9 @@ class CallRunner:
                 answer: object = ask(asked, route.tool)
                 if inspect.isawaitable(answer):
                     answer = await answer
-        except Exception as error:  # noqa: BLE001 - an approver that fails has not allowed it
+        except BaseException as error:  # an approver that fails has not allowed it
+            if ends_caller(error):
+                raise
             if clock.expired():
                 return f"{denied}: nobody answered within {limit} seconds"
             message = words_of(error, *self._secrets(turn))
@@ -325,7 +334,9 @@ class CallRunner:
         """Return True if the call's tool declares secrets, or is not known."""
         try:
             tool = self._source.get(call.tool_name)
-        except Exception:  # noqa: BLE001 - a foreign engine may raise anything
+        except BaseException as error:  # a foreign engine may raise anything
+            if ends_caller(error):
+                raise
             return True
         return tool is None or bool(tool.secret_names or tool.secret_parts)
 
@@ -338,7 +349,9 @@ class CallRunner:
         if tool is None:
             try:
                 tool = self._source.get(call.tool_name)
-            except Exception:  # noqa: BLE001 - a foreign engine may raise anything
+            except BaseException as error:  # a foreign engine may raise anything
+                if ends_caller(error):
+                    raise
                 # No definition says which arguments are secret, so each of them may be.
                 return (None if sent is None else OwnSecrets(sent, sent),)
         found = secrets_if_known(tool, sent)
@@ -372,7 +385,9 @@ class CallRunner:
             context = self._options.context
             try:
                 return turn.marked(self._source.refuse(route.name, params, context, refusal))
-            except Exception as error:  # noqa: BLE001 - the other calls still need their results
+            except BaseException as error:  # the other calls still need their results
+                if ends_caller(error):
+                    raise
                 told = words_of(error, *self._secrets(turn))
                 _log.warning("refusal_not_recorded", **_who(turn.call), error=told)
         return turn.marked(make_refused(route.name, refusal))
@@ -398,7 +413,7 @@ def _add_grace(timeout: float) -> float:
     return min(timeout + _HEAD_START, timeout * 1.1)
 
 
-def _error_type(error: Exception) -> ErrorType:
+def _error_type(error: BaseException) -> ErrorType:
     kind = error.error_type if isinstance(error, ToolEngineError) else ""
     return ErrorType(kind) if kind in _ERROR_TYPES else ErrorType.EXECUTION_ERROR
 

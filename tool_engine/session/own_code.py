@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.unawaited import is_unawaited
+from tool_engine.model.foreign import ends_caller
 from tool_engine.redaction import OwnSecrets, words_of
 from tool_engine.session.formatting import text_in_pieces
 
@@ -34,7 +35,9 @@ def made_text(
     """
     try:
         text = function(*args)
-    except Exception as error:  # noqa: BLE001 - code of a tool may raise anything
+    except BaseException as error:  # code of a tool may raise anything
+        if ends_caller(error):
+            raise
         told = f"raised {words_of(error, find_secrets(), most=_LONGEST_REASON)}"
     else:
         if isinstance(text, str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, Self, TypeGuard
 
@@ -20,6 +20,7 @@ from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.parts import find_storage
 from tool_engine.session.state import Deferred, SessionState
+from tool_engine.session.storing import load_data, save_data
 from tool_engine.session.variables.read_labels import UNKNOWN
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.sources.foreign import as_source
@@ -239,7 +240,7 @@ class SavedSession(SessionState):
         Raises:
             SessionConflictError: Another session object has saved it; nothing was kept.
             SessionError: There is no storage, or something is no JSON value.
-            RecordsUnavailableError: The database does not answer.
+            RecordsUnavailableError: The storage failed, or its database does not answer.
             ConfigurationError: `overwrite` is neither True nor False.
         """
         check_switch("overwrite", overwrite)
@@ -254,7 +255,7 @@ class SavedSession(SessionState):
         # Until the storage has answered, it may hold this revision.
         self.revisions = (*known[:1], *known[1:][-_MOST_UNKNOWN:], revision)
         data = {**self._state(), "more": self.more, "revision": revision}
-        if not await _saved(self.storage, self.session_id, data, known, overwrite=overwrite):
+        if not await save_data(self.storage, self.session_id, data, known, overwrite=overwrite):
             self.revisions = tuple(each for each in self.revisions if each != revision)
             raise SessionConflictError(_conflict(self.session_id, is_new=not known))
         if revision in self.revisions:
@@ -265,11 +266,11 @@ class SavedSession(SessionState):
 
         Raises:
             SessionError: There is no storage, or what is kept is damaged.
-            RecordsUnavailableError: The database does not answer.
+            RecordsUnavailableError: The storage failed, or its database does not answer.
         """
         if self.storage is None:
             raise SessionError(_NOWHERE)
-        found = await self.storage.load(self.session_id)
+        found = await load_data(self.storage, self.session_id)
         return found is not None and revision_of(found) not in self.revisions
 
     async def _save_copy(self, storage: SessionStorage, as_id: str, *, overwrite: bool) -> None:
@@ -277,7 +278,7 @@ class SavedSession(SessionState):
         data = {**self._state(), "more": self.more, "revision": secrets.token_hex(8)}
         data["session_id"] = as_id
         data["approvals"] = {**data["approvals"], "session_id": as_id}
-        if not await _saved(storage, as_id, data, (), overwrite=overwrite):
+        if not await save_data(storage, as_id, data, (), overwrite=overwrite):
             raise SessionConflictError(_conflict(as_id, is_new=True))
 
     @classmethod
@@ -294,14 +295,14 @@ class SavedSession(SessionState):
 
         Raises:
             SessionError: What is kept is no session, or there is no storage.
-            RecordsUnavailableError: The database does not answer.
+            RecordsUnavailableError: The storage failed, or its database does not answer.
         """
         storage = options.get("storage")
         if storage is None:
             storage = find_storage(as_source(engine), "sessions")
         if storage is None:
             raise SessionError(_NOWHERE)
-        data = await storage.load(session_id)
+        data = await load_data(storage, session_id)
         if data is None:
             return None
         # Of a large conversation each value is looked at.
@@ -380,26 +381,6 @@ def _with_lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_lists(each) for key, each in value.items()}
     return [_with_lists(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-async def _saved(
-    storage: SessionStorage,
-    session_id: str,
-    data: dict[str, Any],
-    known: Collection[str],
-    *,
-    overwrite: bool,
-) -> bool:
-    """Save the data, unless the storage holds a state that is not known; return success."""
-    save_if = getattr(storage, "save_if", None)
-    if not overwrite and callable(save_if):
-        return bool(await save_if(session_id, data, known))
-    if not overwrite:
-        found = await storage.load(session_id)
-        if found is not None and revision_of(found) not in known:
-            return False
-    await storage.save(session_id, data)
-    return True
 
 
 def _conflict(session_id: str, *, is_new: bool) -> str:

@@ -16,6 +16,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.checks.unawaited import is_unawaited
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.tool import Tool
 from tool_engine.sources.combining import Combination
 from tool_engine.sources.tool_view import ToolView
@@ -180,7 +181,9 @@ class _Kept(ToolView):
             return tool if tool.name in keeps else None
         try:
             is_kept: object = keeps(tool)
-        except Exception as error:
+        except BaseException as error:
+            if ends_caller(error):
+                raise
             raise ConfigurationError(
                 f"keep failed for the tool {tool.name!r}: {type(error).__name__}: {error}"
             ) from error
@@ -214,7 +217,9 @@ class _Prepared(ToolView):
         turn = 0 if self._turn is None else self._turn()
         try:
             told: object = self._tell(tool, turn)
-        except Exception as error:
+        except BaseException as error:
+            if ends_caller(error):
+                raise
             raise ConfigurationError(
                 f"prepare failed for the tool {tool.name!r} in turn {turn}: "
                 f"{type(error).__name__}: {error}"

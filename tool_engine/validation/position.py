@@ -110,6 +110,11 @@ class Position:
         """True if undeclared keys may be left out; raw schema judges what was sent."""
         return self.is_closed and "properties" in self._short
 
+    def takes(self, kind: str) -> bool:
+        """False if no value of this JSON type is right here."""
+        kinds = self.certain.get("type", kind)
+        return kind == kinds or (isinstance(kinds, list) and kind in kinds)
+
     @cached_property
     def required(self) -> list[str]:
         return list(self.certain.get("required", ()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import jsonschema_rs
@@ -20,6 +21,8 @@ from tool_engine.validation.wording import (
     type_of,
 )
 
+_MOST_COMPARED: Final = 2_000
+"""Options that are compared by their letters."""
 _Kind = jsonschema_rs.ValidationErrorKind
 _Error = jsonschema_rs.ValidationError
 
@@ -132,17 +135,21 @@ def read_options(options: list[Any], value: Any) -> Reading:
     """Put into words that `value` is none of `options`."""
     rule = f"be one of {listed(options)}" if len(options) > 1 else f"be {listed(options)}"
     cure = ""
-    same = [option for option in options if _bare_text(option) == _bare_text(value)]
+    wanted = _bare_text(value)
+    same = [option for option in options if _bare_text(option) == wanted]
     if same:
         cure = f": send {json_text(same[0])}"
     elif isinstance(value, str):
-        near = find_nearest(value, [option for option in options if isinstance(option, str)])
+        texts = (option for option in options if isinstance(option, str))
+        near = find_nearest(value, islice(texts, _MOST_COMPARED))
         cure = f": did you mean {json_text(near)}?" if near else ""
     return Reading("invalid_enum", options, rule, None, cure)
 
 
 def _bare_text(value: Any) -> str | None:
     # What is left of a value when its quotes are: the usual way to miss an option.
+    if isinstance(value, str):
+        return value.strip('"').lower()
     return text_of(value).strip('"').lower() if type_of(value) not in ("array", "object") else None
 
 

@@ -24,6 +24,8 @@ SMALLEST: Final = -LARGEST
 MAX_NOTES: Final = 100
 """How many places are noted with their path; further ones are counted."""
 
+_BEGINNING: Final = 2_000
+"""Values that are read of what is wrong as a whole."""
 _FEW: Final = 16
 """Below this many values a loop is cheaper than the check by compiled code."""
 _SIMPLE: Final = frozenset((int, str, bool, float, type(None)))
@@ -59,7 +61,15 @@ class _OverflowError(Exception):
 class Shaper:
     """Copies one call's arguments and notes what prevents it."""
 
-    __slots__ = ("_trail", "_values", "more_refusals", "more_unknown", "refusals", "unknown")
+    __slots__ = (
+        "_room",
+        "_trail",
+        "_values",
+        "more_refusals",
+        "more_unknown",
+        "refusals",
+        "unknown",
+    )
 
     def __init__(self) -> None:
         self.refusals: list[Refusal] = []
@@ -70,6 +80,8 @@ class Shaper:
         """Unknown keys beyond the first hundred."""
         self._trail: list[str | int] = []
         self._values = 0
+        self._room: int | None = None
+        """How many more values are read of what is wrong as a whole; None: it may be right."""
 
     @property
     def is_clean(self) -> bool:
@@ -114,14 +126,21 @@ class Shaper:
         if kind is float:
             return self._shape_float(value, position)
         if kind is dict or kind is list:
-            return (
-                self._shape_object(value, position)
-                if kind is dict
-                else self._shape_list(value, position)
-            )
+            return self._shape_nested(value, position, "object" if kind is dict else "array")
         is_lost = type(value) is Unreadable
         got = value.words if is_lost else f"a value of type {name_of(value)}"
         return self._refuse_value("be a JSON value", got)
+
+    def _shape_nested(self, value: Any, position: Position, kind: str) -> Any:
+        shape: Any = self._shape_object if kind == "object" else self._shape_list
+        if self._room is not None or position.takes(kind):
+            return shape(value, position)
+        # Whatever it holds, it is wrong: its beginning is enough for the message.
+        self._room = _BEGINNING
+        try:
+            return shape(value, position)
+        finally:
+            self._room = None
 
     def _shape_object(self, value: dict[Any, Any], position: Position) -> dict[str, Any]:
         self._go_down()
@@ -134,6 +153,8 @@ class Shaper:
         shaped: dict[str, Any] = {}
         trail = self._trail
         for raw, item in value.items():
+            if self._is_enough():
+                break
             key = self._shape_key(raw)
             if key is None:
                 continue
@@ -155,11 +176,19 @@ class Shaper:
         shaped: list[Any] = []
         trail = self._trail
         for index, item in enumerate(value):
+            if self._is_enough():
+                break
             trail.append(index)
             self._count_values()
             shaped.append(self.value(item, below))
             trail.pop()
         return shaped
+
+    def _is_enough(self) -> bool:
+        if self._room is None:
+            return False
+        self._room -= 1
+        return self._room < 0
 
     def _shape_key(self, key: Any) -> str | None:
         if type(key) is str and key.isascii():

@@ -6,7 +6,8 @@ engine goes on, and closes.
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -143,6 +144,43 @@ async def test_limits_that_cannot_be_read_later_stay_as_they_were() -> None:
     engine = made_engine(Forgetful("", None))
     assert (await engine.execute("outer")).is_success
     await engine.close()
+
+
+async def test_no_limits_are_no_controller() -> None:
+    """A `config` that is no `ConcurrencyConfig` is refused at once; one that goes later, stays."""
+    controller = Broken("", None)
+    vars(controller)["config"] = None
+    with pytest.raises(ConfigurationError, match="config of the controller Broken"):
+        made_engine(controller)
+    vars(controller)["config"] = ConcurrencyConfig(max_concurrent=1)
+    engine = made_engine(controller)
+    vars(controller)["config"] = None
+    with capture_logs() as logs:
+        assert (await engine.execute("outer")).is_success
+    assert {(log["event"], log["method"]) for log in logs} == {("controller_failed", "config")}
+    await engine.close()
+
+
+async def hang(*args: Any, **kwargs: Any) -> Any:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("hangs", ["controller.drain", "backend.close"])
+async def test_the_engine_closes_whatever_hangs(hangs: str) -> None:
+    """Looked at: `drain` and `close`, which bound themselves where they keep their contract."""
+    controller, backend = Broken("drain", hang), LocalBackend(2)
+    engine = ToolEngine(
+        ToolEngineConfig(auto_reload=False, close_timeout=0.1),
+        controller=cast("Any", controller) if hangs == "controller.drain" else None,
+        backend=backend if hangs == "backend.close" else None,
+    )
+    true_close, backend.close = backend.close, hang  # type: ignore[method-assign]
+    with capture_logs() as logs:
+        async with asyncio.timeout(8):
+            await engine.close()
+    told = {log["event"] for log in logs}
+    assert told == {"controller_failed" if hangs == "controller.drain" else "close_left_backend"}
+    await true_close(1)
 
 
 @pytest.mark.parametrize("method", ["takes", "leaves_on_cancel", "function_for"])

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tool_engine.agent.models.messages import say
 from tool_engine.interfaces import ReplyDecoder, ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.json.copying import live
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.model.tool import Tool
 
@@ -80,6 +81,7 @@ def wire_of(protocol: ToolCallingProtocol) -> str:
     return protocol.native.name if isinstance(protocol, CarriedProtocol) else protocol.name
 
 
+@live("make another one with protocol.decoder()")
 class CarriedDecoder:
     """A decoder of one reply, made by `CarriedProtocol.decoder`."""
 

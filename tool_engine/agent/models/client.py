@@ -20,6 +20,7 @@ from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.bounds import check_count, check_share
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.foreign import ends_caller
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.redaction import redact_text, remember_secret
 
@@ -150,7 +151,9 @@ class ModelClient(ABC):
                     yield chunk
         except (ChatModelError, ConfigurationError):
             raise
-        except Exception as error:
+        except BaseException as error:
+            if ends_caller(error):
+                raise
             raise failure_of(error, self._name, self.address) from error
         if is_empty:
             raise ChatModelError(

@@ -32,7 +32,7 @@ _CONNECTION: Final = frozenset(
 _LONGEST: Final = 600
 
 
-def failure_of(error: Exception, model: str, address: str) -> ChatModelError:
+def failure_of(error: BaseException, model: str, address: str) -> ChatModelError:
     """Return the error for the caller of a model, without secrets."""
     status = _status(error)
     body = getattr(error, "body", None) or getattr(error, "details", None)
@@ -52,7 +52,7 @@ def failure_of(error: Exception, model: str, address: str) -> ChatModelError:
     )
 
 
-def _status(error: Exception) -> int | None:
+def _status(error: BaseException) -> int | None:
     for name in ("status_code", "code", "status"):
         value = getattr(error, name, None)
         if isinstance(value, int) and not isinstance(value, bool):
@@ -60,7 +60,7 @@ def _status(error: Exception) -> int | None:
     return None
 
 
-def _codes(error: Exception, body: object) -> set[str]:
+def _codes(error: BaseException, body: object) -> set[str]:
     inner = field(body, "error", {}) if isinstance(body, Mapping) else {}
     found = [getattr(error, "code", None), getattr(error, "type", None)]
     for each in (body, inner):
@@ -69,7 +69,7 @@ def _codes(error: Exception, body: object) -> set[str]:
     return {each for each in found if isinstance(each, str)}
 
 
-def _is_transient(error: Exception, status: int | None, codes: set[str]) -> bool:
+def _is_transient(error: BaseException, status: int | None, codes: set[str]) -> bool:
     if codes & _FINAL_CODES:
         return False
     if codes & _TRANSIENT_CODES or _is_connection(error):
@@ -77,13 +77,13 @@ def _is_transient(error: Exception, status: int | None, codes: set[str]) -> bool
     return status is not None and (status in _TRANSIENT or status >= 500)
 
 
-def _is_connection(error: Exception) -> bool:
+def _is_connection(error: BaseException) -> bool:
     """Detect a failed connection by the class name of the error."""
     names = {each.__name__ for each in type(error).__mro__}
     return isinstance(error, OSError) or not _CONNECTION.isdisjoint(names)
 
 
-def _words(error: Exception, body: object) -> str:
+def _words(error: BaseException, body: object) -> str:
     said = _message_in(body)
     if said is None:
         said = str(getattr(error, "message", None) or error) or type(error).__name__

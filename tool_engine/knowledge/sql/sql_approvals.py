@@ -17,6 +17,7 @@ from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import FLAG, SECONDS, check_values
 from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.json.copying import live
 from tool_engine.model.session import check_session_id
 
 _GRACE: Final = 86_400.0
@@ -24,6 +25,7 @@ _GRACE: Final = 86_400.0
 _WHAT: Final = "the request for approval"
 
 
+@live("open the same address again")
 class SQLApprovalStorage:
     """Keeps requests and decisions beside the records; it is `SQLRecordStorage.approvals`.
 

@@ -28,6 +28,7 @@ from tool_engine.knowledge.sql.schema.event_rows import event_of, row_of
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.json.copying import live
 from tool_engine.model.settings.retention import RecordsURL
 
 _log: Final = get_logger(__name__)
@@ -70,6 +71,7 @@ _PRUNE: Final = (
 )
 
 
+@live("open the same address again")
 class SQLEventStorage:
     """Keeps the newest events in a SQLite file or a PostgreSQL database.
 

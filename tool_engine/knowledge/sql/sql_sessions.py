@@ -17,9 +17,11 @@ from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import DAMAGE, INTEGER, check_values
 from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
 from tool_engine.knowledge.sql.schema.keys import date_of, microseconds
+from tool_engine.model.json.copying import live
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 
 
+@live("open the same address again")
 class SQLSessionStorage:
     """Keeps conversations beside the records of their calls; it is `SQLRecordStorage.sessions`.
 

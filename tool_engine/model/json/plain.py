@@ -12,7 +12,7 @@ from typing import Any, Final
 
 _MOST: Final = 1_000_001
 """Keys of a mapping that are read: one more than a call may carry."""
-_MOST_ANEW: Final = 200_000
+_MOST_ANEW: Final = 500_000
 """Values that are looked at before those that stand in several places are distinguished."""
 _DEEPEST: Final = 200
 """Levels that are read; validation refuses long before."""
@@ -70,8 +70,10 @@ def _is_exact(value: Any) -> bool:
     for _ in range(_DEEPEST):
         visited += sum(map(len, level))
         if visited > _MOST_ANEW:
-            level = list({id(each): each for each in level if id(each) not in seen}.values())
-            seen.update(map(id, level))
+            places = set(map(id, level))
+            if len(places) < len(level) or not seen.isdisjoint(places):
+                level = list({id(each): each for each in level if id(each) not in seen}.values())
+            seen |= places
         mappings = [each for each in level if type(each) is dict]
         if not _TEXT.issuperset(map(type, chain.from_iterable(mappings))):
             return False

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from tool_engine.model.json.copying import live
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.building import CallInProgress, Ending, ReplyBuilder, unknown_end
@@ -62,6 +63,7 @@ _BROKEN_OFF: Final = "the provider broke the reply off, so this call was not run
 _UNFINISHED: Final = "the model did not finish the arguments of this call; write it again"
 
 
+@live("make another one with protocol.decoder()")
 class GeminiDecoder:
     """A decoder of one reply from SDK objects, mappings or bytes."""
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from tool_engine.model.json.copying import live
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.building import Ending, Refine, ReplyBuilder
 from tool_engine.protocols.names import KnownTools
@@ -33,6 +34,7 @@ _BESIDE: Final = ("custom", "function_call", "name", "arguments", "input", "para
 """Keys beside a call's `function` that mean another call, or other arguments."""
 
 
+@live("make another one with protocol.decoder()")
 class OpenAIDecoder:
     """A decoder of one reply of Chat Completions.
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall
 from tool_engine.model.checks.setting_kinds import check_switch
+from tool_engine.model.json.copying import live
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.building import CallInProgress, Ending, ReplyBuilder
@@ -163,6 +164,7 @@ class TextProtocol(ModelProtocol):
         return decoder.close()
 
 
+@live("make another one with protocol.decoder()")
 class TextDecoder(ABC):
     """The base of all text decoders; subclasses read single calls."""
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from tool_engine.interfaces import ToolCallingProtocol, ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.unawaited import is_unawaited
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.prompts import prompt
 from tool_engine.redaction import words_of
@@ -135,7 +136,9 @@ class SessionPrompt:
             return rendered(state.group.rules, state.enabled_tools, names)
         try:
             text: object = state.rules(list(state.enabled_tools))
-        except Exception as error:  # noqa: BLE001 - one group must not silence the others
+        except BaseException as error:  # one group must not silence the others
+            if ends_caller(error):
+                raise
             return self._failed(state, words_of(error))
         if not isinstance(text, str):
             is_unawaited(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +13,7 @@ from tool_engine.errors import ConfigurationError, SessionError, ToolConflictErr
 from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup
+from tool_engine.model.json.copying import live
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
@@ -57,6 +57,7 @@ class _On(NamedTuple):
     enabled: tuple[ToolGroup, ...]
 
 
+@live("take that of another session")
 class Toolbox:
     """The tools and groups of one conversation, and which of them are on.
 
@@ -279,7 +280,8 @@ class Toolbox:
         """Return the same tools and groups under other settings, for a few questions."""
         if config == self.config:
             return self
-        made = copy.copy(self)
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
         made.config = config
         return made
 
