@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, Self, TypeAlias
 
-from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.errors import ConfigurationError, ToolEngineError, UnboundContextError
 from tool_engine.events.subscriber import is_being_cancelled
 from tool_engine.interfaces.source import ToolSource
 from tool_engine.knowledge.entry import VisibleCall
@@ -344,6 +344,9 @@ class ToolSubAgent(KnownArguments):
             said = shorten_words(str(error), secrets) or kind_of(error)
             failed = _failure(tool_name, _error_type(error), said)
             past = PastCall(failed, snapshot(params), tool)
+            if isinstance(error, UnboundContextError):
+                # No call was made: the one that would have made it has ended.
+                return await self._finish(past)
             return await self._refuse(past)
 
     async def _refuse(self, past: PastCall) -> ToolExecutionResult:
