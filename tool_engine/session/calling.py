@@ -25,6 +25,7 @@ from tool_engine.model.tool import Tool, is_same
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols.allowed import Yes, take_yes
 from tool_engine.protocols.written import is_written
+from tool_engine.redaction import hide_quotes
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.contexts import context_of
 from tool_engine.session.deferral import (
@@ -313,8 +314,9 @@ class SessionCalls:
             return _Ready(placed, self._put_in(placed, params))
         except VariableError as error:
             session.meter.give_back(tool_name)
-            findings = (finding_of(str(error), error.path),)
-            return Refusal(ErrorType.VALIDATION_ERROR.value, str(error), None, findings)
+            message = _describe_error(error, placed.tool)
+            findings = (finding_of(message, error.path),)
+            return Refusal(ErrorType.VALIDATION_ERROR.value, message, None, findings)
 
     def _put_in(self, placed: Placed, params: dict[str, Any]) -> Expanded:
         sent = typed = without_hidden_limit(params, placed.tool)
@@ -528,3 +530,10 @@ def _read(tool_name: str, result: ToolExecutionResult, shown: Presented) -> Sess
         is_truncated=shown.is_truncated,
         reject_reason=reason_of(result),
     )
+
+
+def _describe_error(error: VariableError, tool: Tool) -> str:
+    """Return what is wrong with a reference, without the words of a secret argument."""
+    places = {place.rstrip("]") for place in str(error.path).replace("[", ".").split(".")}
+    is_secret = not places.isdisjoint(tool.secret_names | tool.secret_parts)
+    return hide_quotes(str(error)) if is_secret else str(error)
