@@ -52,7 +52,7 @@ def test_an_engine_is_found(name: str) -> None:
         ("broken_of_test_engines:engine", "nothing_of_this_name"),
         ("app_of_test_engines:engin", "there is no 'engin' in app_of_test_engines"),
         ("app_of_test_engines:text", "is no ToolEngine but of the type str"),
-        ("app_of_test_engines:ToolEngine", "is no ToolEngine but of the type type"),
+        ("app_of_test_engines:ToolEngine", "is no ToolEngine but a class"),
         ("app_of_test_engines:fail", "failed: ValueError: no database"),
         ("app_of_test_engines:print", "there is no 'print'"),
     ],

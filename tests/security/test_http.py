@@ -259,7 +259,7 @@ class Named(HTTPExecutor):
         self.answers = answers
         self.context = context
 
-    def _connector(self, allow: AllowList) -> aiohttp.BaseConnector:
+    def _make_connector(self, allow: AllowList) -> aiohttp.BaseConnector:
         resolver = GuardedResolver(allow, _Answers(self.answers))
         return GuardedConnector(resolver, use_dns_cache=False, ssl=self.context)
 

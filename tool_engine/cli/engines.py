@@ -27,8 +27,9 @@ def load_app(text: str) -> ToolEngine:
     if callable(value) and not isinstance(value, type | ToolEngine):
         value = _call_factory(value, text)
     if not isinstance(value, ToolEngine):
+        kind = "a class" if isinstance(value, type) else f"of the type {type(value).__name__}"
         raise CommandError(
-            f"--app {text} is no ToolEngine but of the type {type(value).__name__}; name an "
+            f"--app {text} is no ToolEngine but {kind}; name an "
             "engine, or a function without arguments that returns one"
         )
     return value

@@ -78,6 +78,6 @@ def _raise_failure(
     storage: object, method: str, why: str, error: BaseException | None = None
 ) -> NoReturn:
     raise RecordsUnavailableError(
-        f"the session storage {name_of(storage)} failed in {method}: {why}; what it keeps is not "
-        "known: mend the storage, then try again"
+        f"the session storage {name_of(storage)} failed in {method}: {why} (what it keeps is not "
+        "known)"
     ) from error
