@@ -54,13 +54,13 @@ class MessageContent:
             content = [content] if content else []
         if not isinstance(content, list | tuple):
             return self._lost(f"the content is no list of blocks: {shown(content)[:80]}")
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         for index, raw in enumerate(content):
             known = len(self.blocks)
-            told += self.open(raw, index)
+            events += self.open(raw, index)
             if len(self.blocks) > known:
                 self.stop(index)
-        return told
+        return events
 
     def open(self, raw: Any, index: object) -> list[StreamEvent]:
         if isinstance(raw, str):
@@ -71,13 +71,13 @@ class MessageContent:
         place = index if _is_index(index) else len(self.blocks)
         block = Block(kind, raw, place)
         before = self._at.get(place)
-        told = self._begin(block)
+        events = self._begin(block)
         if before is not None and before.call is not None and not before.is_stopped:
             self._leave(before, block)
         self.blocks.append(block)
         self._at[place] = block
         self._builder.has_begun = True
-        return told
+        return events
 
     def add(self, index: object, delta: Any) -> list[StreamEvent]:
         kind = field(delta, "type")
@@ -126,12 +126,12 @@ class MessageContent:
             self._builder.reasoning.extend(block.parts)
         if block.kind != "tool_use":
             return self._builder.add_other()
-        block.call, told = self._builder.begin(block.fields.get("id"), block.fields.get("name"))
+        block.call, events = self._builder.begin(block.fields.get("id"), block.fields.get("name"))
         toolset = block.fields.get("toolset_name")
         if toolset is not None:
             why = f"it is for the toolset {toolset!r}, which is not run here"
             self._builder.refuse(block.call, why)
-        return told
+        return events
 
     def _leave(self, before: Block, block: Block) -> None:
         if before.call is not None and not before.call.parts and not before.input:
@@ -167,8 +167,8 @@ class MessageContent:
         text = field(delta, "text", "")
         if not isinstance(text, str):
             return self._lost(f"a text is no text: {shown(text)[:80]}")
-        told = self._grow(block, "text", text)
-        return told + self._builder.add_text(text)
+        events = self._grow(block, "text", text)
+        return events + self._builder.add_text(text)
 
     def _thinking_delta(self, block: Block | None, delta: Any) -> list[StreamEvent]:
         text = field(delta, "thinking", "")
@@ -183,15 +183,15 @@ class MessageContent:
             return []
         key = (block.index if block else None, kind)
         stray = self._strays.get(key)
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         if stray is None:
             stray = self._strays[key] = Block(kind, {"type": kind})
             self.blocks.append(stray)
             place = f"a block of {block.kind!r}" if block else "no block"
             message = f"a delta of {kind!r} came for {place}: it was read as a block of its own"
-            told.append(self._builder.find("malformed_reply", message))
+            events.append(self._builder.find("malformed_reply", message))
         stray.parts.append(text)
-        return told
+        return events
 
     def _json_delta(self, block: Block | None, delta: Any) -> list[StreamEvent]:
         part = field(delta, "partial_json")

@@ -99,17 +99,17 @@ class GeminiDecoder:
         return not (self._parts or self._reasons or self._builder.findings)
 
     def _take_all(self, payloads: Iterable[Payload]) -> list[StreamEvent]:
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         for payload in payloads:
-            told += self._problems()
+            events += self._problems()
             self._has_repeated_keys = payload.has_repeated_keys
             # A list holds chunks, contents or parts.
             listed = payload.value if isinstance(payload.value, list) else [payload.value]
             if not listed:
-                told += self._lost("a chunk is an empty list, and nothing that Gemini says")
+                events += self._lost("a chunk is an empty list, and nothing that Gemini says")
             for each in listed:
-                told += self._take(each)
-        return told + self._problems()
+                events += self._take(each)
+        return events + self._problems()
 
     def _problems(self) -> list[StreamEvent]:
         problems, self._reader.problems = self._reader.problems, []
@@ -131,11 +131,11 @@ class GeminiDecoder:
             payload = inner
         if get(payload, "error") is not None:
             return [self._error(payload["error"])]
-        told = self._feedback(payload)
+        events = self._feedback(payload)
         usage = get(payload, "usageMetadata")
         if isinstance(usage, Mapping):
             self._builder.usage = dict(usage)
-        return told + self._said(payload, is_known=bool(told))
+        return events + self._said(payload, is_known=bool(events))
 
     def _said(self, payload: Mapping[str, Any], *, is_known: bool) -> list[StreamEvent]:
         candidates = get(payload, "candidates")
@@ -169,30 +169,30 @@ class GeminiDecoder:
         words = get(feedback, "blockReasonMessage")
         message = f"the prompt was blocked ({reason}){f': {words}' if words else ''}"
         self._builder.refusal.append(message)
-        told = [self._builder.find("refusal", message, level="error")]
-        return told + self._builder.end(Ending.FINISHED, reason)
+        events = [self._builder.find("refusal", message, level="error")]
+        return events + self._builder.end(Ending.FINISHED, reason)
 
     def _candidates(self, candidates: Any) -> list[StreamEvent]:
         if not isinstance(candidates, list):
             return self._lost(f"candidates must be a list: {candidates!r:.80}")
         firsts = [each for each in candidates if get(each, "index", 0) == 0]
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         if len(firsts) > 1:
             # Without numbers, only their places identify candidates.
             firsts = firsts[:1]
         if len(candidates) > len(firsts) and not self._is_told_of_others:
             self._is_told_of_others = True
             message = "the reply has several candidates: only the first is read"
-            told.append(self._builder.find("skipped", message))
-        return told + [event for each in firsts for event in self._candidate(each)]
+            events.append(self._builder.find("skipped", message))
+        return events + [event for each in firsts for event in self._candidate(each)]
 
     def _candidate(self, candidate: Any) -> list[StreamEvent]:
         if not isinstance(candidate, Mapping):
             return self._lost(f"a candidate must be an object: {candidate!r:.80}")
         content = get(candidate, "content")
-        told = [] if content is None else self._content(content)
+        events = [] if content is None else self._content(content)
         reason = _name_of(get(candidate, "finishReason"))
-        return told + self._end(reason, get(candidate, "finishMessage"), is_told=True)
+        return events + self._end(reason, get(candidate, "finishMessage"), is_told=True)
 
     def _content(self, content: Any) -> list[StreamEvent]:
         parts = get(content, "parts", [])
@@ -209,14 +209,14 @@ class GeminiDecoder:
         self._reasons.add(reason)
         self._leave_open()
         ending = _ENDINGS.get(reason)
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         if ending is None and reason not in _MALFORMED and reason not in _REFUSALS:
             ending = Ending.UNKNOWN
             message = unknown_end(reason) + (f": {words}" if words else "")
-            told += [self._builder.find("malformed_reply", message)] if is_new else []
+            events += [self._builder.find("malformed_reply", message)] if is_new else []
         elif ending is None and is_new:
-            told.append(self._trouble(reason, words))
-        return told + self._builder.end(ending or Ending.CUT, reason if is_told else None)
+            events.append(self._trouble(reason, words))
+        return events + self._builder.end(ending or Ending.CUT, reason if is_told else None)
 
     def _trouble(self, reason: str, words: Any) -> StreamEvent:
         more = f": {words}" if words else ""
@@ -236,19 +236,19 @@ class GeminiDecoder:
             return self._lost("a part has 'functionCall' and 'function_call': neither was run")
         part = camel_keys(part)
         call, text = part.get("functionCall"), part.get("text")
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         if isinstance(text, str) and part.get("thought"):
             self._builder.reasoning.append(text)
-            told += self._builder.add_other() if text else []
+            events += self._builder.add_other() if text else []
         elif isinstance(text, str) and self._parts.role == "model":
-            told += self._builder.add_text(text)
+            events += self._builder.add_text(text)
         elif text is not None and not isinstance(text, str):
-            told += self._lost(f"the text of a part must be a string: {text!r:.80}")
+            events += self._lost(f"the text of a part must be a string: {text!r:.80}")
             del part["text"]
         if call is None:
             self._parts.add(part)
-            return told + ([] if isinstance(text, str) else self._builder.add_other())
-        return told + self._called(part, call)
+            return events + ([] if isinstance(text, str) else self._builder.add_other())
+        return events + self._called(part, call)
 
     def _called(self, part: dict[str, Any], call: Any) -> list[StreamEvent]:
         pieces = get(call, "partialArgs", [])
@@ -279,15 +279,15 @@ class GeminiDecoder:
         self._leave_open()
         call_id, name = get(call, "id"), get(call, "name")
         own, note = self._own_name(name)
-        begun, told = self._builder.begin(call_id, own if note else name)
+        begun, events = self._builder.begin(call_id, own if note else name)
         if note:
             begun.repairs.append(note)
         self._parts.add_call(part, begun, has_id=isinstance(call_id, str) and bool(call_id))
         if get(call, "partialArgs") or get(call, "willContinue") is True:
             self._open = begun, PartialArguments()
-            return told + self._more(*self._open, part, call)
+            return events + self._more(*self._open, part, call)
         self._has_streamed = False
-        return told + self._settle(begun, get(call, "args"))
+        return events + self._settle(begun, get(call, "args"))
 
     def _own_name(self, name: Any) -> tuple[Any, str | None]:
         if not isinstance(name, str) or self._known.get(self._known.meant_name(name)) is not None:
@@ -330,13 +330,13 @@ class GeminiDecoder:
         if self._has_repeated_keys:
             self._builder.refuse(call, "a key stands twice in one object; write the call again")
         take_object(self._builder, call, {} if arguments is None else arguments)
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         if call.parts:
-            told = self._builder.add_arguments(call, call.parts.pop())
+            events = self._builder.add_arguments(call, call.parts.pop())
         elif call.raw is None:
-            told = self._builder.add_arguments(call, to_text(call.value))
+            events = self._builder.add_arguments(call, to_text(call.value))
         self._builder.finish(call)
-        return told
+        return events
 
     def _leave_open(self) -> None:
         if self._open is None:

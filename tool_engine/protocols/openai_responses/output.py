@@ -57,33 +57,33 @@ class ResponseOutput:
         if kind is None:
             return self._lost(f"an output item has no type: {shown(raw)[:80]}")
         item = self._identified(raw) or self._placed(raw, index)
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         if item is None or (item.is_done and _has_other_ids(item, raw)):
-            item, told = self._open(kind, raw, index)
-        return told + self._complete(item, raw)
+            item, events = self._open(kind, raw, index)
+        return events + self._complete(item, raw)
 
     def finish_all(self, output: Iterable[Any]) -> list[StreamEvent]:
         """Read the whole response, matching its items to the known ones."""
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         waiting = dict.fromkeys(self.items)
         new: list[Item] = []
         for index, raw in enumerate(output):
             kind, item = _kind_of(raw), self._found(raw, index, waiting)
             if kind is None:
-                told += self._lost(f"an output item has no type: {shown(raw)[:80]}")
+                events += self._lost(f"an output item has no type: {shown(raw)[:80]}")
                 continue
             if item is None:
                 item, begun = self._open(kind, raw, index)
-                told += begun
+                events += begun
                 new.append(item)
             waiting.pop(item, None)
-            told += self._complete(item, raw)
+            events += self._complete(item, raw)
         # A streamed call and one of the whole response may be the same: this cannot be known.
         lost = [item.call for item in waiting if item.call is not None]
         found = [item.call for item in new if item.call is not None]
         for call in (*lost, *found) if lost and found else ():
             self._builder.refuse(call, _OTHER)
-        return told
+        return events
 
     def add_arguments(self, payload: Any, delta: Any) -> list[StreamEvent]:
         item = self._meant(payload, FUNCTION)
@@ -112,11 +112,11 @@ class ResponseOutput:
         item = self._meant(payload, FUNCTION)
         if item is None or item.call is None:
             return self._stray(arguments) if arguments else []
-        told = self._builder.name(item.call, field(payload, "name"))
-        told += self._say(item, item.call, arguments)
+        events = self._builder.name(item.call, field(payload, "name"))
+        events += self._say(item, item.call, arguments)
         if item.call.name is not None:
             self._builder.finish(item.call)
-        return told
+        return events
 
     def add_text(
         self, payload: Any, field_name: str, kind: str, index: object
@@ -126,13 +126,13 @@ class ResponseOutput:
             return self._lost(f"a part of a text is no text: {shown(delta)[:80]}") if delta else []
         wanted = "message" if kind in ("output_text", "refusal") else "reasoning"
         item = self._meant(payload, wanted)
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         if item is None:
             raw = {"type": wanted, "id": field(payload, "item_id"), "role": "assistant"}
-            item, told = self._open(wanted, raw, field(payload, "output_index"))
+            item, events = self._open(wanted, raw, field(payload, "output_index"))
         key = PartKey(field_name, kind, index if isinstance(index, int) else 0)
         item.texts.setdefault(key, []).append(delta)
-        return told + self._tell(kind, delta)
+        return events + self._tell(kind, delta)
 
     def settle(self) -> None:
         for item in self.items:
@@ -224,48 +224,48 @@ class ResponseOutput:
             self._by_index[item.index] = item
         if kind == FUNCTION:
             call_id = field(raw, "call_id") or field(raw, "id")
-            item.call, told = self._builder.begin(call_id, field(raw, "name"))
+            item.call, events = self._builder.begin(call_id, field(raw, "name"))
             item.call.echo = item.echo()
             item.arguments = field(raw, "arguments") or None
-            return item, told
-        told = [] if kind == "message" else self._builder.add_other()
+            return item, events
+        events = [] if kind == "message" else self._builder.add_other()
         if kind in AWAITED:
             message = f"a {kind} is not run here: the program around the engine has to answer it"
-            told.append(self._builder.find("skipped", message, level="error"))
-        return item, told
+            events.append(self._builder.find("skipped", message, level="error"))
+        return item, events
 
     # What is said of it
 
     def _complete(self, item: Item, raw: Any) -> list[StreamEvent]:
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         if item.call is not None:
-            told += self._complete_call(item, item.call, raw)
+            events += self._complete_call(item, item.call, raw)
         item.update(raw)
         item.is_done = True
         if item.call is not None:
             item.call.echo = item.echo()
         if item.call is None:
             for key, text in item.whole_texts():
-                told += self._complete_text(item, key, text)
-        return told
+                events += self._complete_text(item, key, text)
+        return events
 
     def _complete_call(self, item: Item, call: CallInProgress, raw: Any) -> list[StreamEvent]:
-        told = self._builder.name(call, field(raw, "name"))
+        events = self._builder.name(call, field(raw, "name"))
         call_id = field(raw, "call_id")
         before = item.fields.get("call_id")
         if isinstance(call_id, str) and isinstance(before, str) and call_id != before:
             message = (
                 f"the id {before!r} of a call is {call_id!r} where it is whole: the first counts"
             )
-            told.append(self._builder.find("malformed_reply", message, call_id=call.call_id))
-        told += self._say(item, call, field(raw, "arguments"))
+            events.append(self._builder.find("malformed_reply", message, call_id=call.call_id))
+        events += self._say(item, call, field(raw, "arguments"))
         if not item.has_arguments and item.arguments is not None:
-            told += self._say(item, call, item.arguments)
+            events += self._say(item, call, item.arguments)
         if field(raw, "status") == "incomplete":
             self._builder.refuse(call, _CUT)
         else:
             self._builder.finish(call)
-        return told
+        return events
 
     def _say(self, item: Item, call: CallInProgress, arguments: Any) -> list[StreamEvent]:
         if arguments is None:
