@@ -224,6 +224,21 @@ async def test_the_heart_beats_on_while_a_reply_is_read(
     await assert_beats_on(lambda: process_tool_calls(engine, given, protocol))
 
 
+@pytest.mark.parametrize("reply", REPLIES)
+async def test_the_heart_beats_on_while_a_conversation_takes_a_reply(
+    engine: ToolEngine, reply: str
+) -> None:
+    """What is copied for consent, for the variables and for the model gives others their turn."""
+    function = {"name": "checked", "arguments": REPLIES[reply]}
+    call = {"id": "call_1", "type": "function", "function": function}
+    message = {"role": "assistant", "tool_calls": [call]}
+    whole: Any = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    sessions = iter(range(100))
+    await assert_beats_on(
+        lambda: ToolSession(engine, f"s{next(sessions)}").process(whole, "openai")
+    )
+
+
 @pytest.mark.parametrize("levels", [900, 33_000, 66_000])
 async def test_the_heart_beats_on_while_a_deep_result_is_shown(
     engine: ToolEngine, levels: int

@@ -21,6 +21,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import copied
+from tool_engine.model.json.unpacking import LARGE
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool, is_same
 
@@ -136,9 +137,12 @@ class Consents:
         try:
             while True:
                 try:
+                    await _let_others_run(packed)
                     # Copied so that they cannot change during the request.
                     arguments = copied(arguments)
+                    await _let_others_run(packed)
                     refusal = await self._find_refusal(call, plan, arguments)
+                    await _let_others_run(packed)
                 except RecursionError:
                     refusal = Refusal(
                         "execution_rejected", "the arguments nest too deep to be shown"
@@ -241,6 +245,14 @@ def _of_nobody(tool: Tool) -> Refusal:
 def _set_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+async def _let_others_run(packed: bytes) -> None:
+    """Give other calls a turn between two steps that take long where much was sent."""
+    if len(packed) >= LARGE:
+        # A timer that is due takes two turns of the loop until its task runs.
+        for _ in range(3):
+            await asyncio.sleep(0)
 
 
 def frozen(params: Any) -> Any:

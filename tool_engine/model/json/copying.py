@@ -6,10 +6,15 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Final, NoReturn, TypeVar
 
+import msgspec
+
 from tool_engine.errors import LiveObjectError
+from tool_engine.model.json.plain import is_exact
+from tool_engine.model.json.unpacking import LARGE, unpack
 
 _Class = TypeVar("_Class", bound=type[Any])
 
+_pack: Final = msgspec.msgpack.Encoder().encode
 _IMMUTABLE: Final = frozenset((str, int, float, bool, type(None)))
 
 
@@ -19,15 +24,26 @@ def copied(value: Any) -> Any:
     Raises:
         RecursionError: It nests too deep.
     """
+    try:
+        packed = _pack(value)
+        if len(packed) >= LARGE and is_exact(value):
+            return unpack(packed)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
+        pass  # it holds what MessagePack has no form for
+    return _copied_one_by_one(value)
+
+
+def _copied_one_by_one(value: Any) -> Any:
     kind = type(value)
     if kind in _IMMUTABLE:
         return value
     if kind is dict:
         return {
-            key: item if type(item) in _IMMUTABLE else copied(item) for key, item in value.items()
+            key: item if type(item) in _IMMUTABLE else _copied_one_by_one(item)
+            for key, item in value.items()
         }
     if kind is list:
-        return [item if type(item) in _IMMUTABLE else copied(item) for item in value]
+        return [item if type(item) in _IMMUTABLE else _copied_one_by_one(item) for item in value]
     return deepcopy(value)
 
 

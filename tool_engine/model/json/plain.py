@@ -51,14 +51,15 @@ def read_plain(params: Any) -> Any:
     while it is read becomes an `Unreadable`, which no tool accepts. Other objects stay.
     """
     try:
-        if _is_exact(params):
+        if is_exact(params):
             return params
     except Exception:  # noqa: BLE001, S110 - a metaclass may raise anything
         pass  # it is read again below, where what raises becomes an `Unreadable`
     return _make_plain(params, 0, {})
 
 
-def _is_exact(value: Any) -> bool:
+def is_exact(value: Any) -> bool:
+    """Return True if all of a value is plain JSON, in dicts, lists and no class made from them."""
     kind = type(value)
     if kind is dict and _SCALARS.issuperset(map(type, value.values())):
         return _TEXT.issuperset(map(type, value))
