@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.output import stand_in, to_text
-from tool_engine.model.json.weighing import PIECE, Weights, write_in_pieces
+from tool_engine.model.json.weighing import PIECE, Weights, is_written_at_once, write_in_pieces
 from tool_engine.protocols.content import blocks_of, text_of_blocks
 
 _SHORT: Final = 2**64
@@ -62,6 +62,8 @@ def _pieces(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         text = str.__str__(value)
         yield from (text[at : at + PIECE] for at in range(0, len(text), PIECE))
+    elif is_written_at_once(value):
+        yield written(value)
     else:
         yield from write_in_pieces(value, Weights(value), written)
 

@@ -5,14 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
+import msgspec
+
 PIECE: Final = 65_536
 """Characters and values that are processed at once: a millisecond or two."""
+_AT_ONCE: Final = 524_288
+"""Bytes of its packed form."""
+_pack: Final = msgspec.msgpack.Encoder().encode
 _CONTAINERS: Final = (dict, list, tuple)
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _TEXT: Final = frozenset((str,))
 _PLAIN: Final = _NUMBERS | _TEXT
 _OPEN: Final = -1
 """The weight of a container that is still being weighed."""
+
+
+def is_written_at_once(value: Any) -> bool:
+    """Return True if a value is written and read as a whole in some ten milliseconds.
+
+    To weigh many small lists takes ten times as long as to write them.
+    """
+    try:
+        return len(_pack(value)) <= _AT_ONCE
+    except Exception:  # noqa: BLE001 - what has no such form is weighed
+        return False
 
 
 class Weights:

@@ -13,7 +13,8 @@ from collections import OrderedDict
 from typing import Any, Final, Protocol
 
 from tool_engine.model.json.output import to_text
-from tool_engine.model.json.weighing import PIECE, Weights
+from tool_engine.model.json.weighing import PIECE, Weights, is_written_at_once
+from tool_engine.model.json.unpacking import without_collection
 from tool_engine.session.formatting import text_in_pieces, written
 
 LARGE: Final = 262_144
@@ -73,6 +74,8 @@ def kept_in_pieces(value: Any) -> tuple[Any, int] | None:
     if not isinstance(value, dict | list | tuple):
         return None
     try:
+        if is_written_at_once(value):
+            return _read(value)
         return _kept(value, Weights(value))
     except (TypeError, ValueError, RecursionError):
         return None
@@ -108,7 +111,8 @@ def _kept_alone(part: Any, weights: Weights) -> tuple[Any, int]:
 def _read(value: Any) -> tuple[Any, int]:
     text = written(value)
     text = without_halves(text if text.isascii() else to_text(text))
-    return json.loads(text), len(text)
+    with without_collection():
+        return json.loads(text), len(text)
 
 
 def without_halves(text: str) -> str:
