@@ -49,7 +49,7 @@ class World:
                 for _ in range(5):
                     try:
                         await send(self, context)
-                    except UnboundContextError:
+                    except (UnboundContextError, asyncio.CancelledError):
                         self.refused += 1
 
         tool = {"name": "stubborn", "description": "S.", "timeout": 0.2}

@@ -13,8 +13,8 @@ from collections import OrderedDict
 from typing import Any, Final, Protocol
 
 from tool_engine.model.json.output import to_text
-from tool_engine.model.json.weighing import PIECE, Weights, is_written_at_once
 from tool_engine.model.json.unpacking import without_collection
+from tool_engine.model.json.weighing import PIECE, Weights, is_written_at_once
 from tool_engine.session.formatting import text_in_pieces, written
 
 LARGE: Final = 262_144
