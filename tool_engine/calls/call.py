@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -15,7 +16,7 @@ from tool_engine.approval.scopes import narrowed
 from tool_engine.backends.task import ABORTED, SUPERSEDED, ToolTask
 from tool_engine.calls.failure import Failure, failure_of
 from tool_engine.calls.plan import Plan
-from tool_engine.errors import ToolEngineError
+from tool_engine.errors import ToolEngineError, UnboundContextError
 from tool_engine.interfaces import Run, Slot
 from tool_engine.knowledge.entry import VisibleCall, secret_names
 from tool_engine.logger import current_call
@@ -314,3 +315,23 @@ def slot_of_this_call() -> Slot | None:
     """Return the slot of the call whose tool runs here; None outside of tools."""
     call = current_call.get()
     return None if call is None else call.slot
+
+
+async def end_work_of(call: Call, tool_name: str) -> NoReturn:
+    """End the work that asks for one more call, though its tool has to end.
+
+    A tool that catches its cancellation does nothing more by others. A task that it has started is
+    cancelled: it may have no one left who reads an error.
+    """
+    task = asyncio.current_task()
+    if type(task) is asyncio.Task:
+        task.cancel()
+        await asyncio.sleep(0)
+    raise ended_error(call.call_id, tool_name)
+
+
+def ended_error(call_id: str | None, tool_name: str) -> UnboundContextError:
+    return UnboundContextError(
+        f"cannot call {tool_name!r}: the call {call_id} that this context is bound to has "
+        "ended, or has to end"
+    )

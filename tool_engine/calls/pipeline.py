@@ -14,7 +14,7 @@ from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from time import monotonic
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -27,6 +27,8 @@ from tool_engine.calls.call import (
     CANCELLED,
     Call,
     end_of,
+    end_work_of,
+    ended_error,
     nested_context,
     slot_of_this_call,
 )
@@ -44,7 +46,6 @@ from tool_engine.errors import (
     EngineClosedError,
     ToolEngineError,
     ToolExecutionError,
-    UnboundContextError,
 )
 from tool_engine.events import EventBus
 from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
@@ -258,7 +259,7 @@ class Pipeline:
             return await self._make_across(near, tool_name, params, context)
         if near.is_over:
             if near.is_broken_off:
-                raise _ended_error(near.call_id, tool_name)
+                raise ended_error(near.call_id, tool_name)
             inner = _made_by(near, context)
             return await self._execute_inside(tool_name, params, inner, None)
         own = None if context is ANONYMOUS else context
@@ -286,9 +287,9 @@ class Pipeline:
         try:
             # Checked after it is noted: the other engine may end it from another loop's thread.
             if near.is_overdue or near.is_broken_off:
-                raise _ended_error(near.call_id, tool_name)
+                raise ended_error(near.call_id, tool_name)
             if near.is_ending:
-                await _end_work_of(near, tool_name)
+                await end_work_of(near, tool_name)
             if maker is not None and maker.is_lending:
                 return await self._lend_slot(maker, tool_name, params, inner)
             return await self._execute_inside(tool_name, params, inner, None)
@@ -310,9 +311,9 @@ class Pipeline:
             return await self._home_loop.carry(take, outer)
         call: Call = outer.bound_call
         if call.is_over or call.slot.is_overdue:
-            raise _ended_error(outer.call_id, tool_name)
+            raise ended_error(outer.call_id, tool_name)
         if call.is_ending:
-            await _end_work_of(call, tool_name)
+            await end_work_of(call, tool_name)
         inner, lender = nested_context(outer, context, timeout), call
         near = current_call.get()
         if near is not None and near is not call and near.is_lending:
@@ -584,23 +585,3 @@ def _made_by(maker: Call, context: ToolExecutionContext) -> ToolExecutionContext
     """Return the context of an inner call: its time while that runs, and all else for ever."""
     outer = maker.bind(None if maker.is_over else maker.deadline)
     return nested_context(outer, None if context is ANONYMOUS else context, None)
-
-
-async def _end_work_of(call: Call, tool_name: str) -> NoReturn:
-    """End the work that asks for a call more, though its tool was told to end.
-
-    A tool that catches its cancellation does nothing more by others. A task that it has started is
-    cancelled: it may have no one left who reads an error.
-    """
-    task = asyncio.current_task()
-    if type(task) is asyncio.Task:
-        task.cancel()
-        await asyncio.sleep(0)
-    raise _ended_error(call.call_id, tool_name)
-
-
-def _ended_error(call_id: str | None, tool_name: str) -> UnboundContextError:
-    return UnboundContextError(
-        f"cannot call {tool_name!r}: the call {call_id} that this context is bound to has "
-        "ended, or was told to end"
-    )
