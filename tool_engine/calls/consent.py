@@ -137,12 +137,12 @@ class Consents:
         try:
             while True:
                 try:
-                    await _let_others_run(packed)
+                    await let_others_run(packed)
                     # Copied so that they cannot change during the request.
                     arguments = copied(arguments)
-                    await _let_others_run(packed)
+                    await let_others_run(packed)
                     refusal = await self._find_refusal(call, plan, arguments)
-                    await _let_others_run(packed)
+                    await let_others_run(packed)
                 except RecursionError:
                     refusal = Refusal(
                         "execution_rejected", "the arguments nest too deep to be shown"
@@ -247,7 +247,7 @@ def _set_done(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def _let_others_run(packed: bytes) -> None:
+async def let_others_run(packed: bytes) -> None:
     """Give other calls a turn between two steps that take long where much was sent."""
     if len(packed) >= LARGE:
         # A timer that is due takes two turns of the loop until its task runs.

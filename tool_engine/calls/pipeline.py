@@ -33,7 +33,7 @@ from tool_engine.calls.call import (
     slot_of_this_call,
 )
 from tool_engine.calls.call_id import name_call
-from tool_engine.calls.consent import Consents, frozen
+from tool_engine.calls.consent import Consents, frozen, let_others_run
 from tool_engine.calls.ending import CallEnding, Ready, made_ready
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
@@ -174,7 +174,7 @@ class Pipeline:
             call, plan, arguments = leads.call, leads.plan, leads.arguments
         elif plan is None or (arguments := plan.accept(params, packed)) is None:  # type: ignore[assignment]
             if isinstance(checked := self.check(call, params, packed), Failure):
-                return self._ending.fail(call, checked)
+                return await self._fail_checked(call, checked, packed)
             plan, arguments = checked
         request = plan.request
         if context is not ANONYMOUS or plan.is_special:
@@ -207,6 +207,16 @@ class Pipeline:
             return self._end_failed(call, slot, run, self._time())
         self._controller.release(slot, now := self._time())
         return self._ending.succeed(call, plan, slot, output, now)
+
+    async def _fail_checked(
+        self, call: Call, failure: Failure, packed: bytes
+    ) -> ToolExecutionResult:
+        """End a call that may not run; others have a turn before much is recorded."""
+        try:
+            await let_others_run(packed)
+        finally:
+            result = self._ending.fail(call, failure)
+        return result
 
     async def _prepare_call(
         self,
