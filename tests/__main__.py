@@ -117,7 +117,7 @@ class Part:
     words: tuple[str, ...] = ()
 
 
-def test_files() -> list[Path]:
+def list_test_files() -> list[Path]:
     """Every file of tests."""
     return sorted(TESTS.rglob("test_*.py"))
 
@@ -230,11 +230,11 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Runs what is asked for; 0 if all of it passed."""
     options = options_of(arguments)
-    parts, effort = parts_of(test_files()), os.environ.get(VARIABLE, "usual")
+    parts, effort = parts_of(list_test_files()), os.environ.get(VARIABLE, "usual")
     alone = parts_alone()
     unused, measured = [*UNUSED, "pytest_cov"], []
     if options.quick:
-        parts, alone, effort = quick_parts(test_files()), [], "quick"
+        parts, alone, effort = quick_parts(list_test_files()), [], "quick"
     elif options.coverage:
         effort = "whole"
         unused, measured = [*UNUSED], ["--cov", "--cov-branch", "--cov-report="]

@@ -193,7 +193,7 @@ class Reloader:
         name = call.tool_name
         quarantined = self.quarantined.get(name)
         if quarantined is not None:
-            # Nobody vouches for what the definition says is secret, so nothing is recorded.
+            # The definition is not approved, nor what it says is secret, so nothing is recorded.
             call.params = _NO_ARGUMENTS
             return Failure("tool_quarantined", quarantined.message)
         near = self._generations.index.nearest(name)

@@ -36,7 +36,7 @@ def test_a_request() -> None:
         "write_file 1.0.0 (only reads)",
         "  no arguments",
     ]
-    assert "nobody says whether it changes anything" in said(effect="unknown")
+    assert "the definition does not say whether it changes anything" in said(effect="unknown")
 
 
 def test_what_would_change_and_what_would_be_read() -> None:

@@ -67,11 +67,11 @@ async def test_without_anybody_to_ask() -> None:
     refusal = await consent(gate)
     assert refusal is not None
     assert refusal.error_type == "execution_rejected"
-    assert "nobody can be asked: pass an approver" in refusal.error
+    assert "there is no approver to ask: pass an approver" in refusal.error
     refusal = await review(gate)
     assert refusal is not None
     assert refusal.error_type == "result_rejected"
-    assert "the result of 'pay' needs somebody's consent" in refusal.error
+    assert "the result of 'pay' needs a person's consent" in refusal.error
 
 
 @pytest.mark.parametrize("answer", [YES, NO])
@@ -178,10 +178,10 @@ async def test_nobody_answers_in_time() -> None:
     assert asyncio.get_running_loop().time() - began == 60.0
     assert refusal is not None
     assert refusal.error_type == "execution_rejected"
-    assert refusal.error == "nobody said within 60 s that 'pay' may run"
+    assert refusal.error == "no approver said within 60 s that 'pay' may run"
     refusal = await review(gate)
     assert refusal is not None
-    assert refusal.error == "nobody said within 60 s that 'pay' may show its result"
+    assert refusal.error == "no approver said within 60 s that 'pay' may show its result"
     assert gate.book.pending() == []
 
 
@@ -209,9 +209,15 @@ async def cancelled() -> ApprovalDecision:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (OSError("password=hunter2secret"), "nobody could be asked whether 'pay' may run: OSError"),
-        (TimeoutError(), "nobody could be asked whether 'pay' may run: TimeoutError"),
-        (asyncio.CancelledError(), "nobody could be asked whether 'pay' may run: CancelledError"),
+        (
+            OSError("password=hunter2secret"),
+            "no approver could be asked whether 'pay' may run: OSError",
+        ),
+        (TimeoutError(), "no approver could be asked whether 'pay' may run: TimeoutError"),
+        (
+            asyncio.CancelledError(),
+            "no approver could be asked whether 'pay' may run: CancelledError",
+        ),
         ("yes", "the user did not allow this call of 'pay': yes"),
         (1, "1 is no answer: answer with True, False, the reason of a refusal"),
     ],
@@ -302,7 +308,7 @@ async def test_an_approver_that_breaks_off_after_a_cancellation() -> None:
         call.cancel()
         refusal = await call
     assert refusal is not None
-    assert refusal.error.startswith("nobody could be asked whether 'pay' may run")
+    assert refusal.error.startswith("no approver could be asked whether 'pay' may run")
 
 
 async def test_why_a_call_was_refused() -> None:

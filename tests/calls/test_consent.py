@@ -385,7 +385,7 @@ async def test_a_scope_that_fails(make: MakeEngine, payments: Payments) -> None:
     with capture_logs() as logs:
         result = await engine.execute("pay", {}, ToolExecutionContext(scope=Broken()))
     assert result.error_type == "execution_rejected"
-    assert "nobody could be asked for consent: ZeroDivisionError: oops" in (result.error or "")
+    assert "no approver could be asked for consent: ZeroDivisionError: oops" in (result.error or "")
     assert [each["event"] for each in logs] == ["consent_failed"]
     assert payments.made == []
 

@@ -79,7 +79,7 @@ async def in_an_approver(fail: Fail) -> tuple[ToolEngine, str | None]:
         fail()
 
     result = await ToolSession(engine, "s", {}, CallbackApprover(say)).execute("ask")
-    assert "nobody could be asked" in str(result.error)
+    assert "no approver could be asked" in str(result.error)
     return engine, result.error_type
 
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.__main__ import IN_MEMORY, NOT_QUICK, PARTS, TESTS, parts_of, quick_parts, test_files
+from tests.__main__ import (
+    IN_MEMORY,
+    NOT_QUICK,
+    PARTS,
+    TESTS,
+    list_test_files,
+    parts_of,
+    quick_parts,
+)
 from tests.meta.sources import ROOT
 
-FILES = test_files()
-test_files.__test__ = False  # type: ignore[attr-defined] # it lists them
+FILES = list_test_files()
 
 
 def test_each_file_is_in_one_part() -> None:

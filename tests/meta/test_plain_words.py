@@ -14,11 +14,11 @@ from tests.meta.sources import PACKAGE, modules, tree
 IDIOM = re.compile(r"\b(?:somebody|nobody|whoever|anybody|told|tells|tell)\b", re.IGNORECASE)
 MOST: dict[str, int] = {
     "agent": 41,
-    "approval": 6,
+    "approval": 5,
     "interfaces": 2,
     "protocols": 100,
-    "reloading.py": 11,
-    "session": 68,
+    "reloading.py": 10,
+    "session": 63,
     "sources": 38,
     "testing": 8,
 }

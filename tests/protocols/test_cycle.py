@@ -150,7 +150,7 @@ async def test_results_that_somebody_has_to_see_first(world: World, policy: str,
     assert ("hidden" in done.results_text) is (read == "echo")
     assert first.is_success is (read == "echo")
     assert first.output == {"said": {"word": "hidden"}}
-    assert error_of(done, 1).startswith("the result of 'xfail' needs somebody's consent")
+    assert error_of(done, 1).startswith("the result of 'xfail' needs a person's consent")
     assert [each.error_type for each in await world.records()] == [None, "execution_error"]
     # What was refused before it ran says so.
     world.engine.unregister_tool("xfail")
@@ -316,7 +316,7 @@ async def test_nobody_answers(world: World, limits: dict[str, float]) -> None:
 
     done = await world.cycle("CALL 1 echo {}\nCALL 2 echo {}", on_before_execute=ask, **limits)
     assert kinds(done) == ["rejected", None]
-    assert "nobody answered within 1.0 seconds" in error_of(done)
+    assert "the approver did not answer within 1.0 seconds" in error_of(done)
 
 
 async def test_a_gate_changes_nothing(world: World) -> None:

@@ -76,8 +76,8 @@ CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
         lambda: {"box": secrets(8_000), "is_failing": True},
     ),
     "a megabyte of small lists in an error's details": ("detailed", lambda: {"number": 333_333}),
-    "small lists beside a secret": ("kept_secret", lambda: {"said": [[]] * 40_000, "box": {}}),
-    "small lists where a text belongs": ("returned", lambda: {"value": [[]] * 40_000}),
+    "small lists beside a secret": ("kept_secret", lambda: {"said": [[]] * 100_000, "box": {}}),
+    "small lists where a text belongs": ("returned", lambda: {"value": [[]] * 100_000}),
     "none of 18,000 options": ("chosen", lambda: {"option": "zzz"}),
     "an error of a megabyte": ("failed", lambda: {"message": text("token: 1 ", 1_000_000)}),
 }

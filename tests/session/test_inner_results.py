@@ -231,4 +231,4 @@ async def test_without_a_session_it_is_not_read_later(engine: ToolEngine, way: s
     outer = await engine.execute(way, {} if way == "flow" else {"of": "sal"}, me)
     read = await engine.execute("look", {"call_id": outer.call_id}, me)
     assert SECRET not in str(read)
-    assert "somebody must be asked" in str(read.error)
+    assert "a person must be asked" in str(read.error)

@@ -38,7 +38,7 @@ def decision_from(answer: Any) -> ApprovalDecision | None:
         return ApprovalDecision(is_approved=False, reason=answer or None)
     raise ApprovalError(
         f"{shown(answer)[:80]} is no answer: answer with True, False, the reason of a refusal, an "
-        "ApprovalDecision, or None if nobody can answer now"
+        "ApprovalDecision, or None if there is no answer yet"
     )
 
 

@@ -111,8 +111,8 @@ def _descriptor(stdin: TextIO | None) -> int:
     except (OSError, ValueError):
         pass  # it is closed: there is no terminal either, as is said below
     raise ApprovalError(
-        "the standard input is no terminal, so nobody can be asked; run it in a terminal, or use "
-        "another approver"
+        "the standard input is no terminal, so there is no person to ask; run it in a terminal, or "
+        "use another approver"
     )
 
 

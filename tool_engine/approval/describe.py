@@ -26,7 +26,7 @@ _EFFECTS: Final = {"read": "only reads", "write": "changes something"}
 
 def describe(request: ApprovalRequest) -> str:
     """Return a request as plain text of several lines, safe for a terminal."""
-    effect = _EFFECTS.get(request.effect, "nobody says whether it changes anything")
+    effect = _EFFECTS.get(request.effect, "the definition does not say whether it changes anything")
     own, called = visible(request.tool_name), visible(request.called_name or request.tool_name)
     name = own if request.is_nested else called
     lines = [f"{name} {visible(request.tool_version)} ({effect})"]

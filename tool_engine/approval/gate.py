@@ -157,7 +157,7 @@ class ApprovalGate:
         Args:
             tool: The tool.
             params: The arguments.
-            has_yes: Whether somebody was asked about the call already.
+            has_yes: Whether the approver was asked about the call already.
         """
         decided = self._policy(tool, params).execution
         is_asked = decided in (ExecutionPolicy.ASK_ONCE, ExecutionPolicy.ASK_ALWAYS)
@@ -268,7 +268,9 @@ class ApprovalGate:
         if self.approver is None:
             what = "the result of " * (kind == "result") + repr(tool.name)
             return _nobody(
-                kind, f"{what} needs somebody's consent, and nobody can be asked: pass an approver"
+                kind,
+                f"{what} needs a person's consent, and there is no approver to ask: pass an "
+                "approver",
             )
         allowed = engine, tool.name
         preview = await self._preview(allowed, tool, params) if kind == "execution" else None
@@ -328,7 +330,8 @@ class ApprovalGate:
             if clock.expired():
                 return _nobody(
                     request.kind,
-                    f"nobody said within {timeout:g} s that {tool.name!r} {_doubt(request.kind)}",
+                    f"no approver said within {timeout:g} s that {tool.name!r} "
+                    f"{_doubt(request.kind)}",
                 )
             return _failed(request.kind, tool, error, request.params)
         return _Answer(decision)
@@ -453,7 +456,7 @@ def _doubt(kind: str) -> str:
 def _failed(kind: str, tool: Tool, error: BaseException, params: Mapping[str, Any]) -> _Answer:
     said = words_of(error, secrets_if_known(tool, params), most=_LONGEST_ERROR)
     _log.warning("approver_failed", tool_name=tool.name, error=said)
-    brief = f"nobody could be asked whether {tool.name!r} {_doubt(kind)}"
+    brief = f"no approver could be asked whether {tool.name!r} {_doubt(kind)}"
     return _nobody(kind, f"{brief}: {said}")._replace(brief=brief)
 
 
@@ -469,7 +472,7 @@ def _is_deferred(answer: _Answer) -> bool:
 
 def _deferred(request: ApprovalRequest) -> Refusal:
     what = "the result of " * (request.kind == "result") + repr(request.tool_name)
-    message = f"{what} waits for somebody's consent; go on without its result"
+    message = f"{what} waits for a person's consent; go on without its result"
     details = {"approval_token": request.token}
     if request.kind == "result":
         # It has run, and must not be taken for a call that has not.

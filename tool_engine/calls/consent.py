@@ -26,7 +26,7 @@ from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool, is_same
 
 _log = get_logger(__name__)
-_CLOSED = Refusal("engine_closed", "the engine was closed before anybody allowed the call")
+_CLOSED = Refusal("engine_closed", "the engine was closed before the call was allowed")
 
 
 class _Checks(Protocol):
@@ -117,7 +117,7 @@ class Consents:
                 message = failure_of(error, call.secrets).error
                 _log.warning("consent_failed", tool_name=tool.name, error=message)
                 return Refusal(
-                    "execution_rejected", f"nobody can say whether it may run: {message}"
+                    "execution_rejected", f"no approver can say whether it may run: {message}"
                 )
             if refusal is not None:
                 return refusal
@@ -212,7 +212,9 @@ class Consents:
                 return _CLOSED
             message = failure_of(error, call.secrets).error
             _log.warning("consent_failed", tool_name=plan.tool.name, error=message)
-            return Refusal("execution_rejected", f"nobody could be asked for consent: {message}")
+            return Refusal(
+                "execution_rejected", f"no approver could be asked for consent: {message}"
+            )
         finally:
             self._waiting.pop(clock, None)
 
@@ -237,8 +239,8 @@ def _of_nobody(tool: Tool) -> Refusal:
         return Refusal("execution_rejected", f"calls of {tool.name!r} are not allowed here")
     return Refusal(
         "execution_rejected",
-        f"tool {tool.name!r} needs somebody's consent, and nobody can be asked: pass an approver "
-        "to the engine or the session",
+        f"tool {tool.name!r} needs a person's consent, and there is no approver to ask: pass an "
+        "approver to the engine or the session",
     )
 
 

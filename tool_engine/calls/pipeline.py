@@ -417,13 +417,14 @@ class Pipeline:
         self, call: Call, params: Any, packed: bytes
     ) -> tuple[Plan, dict[str, Any]] | Failure:
         """Look up and validate a call that cannot take the short way."""
-        plan = call.plan
+        plan, arguments = call.plan, None
         if plan is None:
             found = self.look_up(call)
             if isinstance(found, Failure):
                 return found
             call.plan = plan = found
-        arguments = plan.accept(params, packed)
+            arguments = plan.accept(params, packed)
+        # With a plan the short way was tried, in vain.
         if arguments is None:
             findings = plan.explain(params)
             call.findings = [each.to_dict() for each in (*findings.errors, *findings.warnings)]

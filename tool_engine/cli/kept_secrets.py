@@ -51,13 +51,13 @@ class KeptSecrets:
 
     def hide(self, value: Any) -> Any:
         """Return a copy of any part of the conversation, without secrets."""
-        return self._read_everywhere.value(self._hide_arguments(value))
+        return self._all_secrets.value(self._hide_arguments(value))
 
     def hide_text(self, text: str) -> str:
-        return self._read_everywhere.text(text)
+        return self._all_secrets.text(text)
 
     @cached_property
-    def _read_everywhere(self) -> OwnSecrets:
+    def _all_secrets(self) -> OwnSecrets:
         """The secrets of all calls of known tools, by their values."""
         params: dict[str, Any] = {}
         names, parts, declared, filled = set[str](), set[str](), set[str](), list[Any]()

@@ -9,6 +9,7 @@ from msgspec.structs import force_setattr, replace
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import EventStorage
+from tool_engine.interfaces.asking import ask_storage
 from tool_engine.logger import get_logger
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.foreign import ends_caller
@@ -51,15 +52,13 @@ class EventLog:
 
     async def open(self) -> None:
         """Open the storage."""
-        opening = getattr(self._storage, "open", None)
-        if opening is not None:
-            await opening()
+        if getattr(self._storage, "open", None) is not None:
+            await ask_storage("event", self._storage, "open")
 
     async def close(self) -> None:
         """Let the storage write what is left and release its resources."""
-        close = getattr(self._storage, "close", None)
-        if close is not None:
-            await close()
+        if getattr(self._storage, "close", None) is not None:
+            await ask_storage("event", self._storage, "close")
 
     def take(self, event: ToolEngineEvent) -> ToolEngineEvent:
         """Write the next number into the event, and keep it; for one thread at a time."""
@@ -98,7 +97,12 @@ class EventLog:
 
     async def read(self, after: int, limit: int) -> Sequence[ToolEngineEvent]:
         """Return kept events; see `interfaces.EventStorage`."""
-        return [] if self._storage is None else await self._storage.read(after, limit)
+        if self._storage is None:
+            return []
+        read: Sequence[ToolEngineEvent] = await ask_storage(
+            "event", self._storage, "read", after, limit
+        )
+        return read
 
     def _note_lost(self, event: ToolEngineEvent, error: BaseException) -> None:
         self.unkept += 1

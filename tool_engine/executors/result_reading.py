@@ -87,8 +87,8 @@ class ResultReadExecutor:
             below = await self._find_below(record.call_id)
         if any(map(self._withholds_result, {record.tool_name, *below})):
             raise ToolExecutionError(
-                f"somebody must be asked before the result of the call {record.call_id} is read, "
-                f"and nobody can be asked here: call {record.tool_name!r} again",
+                f"a person must be asked before the result of the call {record.call_id} is read, "
+                f"and there is no approver to ask here: call {record.tool_name!r} again",
                 is_final=True,
             )
 

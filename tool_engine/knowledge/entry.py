@@ -47,30 +47,30 @@ class VisibleCall:
         self._packed = params
         few = _read_few(params, tool)
         if secrets is None:
-            sent = self._read_plain if few is None else few
+            sent = self._plain_arguments if few is None else few
             secrets = OwnSecrets({}) if tool is None else secrets_of(tool, sent)
         self.secrets = secrets
         # Arguments sent as one text have no separate names.
         is_told_apart = few is not None or self._is_mapping or not secret_names(tool)
-        self.names = secrets.names if is_told_apart else frozenset(self._read_plain)
+        self.names = secrets.names if is_told_apart else frozenset(self._plain_arguments)
         """These arguments are hidden entirely."""
 
     @cached_property
-    def _restore_sent(self) -> Any:
+    def _sent_value(self) -> Any:
         return restore(self._packed)
 
     @property
     def _is_mapping(self) -> bool:
-        return isinstance(self._restore_sent, dict)
+        return isinstance(self._sent_value, dict)
 
     @property
-    def _read_plain(self) -> dict[str, Any]:
-        return _as_mapping(self._restore_sent, "value")
+    def _plain_arguments(self) -> dict[str, Any]:
+        return _as_mapping(self._sent_value, "value")
 
     @cached_property
     def params(self) -> dict[str, Any]:
         """The arguments; computed when needed, which is rarely."""
-        shown: dict[str, Any] = self.value(self._read_plain, self.names)
+        shown: dict[str, Any] = self.value(self._plain_arguments, self.names)
         return shown
 
     def result(self, data: bytes) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from tool_engine.interfaces.asking import ask_storage
 from tool_engine.knowledge.entry import VisibleCall
 from tool_engine.knowledge.snapshot import bounded_text, snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
@@ -224,9 +225,8 @@ async def _describe_gap(store: ToolKnowledgeStore, since: datetime | None) -> st
     dropped = store.failed + getattr(store.storage, "dropped", 0)
     if dropped:
         return f"the store has let go of {dropped} records; older calls may be missing"
-    removed_until = getattr(store.storage, "removed_until", None)
-    if removed_until is not None:
-        until = await removed_until()
+    if getattr(store.storage, "removed_until", None) is not None:
+        until = await ask_storage("record", store.storage, "removed_until")
         if until is None or (since is not None and since > until):
             return None
         return f"records of calls until {until.isoformat()} were removed; calls may be missing"

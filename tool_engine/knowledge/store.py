@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from msgspec.structs import replace
 
 from tool_engine.interfaces import ApprovalStorage, RecordStorage, SessionStorage
+from tool_engine.interfaces.asking import ask_storage
 from tool_engine.knowledge.entry import kept_record, secrets_of_kept
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.snapshot import bounded_text
@@ -24,6 +25,7 @@ from tool_engine.model.record import (
     CallEntry,
     KeptCall,
     RecordQuery,
+    RecordTotals,
     ToolCallRecord,
     ToolCallSummary,
     success_rate,
@@ -119,9 +121,9 @@ class ToolKnowledgeStore(KnownArguments):
         Raises:
             ConfigurationError: A limit or offset below 0, a time without a zone, an outcome that
                 there is not, or `before` or `after` is no record's id.
-            RecordsUnavailableError: The database of the records does not answer.
+            RecordsUnavailableError: The storage failed, or its database does not answer.
         """
-        return list(await self.storage.query(RecordQuery(**filters)))
+        return list(await self._ask_storage("query", RecordQuery(**filters)))
 
     async def get_failed(self, **filters: Unpack[RecordFilters]) -> list[ToolCallRecord]:
         """Return the failed calls' records; filters as in `query_call_records`."""
@@ -138,7 +140,8 @@ class ToolKnowledgeStore(KnownArguments):
 
         `"_truncated" in record.result` says that even here only the beginning was kept.
         """
-        found = await self.storage.query(RecordQuery(call_id=call_id, limit=1, whole=True))
+        query = RecordQuery(call_id=call_id, limit=1, whole=True)
+        found = await self._ask_storage("query", query)
         return found[0] if found else None
 
     async def get_tools_below(self, call_id: str) -> frozenset[str]:
@@ -146,7 +149,8 @@ class ToolKnowledgeStore(KnownArguments):
         names: set[str] = set()
         seen, left = {call_id}, [call_id]
         while left:
-            for record in await self.storage.query(RecordQuery(parent_call_id=left.pop())):
+            query = RecordQuery(parent_call_id=left.pop())
+            for record in await self._ask_storage("query", query):
                 names.add(record.tool_name)
                 if record.call_id is not None and record.call_id not in seen:
                     seen.add(record.call_id)
@@ -164,7 +168,8 @@ class ToolKnowledgeStore(KnownArguments):
 
     async def get_call_summary(self, conversation_id: str) -> ToolCallSummary:
         """Return the totals of the kept calls of one conversation."""
-        totals = await self.storage.totals(RecordQuery(conversation_id=conversation_id))
+        query = RecordQuery(conversation_id=conversation_id)
+        totals: RecordTotals = await self._ask_storage("totals", query)
         totals = replace(totals, tool_usage=shown_usage(totals.tool_usage))
         return ToolCallSummary.from_totals(conversation_id, totals)
 
@@ -208,8 +213,9 @@ class ToolKnowledgeStore(KnownArguments):
         Returns:
             How many were removed; 0 for a storage that bounds itself, as memory does.
         """
-        prune = getattr(self.storage, "prune", None)
-        return 0 if prune is None else int(await prune(retention))
+        if getattr(self.storage, "prune", None) is None:
+            return 0
+        return int(await self._ask_storage("prune", retention))
 
     @property
     def sessions(self) -> SessionStorage:
@@ -230,9 +236,8 @@ class ToolKnowledgeStore(KnownArguments):
             ConfigurationError: The storage cannot be used; the message says why.
             MissingExtraError: The libraries of its database are not installed.
         """
-        open_storage = getattr(self.storage, "open", None)
-        if open_storage is not None:
-            await open_storage()
+        if getattr(self.storage, "open", None) is not None:
+            await self._ask_storage("open")
 
     def _memory_of_sessions(self) -> MemorySessionStorage:
         if self._in_memory is None:
@@ -246,21 +251,23 @@ class ToolKnowledgeStore(KnownArguments):
     async def _count_dropped(self) -> int:
         dropped: int | None = getattr(self.storage, "dropped", None)
         if dropped is None:
-            return (await self.storage.totals(RecordQuery(limit=0))).dropped
+            totals: RecordTotals = await self._ask_storage("totals", RecordQuery(limit=0))
+            return totals.dropped
         return dropped
 
     async def _compute_statistics(self, query: RecordQuery) -> CallStatistics:
-        statistics = getattr(self.storage, "statistics", None)
-        if statistics is None:
-            return CallStatistics.of_records(await self.storage.query(query), redact_text)
-        found: CallStatistics = await statistics(query)
+        if getattr(self.storage, "statistics", None) is None:
+            return CallStatistics.of_records(await self._ask_storage("query", query), redact_text)
+        found: CallStatistics = await self._ask_storage("statistics", query)
         return found
 
     async def close(self) -> None:
         """Let the storage write what is left and release its resources."""
-        close = getattr(self.storage, "close", None)
-        if close is not None:
-            await close()
+        if getattr(self.storage, "close", None) is not None:
+            await self._ask_storage("close")
+
+    async def _ask_storage(self, method: str, *args: Any) -> Any:
+        return await ask_storage("record", self.storage, method, *args)
 
     def _storage_failed(self, entry: KeptCall, failure: BaseException) -> None:
         self.failed += 1

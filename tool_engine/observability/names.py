@@ -31,7 +31,7 @@ _OF_EVENTS: Final = {
     "execution_started": "a call has its slot",
     "execution_retried": "an attempt failed, and the tool runs again",
     "execution_completed": "a call succeeded",
-    "execution_failed": "a call failed; `info` where nobody has to act, as for an unknown tool",
+    "execution_failed": "a call failed; `info` for what is not to be mended, as an unknown tool",
     "execution_cancelled": "a call ended: its caller was cancelled",
 }
 
@@ -53,10 +53,10 @@ FACTS: Final[dict[str, Fact]] = {
     "approval_listener_failed": Fact("warning", "who is told of requests for approval failed"),
     "approver_failed": Fact("warning", "an approver raised: its call is refused"),
     "consent_failed": Fact(
-        "warning", "nobody could be asked whether a call may run: it is refused"
+        "warning", "no approver could be asked whether a call may run: it is refused"
     ),
     "decision_not_found": Fact(
-        "warning", "a remembered decision could not be looked up: somebody is asked again"
+        "warning", "a remembered decision could not be looked up: the approver is asked again"
     ),
     "decision_not_kept": Fact("warning", "a decision could not be kept for other processes"),
     "group_rules_failed": Fact(

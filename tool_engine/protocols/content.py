@@ -41,8 +41,8 @@ def unless_withheld(result: ToolExecutionResult, tool: Tool | None) -> ToolExecu
     if not is_asked_for or hasattr(result, "final_text") or result.outcome is Outcome.REJECTED:
         return result
     message = (
-        f"the result of {result.tool_name!r} needs somebody's consent, and nobody can be asked: "
-        "let a ToolSession with an approver process the reply"
+        f"the result of {result.tool_name!r} needs a person's consent, and there is no approver "
+        "to ask: let a ToolSession with an approver process the reply"
     )
     kind = ErrorType.RESULT_REJECTED.value
     return msgspec.structs.replace(result, is_success=False, error=message, error_type=kind)

@@ -264,7 +264,9 @@ class CallRunner:
             if refused is not None or (now is not None and is_same(now, asked)):
                 return refused
             # The approver said yes to the old tool, not to the changed one.
-        message = f"{turn.route.name!r} is another tool each time that somebody is asked about it"
+        message = (
+            f"{turn.route.name!r} is another tool each time that the approver is asked about it"
+        )
         return self._refused(turn, message, ErrorType.REJECTED)
 
     def _look_up(self, turn: _Turn) -> ToolExecutionResult | None:
@@ -301,7 +303,7 @@ class CallRunner:
             if ends_caller(error):
                 raise
             if clock.expired():
-                return f"{denied}: nobody answered within {limit} seconds"
+                return f"{denied}: the approver did not answer within {limit} seconds"
             message = words_of(error, *self._secrets(turn))
             _log.warning("on_before_execute_failed", **_who(turn.call), error=message)
             return f"{denied}: {message}"

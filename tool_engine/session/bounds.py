@@ -33,7 +33,7 @@ from tool_engine.session.tokens import tokens_of
 
 __all__ = ["Meter", "Others", "Spending", "Usage", "others_of_replies"]
 
-_ALSO: Final[ContextVar[Others]] = ContextVar("also_bounds", default={})  # noqa: B039 - nobody changes it
+_ALSO: Final[ContextVar[Others]] = ContextVar("also_bounds", default={})  # noqa: B039 - it is never changed
 """The further settings that bound the calls of a reply, by conversation."""
 
 

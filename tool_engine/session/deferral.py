@@ -62,7 +62,7 @@ def check_engine(session: SessionState, request: ApprovalRequest, tool: Tool | N
     if found != request.engine or not is_same_name:
         raise ApprovalError(
             f"{tool.name!r} is not what was approved: it is a tool of another engine here, has "
-            "another name, or nobody can tell that it is the same engine; answer where it was "
+            "another name, or is not known to be of the same engine; answer where it was "
             "asked, or call it again; ToolEngineConfig(name=...) tells engines apart; the request "
             "stays open"
         )

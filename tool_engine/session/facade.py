@@ -34,7 +34,7 @@ from tool_engine.session.policy import SessionPolicy
 from tool_engine.session.reading.result import SessionResult, as_session_result
 from tool_engine.session.toolbox.toolbox import Toolbox
 
-_NOBODY = "nobody can be asked: pass on_before_execute"
+_NOBODY = "there is no approver to ask: pass on_before_execute"
 
 
 class CycleFacade(ABC):

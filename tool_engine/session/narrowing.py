@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tool_engine.session.config import ToolCallConfig, names_said
 from tool_engine.session.discovery import as_config
 
-_REPLY: Final[ContextVar[Mapping[object, ToolCallConfig]]] = ContextVar("reply", default={})  # noqa: B039 - nobody changes it
+_REPLY: Final[ContextVar[Mapping[object, ToolCallConfig]]] = ContextVar("reply", default={})  # noqa: B039 - it is never changed
 
 
 def _own(own: Any, said: Any) -> Any:

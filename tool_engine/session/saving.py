@@ -390,7 +390,7 @@ def _conflict(session_id: str, *, is_new: bool) -> str:
             "restore(), choose another id, or take its place with save(overwrite=True)"
         )
     return (
-        f"somebody else has saved the session {session_id!r} since it was read here, and that "
-        "stays: go on from there with restore(), keep this one under another id with "
+        f"another session object has saved the session {session_id!r} since it was read here, "
+        "and that stays: go on from there with restore(), keep this one under another id with "
         "save(as_id=...), or take its place with save(overwrite=True)"
     )

@@ -243,7 +243,7 @@ class SessionScope:
             self._note_result(tool, params)
         is_nested = self._is_nested or not is_first
         if self._was_approved(tool, params, is_nested):
-            # What it may hold was looked at before somebody was asked.
+            # What it may hold was looked at before the approver was asked.
             refusal = self._gate.denied(tool, params)
         else:
             refusal = await self._asked(call_id, tool, params, is_nested)
@@ -366,7 +366,7 @@ class SessionScope:
 def changed(tool_name: str) -> Refusal:
     """Return the refusal of a call whose tool changed after it was approved."""
     message = (
-        f"the tool {tool_name!r} has changed since somebody said yes to this call: call it again, "
-        "so that they are asked again"
+        f"the tool {tool_name!r} has changed since a person said yes to this call: call it "
+        "again, so that they are asked again"
     )
     return Refusal(ErrorType.EXECUTION_REJECTED.value, message)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Collection
+from typing import Any, Final
 
-from tool_engine.errors import RecordsUnavailableError, SessionError, ToolEngineError
+from tool_engine.errors import SessionError
 from tool_engine.interfaces import SessionStorage
-from tool_engine.model.foreign import ends_caller
+from tool_engine.interfaces.asking import ask_storage, raise_failure
 from tool_engine.model.json.plain import name_of
 from tool_engine.model.session import revision_of
-from tool_engine.redaction import words_of
 
-_T = TypeVar("_T")
+_KIND: Final = "session"
 
 
 async def load_data(storage: SessionStorage, session_id: str) -> dict[str, Any] | None:
@@ -22,7 +21,7 @@ async def load_data(storage: SessionStorage, session_id: str) -> dict[str, Any] 
         RecordsUnavailableError: The storage failed.
         SessionError: What it gave is no session.
     """
-    data: object = await _await_storage(storage, "load", storage.load(session_id))
+    data: object = await ask_storage(_KIND, storage, "load", session_id)
     if data is None or isinstance(data, dict):
         return data
     raise SessionError(
@@ -44,40 +43,15 @@ async def save_data(
     Raises:
         RecordsUnavailableError: The storage failed.
     """
-    save_if = getattr(storage, "save_if", None)
-    if not overwrite and callable(save_if):
-        is_saved: object = await _await_storage(
-            storage, "save_if", save_if(session_id, data, known)
-        )
+    if not overwrite and callable(getattr(storage, "save_if", None)):
+        is_saved: object = await ask_storage(_KIND, storage, "save_if", session_id, data, known)
         if isinstance(is_saved, bool):
             return is_saved
-        _raise_failure(
-            storage, "save_if", f"it returned {name_of(is_saved)} in place of True or False"
-        )
+        why = f"it returned {name_of(is_saved)} in place of True or False"
+        raise_failure(_KIND, storage, "save_if", why)
     if not overwrite:
         found = await load_data(storage, session_id)
         if found is not None and revision_of(found) not in known:
             return False
-    await _await_storage(storage, "save", storage.save(session_id, data))
+    await ask_storage(_KIND, storage, "save", session_id, data)
     return True
-
-
-async def _await_storage(storage: object, method: str, asked: Awaitable[_T]) -> _T:
-    try:
-        return await asked
-    except ToolEngineError:
-        raise
-    except BaseException as error:
-        if ends_caller(error):
-            raise
-        # The words may quote the conversation; who needs them finds the cause.
-        _raise_failure(storage, method, words_of(error, None), error)
-
-
-def _raise_failure(
-    storage: object, method: str, why: str, error: BaseException | None = None
-) -> NoReturn:
-    raise RecordsUnavailableError(
-        f"the session storage {name_of(storage)} failed in {method}: {why} (what it keeps is not "
-        "known)"
-    ) from error

@@ -256,7 +256,7 @@ def _parse_lines(lines: Iterable[bytes], source: str) -> Iterator[TraceCall | No
         if is_dated is not None and is_dated != is_date:
             raise TraceError(
                 "has dates where the lines before have seconds, or the other way round, so that "
-                "nobody knows how far apart they are; write all times in one form",
+                "it is not known how far apart they are; write all times in one form",
                 source,
                 number,
             )

@@ -76,7 +76,7 @@ def test_a_line_without_end(folder: Path) -> None:
 def test_nobody_is_asked_in_a_pipe(folder: Path) -> None:
     """Who cannot be asked has not consented, whatever stdin says."""
     said = in_pipe(folder, "chat", *script(folder, WRITES, {"text": "No."}), stdin="write\ny\n")
-    assert "so nobody can be asked" in said.err
+    assert "so there is no person to ask" in said.err
     assert not list((folder / "notes").iterdir())
 
 
@@ -90,7 +90,7 @@ def test_session_goes_on(folder: Path) -> None:
     words = script(folder, CALCULATES, replies)
     known = ("--session", "s", "--confirm", "--max-rounds", "3")
     second = in_pipe(folder, "chat", *words, *known, "who am I?")
-    assert "nobody can be asked" in second.err
+    assert "there is no person to ask" in second.err
     assert len(kept(folder, "s")) == 6
     shown = json.loads(in_pipe(folder, "sessions", "show", "s", "--json").out)
     config = shown["data"]["config"]

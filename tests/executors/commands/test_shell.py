@@ -135,7 +135,7 @@ async def test_a_definition_cannot_do_without(tmp_path: Path) -> None:
     """X3: `permission: auto` of a shell tool is a mistake, and not a way round the question."""
     async with asyncio.timeout(BOUND), _engine(tmp_path, None, "permission: auto\n") as engine:
         ((_, message),) = engine.load_errors
-        assert "lets scripts run that nobody has seen; write ask_always" in message
+        assert "lets scripts run that no person has seen; write ask_always" in message
 
 
 def _engine(folder: Path, approver: Approver | None, more: str = "") -> ToolEngine:

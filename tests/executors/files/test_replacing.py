@@ -113,7 +113,7 @@ def test_change_at_the_last_moment(
             file.write_text("somebody else's")
 
     monkeypatch.setattr(replacing, "_write_file", write)
-    with pytest.raises(ToolExecutionError, match="changed by somebody else"):
+    with pytest.raises(ToolExecutionError, match="changed by another program"):
         desk.write("a.txt", "mine")
     assert "mine" not in file.read_text()
     assert desk.names() == {"a.txt"}
@@ -130,7 +130,7 @@ def test_new_file_that_appears_after_the_last_look(
         desk.put("a.txt", "somebody else's")
 
     monkeypatch.setattr(replacing, "_check_unchanged", check)
-    with pytest.raises(ToolExecutionError, match="changed by somebody else"):
+    with pytest.raises(ToolExecutionError, match="changed by another program"):
         desk.write("a.txt", "mine", create_only=True)
     assert (desk.root / "a.txt").read_text() == "somebody else's"
     assert desk.names() == {"a.txt"}

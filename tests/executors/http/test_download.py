@@ -108,7 +108,7 @@ async def test_a_file_that_appears_meanwhile(run: Any, site: Any, tool: Any, roo
         return web.Response(body=DATA)
 
     site.answer = answer
-    with pytest.raises(ToolExecutionError, match="'a' was changed by somebody else"):
+    with pytest.raises(ToolExecutionError, match="'a' was changed by another program"):
         await run.execute(tool(), {"name": "a"})
     assert files(root) == {"a": b"first"}
 

@@ -30,7 +30,7 @@ from tool_engine.named_file import why_unread, why_unwritten
 
 _FORMAT: Final = 1
 _HEAD: Final = """\
-# The tools that somebody approved. An engine with `lock: enforce` calls no others.
+# The tools that a person approved. An engine with `lock: enforce` calls no others.
 # Written by `tool-engine lock`; approve a change with `tool-engine lock --approve NAME`.
 """
 _NOT_CONTENT: Final = frozenset({"id", "definition_hash", "source", "findings"})

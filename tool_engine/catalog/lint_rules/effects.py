@@ -164,7 +164,7 @@ EFFECT_RULES: Final = (
         "L304",
         ERROR,
         "A default holds a secret",
-        "Every model is told the default, and whoever reads the file has it.",
+        "Every model is told the default, and every reader of the file has it.",
         _secret_in_default,
     ),
     LintRule(

@@ -57,8 +57,8 @@ EXAMPLE_RULES: Final = (
         "L402",
         WARNING,
         "The tool has no test",
-        "`tool-engine test` runs what the file promises, offline; without a test nobody notices "
-        "that it broke.",
+        "`tool-engine test` runs what the file promises, offline; without a test it breaks "
+        "unnoticed.",
         _no_test,
     ),
     LintRule(

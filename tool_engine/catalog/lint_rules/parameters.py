@@ -149,7 +149,7 @@ PARAMETER_RULES: Final = (
         "L204",
         WARNING,
         "The allowed values are codes that the description does not explain",
-        "Nobody can choose between 1, 2 and 3 without knowing what they mean.",
+        "No model can choose between 1, 2 and 3 without knowing what they mean.",
         _unexplained_codes,
     ),
     LintRule(

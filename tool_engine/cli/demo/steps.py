@@ -193,7 +193,7 @@ STEPS: Final[tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...]] = (
     ("The operator allows the service's address, in YAML", _allow_address),
     ("Wrong arguments are refused, with findings that a model can act on", _refuse_arguments),
     ("A full bucket: calls wait, and one is refused", _fill_bucket),
-    ("A broken file harms nobody, and an edit is live at once", _break_and_mend),
+    ("A broken file harms no other tool, and an edit is live at once", _break_and_mend),
     ("The books: summary, events, metrics, records", _show_books),
 )
 

@@ -57,8 +57,8 @@ class _Reader(EntryReader[ShellPlan]):
         if said is not None and said.execution is ExecutionPolicy.AUTO:
             self.problem(
                 "permission",
-                "lets scripts run that nobody has seen; write ask_always, or ask_once to be asked "
-                "about each script the first time",
+                "lets scripts run that no person has seen; write ask_always, or ask_once to be "
+                "asked about each script the first time",
             )
 
     def _read_cwd(self, cwd: Any) -> str:

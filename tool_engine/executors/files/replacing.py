@@ -166,7 +166,7 @@ def _file_state(status: os.stat_result) -> tuple[int, ...]:
 
 def _changed_error(place: Place) -> ToolExecutionError:
     return ToolExecutionError(
-        f"{place.path!r} was changed by somebody else meanwhile; nothing was written: read it "
+        f"{place.path!r} was changed by another program meanwhile; nothing was written: read it "
         "again first"
     )
 

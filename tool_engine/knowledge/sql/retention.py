@@ -99,7 +99,7 @@ async def removed_until(reader: Reader) -> datetime | None:
     (rows,) = await reader.rows(text(_REMOVED_UNTIL))
     if not rows:
         return None
-    cure = "DELETE FROM tool_marks: nobody is told then that there were more records"
+    cure = "DELETE FROM tool_marks: it does not show then that there were more records"
     return read_row(lambda: _date_in(rows[0][0]), "the row of tool_marks", cure)
 
 

@@ -59,7 +59,10 @@ def read_plain(params: Any) -> Any:
 
 
 def is_exact(value: Any) -> bool:
-    """Return True if all of a value is plain JSON, in dicts, lists and no class made from them."""
+    """Return True if all of a value is plain JSON, in dicts, lists and no class made from them.
+
+    False for what nests deeper than is looked.
+    """
     kind = type(value)
     if kind is dict and _SCALARS.issuperset(map(type, value.values())):
         return _TEXT.issuperset(map(type, value))
@@ -75,18 +78,28 @@ def is_exact(value: Any) -> bool:
             if len(places) < len(level) or not seen.isdisjoint(places):
                 level = list({id(each): each for each in level if id(each) not in seen}.values())
             seen |= places
-        mappings = [each for each in level if type(each) is dict]
-        if not _TEXT.issuperset(map(type, chain.from_iterable(mappings))):
-            return False
-        lists = [each for each in level if type(each) is list] if mappings else level
-        held = [*chain.from_iterable(map(dict.values, mappings)), *chain.from_iterable(lists)]
-        kinds = set(map(type, held))
-        if not kinds <= _EXACT:
-            return False
-        if kinds <= _SCALARS:
-            return True
-        level = held if kinds <= _CONTAINERS else [it for it in held if type(it) in _CONTAINERS]
-    return True
+        inside = _list_inside(level)
+        if not inside:
+            return inside is not None
+        level = inside
+    return False
+
+
+def _list_inside(level: list[Any]) -> list[Any] | None:
+    """Return the dicts and lists in dicts and lists, but empty ones; None: what is not plain."""
+    mappings = [each for each in level if type(each) is dict]
+    if not _TEXT.issuperset(map(type, chain.from_iterable(mappings))):
+        return None
+    lists = [each for each in level if type(each) is list] if mappings else level
+    held = [*chain.from_iterable(map(dict.values, mappings)), *chain.from_iterable(lists)]
+    kinds = set(map(type, held))
+    if not kinds <= _EXACT:
+        return None
+    if kinds <= _SCALARS:
+        return []
+    if not kinds <= _CONTAINERS:
+        held = [each for each in held if type(each) in _CONTAINERS]
+    return list(filter(None, held))
 
 
 def _make_plain(value: Any, depth: int, known: _Known) -> Any:

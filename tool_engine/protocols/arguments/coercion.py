@@ -43,6 +43,10 @@ _KINDS: Final[Mapping[type, str]] = {
 }
 
 
+_READ: Final = frozenset((str, dict, list))
+"""The classes of what is a text or may hold one, as protocols give them."""
+
+
 def coerce(
     tool: Tool, arguments: Mapping[str, Any], *, only: Collection[str] | None = None
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -106,10 +110,12 @@ class _Reader:
 
     def object(self, value: Mapping[str, Any], schema: Any, path: str) -> dict[str, Any]:
         schema = self._resolved(schema)
-        return {
-            key: self.value(item, self._property(schema, key), f"{path}.{key}" if path else key)
-            for key, item in value.items()
-        }
+        copy = dict(value)
+        for key, item in value.items():
+            below = self._property(schema, key)
+            if isinstance(below, Mapping):
+                copy[key] = self.value(item, below, f"{path}.{key}" if path else key)
+        return copy
 
     def value(self, value: Any, schema: Any, path: str) -> Any:
         if not isinstance(schema, Mapping):
@@ -126,6 +132,9 @@ class _Reader:
             return self.object(value, self._branch(schema, "object"), path)
         if isinstance(value, list):
             items = self._resolved(self._branch(schema, "array")).get("items")
+            # A million numbers are copied at once.
+            if not isinstance(items, Mapping) or _READ.isdisjoint(map(type, value)):
+                return list(value)
             return [self.value(item, items, f"{path}[{n}]") for n, item in enumerate(value)]
         return value
 

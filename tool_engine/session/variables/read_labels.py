@@ -13,7 +13,7 @@ from typing import Final
 OWN_WORDS: Final = frozenset({"model", "rule"})
 """Labels of the model's own words and of rules: to read these tells a model nothing new."""
 UNKNOWN: Final = "unknown"
-"""The label of content of which nobody knows where it came from."""
+"""The label of content of which it is not known where it came from."""
 _MOST: Final = 100
 """The most labels that one session remembers one by one."""
 _HOST: Final = re.compile(r"(?<=\S)\s+host:\S*")

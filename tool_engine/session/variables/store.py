@@ -241,7 +241,7 @@ class VariableStore(KnownArguments):
         """Return all variables as JSON values, for `from_dict`.
 
         Args:
-            is_shared: Whether the values are those that are kept, which nobody may change, and no
+            is_shared: Whether the values are those that are kept, which must not be changed, and no
                 copies, which take their time.
         """
         as_dict = _as_shared if is_shared else _as_dict

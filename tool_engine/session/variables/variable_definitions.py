@@ -157,7 +157,7 @@ _DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "remove_vars": {
         "description": (
-            "Forgets variables of this conversation that nobody needs any more. Rules cannot be "
+            "Forgets variables of this conversation that are not needed any more. Rules cannot be "
             "removed. Do not use it to make room: what is not used goes by itself."
         ),
         "effect": "write",
