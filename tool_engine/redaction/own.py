@@ -86,10 +86,10 @@ class OwnSecrets:
     @cached_property
     def _secret_texts(self) -> tuple[str, ...]:
         """All forms, the longest first: a secret may be part of another one."""
-        return tuple(sorted(self._found_names, key=len, reverse=True))
+        return tuple(sorted(self._all_forms, key=len, reverse=True))
 
     @cached_property
-    def _found_names(self) -> frozenset[str]:
+    def _all_forms(self) -> frozenset[str]:
         said = self._said or ()
         return frozenset(said).union(*map(secret_forms, said))
 
@@ -156,7 +156,7 @@ class OwnSecrets:
             return [self._hide_values(item, hide_text, depth + 1) for item in value]
         is_number = isinstance(value, int | float)
         texts = read_number(value) if is_number else (to_text(value),)
-        return value if self._found_names.isdisjoint(texts) else HIDDEN
+        return value if self._all_forms.isdisjoint(texts) else HIDDEN
 
     def hide_text(self, text: str) -> str:
         """Return a text without the values of these secrets."""
