@@ -126,7 +126,7 @@ def test_snapshots_that_differ_much(index: ToolIndex, monkeypatch: pytest.Monkey
     monkeypatch.setattr(index_module, "_MOST_NOTED", 0)
     echo = make("Echo")
     changed = index.with_changes({"Echo": echo})
-    changed.note_likeness(index, {"Echo"})
+    changed.note_difference(index, {"Echo"})
     assert changed.new_since(index) == [echo]
 
 
@@ -164,7 +164,7 @@ def test_whatever_way_snapshots_came_to_be(
         other = made[-1]
         if is_noted:
             apart = {name for name in "abc" if after.get(name) is not other.get(name)}
-            after.note_likeness(other, apart)
+            after.note_difference(other, apart)
         made.append(after)
     for one in made:
         for two in made:

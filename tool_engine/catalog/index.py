@@ -25,8 +25,8 @@ _MOST_NOTED: Final = 1000
 
 _NO_GROUPS: Final[Mapping[str, ToolGroup]] = MappingProxyType({})
 
-_Likeness = tuple[object, frozenset[str]]
-"""The mark of a snapshot, and the names outside of which it has the same values."""
+_Difference = tuple[object, frozenset[str]]
+"""The mark of a snapshot, and the only names in which this one may differ from it."""
 
 
 class ToolIndex:
@@ -45,8 +45,8 @@ class ToolIndex:
         }
         # Snapshots know one another by a mark, so that none keeps another one alive.
         self._mark = object()
-        self._origin: _Likeness = (self._mark, frozenset())
-        self._likeness: _Likeness = self._origin
+        self._parent: _Difference = (self._mark, frozenset())
+        self._noted: _Difference = self._parent
         self.groups: Mapping[str, ToolGroup] = _NO_GROUPS
         """The groups of the same moment, by name and sorted; read-only."""
 
@@ -198,13 +198,13 @@ class ToolIndex:
             if tool is not None and tool.source is None:
                 index.registered[name] = tool
         if len(changes) <= _MOST_NOTED:
-            index._origin = (self._mark, frozenset(changes))
+            index._parent = (self._mark, frozenset(changes))
         return index
 
-    def note_likeness(self, other: ToolIndex, but: Collection[str]) -> None:
-        """Note that this snapshot equals `other` except for the names in `but`."""
-        if len(but) <= _MOST_NOTED:
-            self._likeness = (other._mark, frozenset(but))
+    def note_difference(self, other: ToolIndex, names: Collection[str]) -> None:
+        """Note that this snapshot differs from `other` in no other names."""
+        if len(names) <= _MOST_NOTED:
+            self._noted = (other._mark, frozenset(names))
 
     def new_since(self, before: ToolIndex) -> list[Tool]:
         """Return the tools that `before` does not hold as the same values.
@@ -221,8 +221,8 @@ class ToolIndex:
 
     def _changed_names(self, other: ToolIndex) -> frozenset[str] | None:
         """Return the only names that may differ between snapshots; None: any."""
-        mine = (self._mark, frozenset[str]()), self._origin, self._likeness
-        others = (other._mark, frozenset[str]()), other._origin, other._likeness
+        mine = (self._mark, frozenset[str]()), self._parent, self._noted
+        others = (other._mark, frozenset[str]()), other._parent, other._noted
         for mark, names in mine:
             for other_mark, other_names in others:
                 if mark is other_mark:

@@ -58,7 +58,7 @@ def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
     errors += group_errors
     if groups != previous.groups:
         index = index.with_groups(groups)
-    index.note_likeness(folder.claims, {tool.name for tool in claimed + known} - changes.keys())
+    index.note_difference(folder.claims, {tool.name for tool in claimed + known} - changes.keys())
     return ScanOutcome(index, *_compare_names(previous, changes), sorted(set(errors)))
 
 
