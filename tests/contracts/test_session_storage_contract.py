@@ -17,9 +17,11 @@ from tests.contracts.test_approval_storage_contract import request_for
 from tests.effort import share_of
 from tool_engine.errors import ConfigurationError, SessionError
 from tool_engine.interfaces import SessionStorage
+from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalDecision
+from tool_engine.model.settings.retention import RecordRetention
 
 STORES = ("memory", "sqlite", "postgresql")
 SHARED = "chat/\u4e2d\u6587 'x' \U0001f600"
@@ -249,6 +251,33 @@ async def test_delete_of_what_was_asked_alone(store: ToolKnowledgeStore) -> None
     await store.approvals.put(request_for("a", "token-a"))
     assert await store.sessions.delete("a")
     assert await store.approvals.pending() == []
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+@pytest.mark.parametrize("way", ["delete", "prune"])
+async def test_a_request_of_a_forgotten_conversation_stays_closed(
+    store: ToolKnowledgeStore, way: str, is_answered: bool
+) -> None:
+    """A process that has the conversation in memory cannot put it again, and run its call.
+
+    Looked at: all that `removed` takes away, with `delete`, `prune` by age and in memory.
+    """
+    request = request_for("a", "token-a")
+    await store.sessions.save("a", {})
+    await store.approvals.put(request)
+    if is_answered:
+        assert await store.approvals.claim("token-a")
+    if way == "delete":
+        assert await store.sessions.delete("a")
+    else:
+        await store.prune(RecordRetention(max_session_age=0.000_001))
+        # Where a person is still being asked, the conversation stays; memory has its own bounds.
+        is_there = not is_answered or isinstance(store.sessions, MemorySessionStorage)
+        assert (await store.sessions.load("a") is not None) == is_there
+    if is_answered or way == "delete":
+        await store.approvals.put(request)
+        assert not await store.approvals.claim("token-a")
+        assert await store.approvals.pending() == []
 
 
 async def test_of_saves_at_once_the_last_stays_whole(sessions: SessionStorage) -> None:

@@ -26,7 +26,7 @@ from tool_engine.knowledge.sql.schema.keys import (
     key_of_time,
     microseconds,
 )
-from tool_engine.knowledge.sql.schema.tables import approvals, calls, decisions, definitions, values
+from tool_engine.knowledge.sql.schema.tables import calls, definitions, values
 from tool_engine.model.settings.retention import RecordRetention
 
 _STEP: Final = 500
@@ -83,8 +83,8 @@ async def prune_sessions(reader: Reader, max_age: float) -> int:
         old = session_statements.old_sessions(before, now, _FEW)
         async with reader.connection(KEEPING) as connection:
             ids = [row.session_id for row in await connection.execute(old)]
-            for table in (approvals, decisions):
-                await connection.execute(delete(table).where(table.c.session_id.in_(ids)))
+            for each in session_statements.removed(ids, now):
+                await connection.execute(each)
         removed += len(ids)
         if len(ids) < _FEW:
             break

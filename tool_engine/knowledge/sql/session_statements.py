@@ -6,7 +6,7 @@ read first and then wants to write while another process does.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -120,11 +120,23 @@ def infos(limit: int, offset: int, now: float) -> Select[Any]:
     )
 
 
-def removed(session_id: str) -> list[Delete]:
-    """Takes away all that there is of a conversation."""
+def removed(session_ids: Sequence[str], now: float) -> list[Update | Delete]:
+    """Take away all that there is of these conversations.
+
+    Of a request that could still be answered its token stays, closed: a process that has the
+    conversation in memory would put it again, and run its call.
+    """
+    times = (approvals.c.asked_at, approvals.c.expires_at)
+    is_sound = and_(*(~is_odd(each, "number") for each in times))
+    known = update(approvals).where(
+        approvals.c.session_id.in_(session_ids), approvals.c.expires_at > now, is_sound
+    )
     return [
-        delete(each).where(each.c.session_id == session_id)
-        for each in (sessions, approvals, decisions)
+        known.values(is_open=False, data=None, session_id=""),
+        *(
+            delete(each).where(each.c.session_id.in_(session_ids))
+            for each in (sessions, approvals, decisions)
+        ),
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from time import time
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -123,9 +124,8 @@ class SQLSessionStorage:
         check_session_id(session_id)
         turn = self._turns.setdefault(session_id, asyncio.Lock())
         async with turn, self._database.changing(KEEPING) as connection:
-            done = [
-                await connection.execute(each) for each in _load_statements().removed(session_id)
-            ]
+            steps = _load_statements().removed([session_id], time())
+            done = [await connection.execute(each) for each in steps]
         return any(each.rowcount for each in done)
 
     async def prune(self, max_age: float) -> int:
