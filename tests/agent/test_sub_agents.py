@@ -240,7 +240,7 @@ async def test_an_empty_task(world: World) -> None:
 async def test_out_of_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sub-agent has the time of its caller's turn, and not more."""
     clock = asyncio.get_running_loop().time
-    monkeypatch.setattr("tool_engine.session.session.Meter", partial(Meter, clock=clock))
+    monkeypatch.setattr("tool_engine.session.parts.Meter", partial(Meter, clock=clock))
     loop = world.loop(
         "openai",
         Turn(calls=[delegated(1, "Hang.")]),

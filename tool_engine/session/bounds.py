@@ -29,12 +29,31 @@ from tool_engine.session.spending import (
     Spending,
     limit_refusal,
 )
-from tool_engine.session.tokens import tokens_of
 
 __all__ = ["Meter", "Others", "Spending", "Usage", "others_of_replies"]
 
 _ALSO: Final[ContextVar[Others]] = ContextVar("also_bounds", default={})  # noqa: B039 - it is never changed
 """The further settings that bound the calls of a reply, by conversation."""
+
+_INPUT: Final = (
+    ("prompt_tokens",),
+    ("promptTokenCount", "toolUsePromptTokenCount"),
+    ("prompt_token_count", "tool_use_prompt_token_count"),
+    ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
+)
+"""Names for the tokens that a model read. Anthropic counts cached tokens apart; the others
+include them. Servers in between report the same under several names: the first one counts.
+"""
+_OUTPUT: Final = (
+    ("completion_tokens",),
+    ("candidatesTokenCount", "thoughtsTokenCount"),
+    ("candidates_token_count", "thoughts_token_count"),
+    ("output_tokens",),
+)
+"""Names for the tokens that a model wrote. Gemini counts its thoughts apart; the others include
+them.
+"""
+_TOTAL: Final = (("total_tokens",), ("totalTokenCount",), ("total_token_count",))
 
 
 class Usage(msgspec.Struct, Data, frozen=True, kw_only=True):
@@ -99,7 +118,7 @@ class Meter:
         around = getattr(call.context.scope, "line", ())
         return (*self.line, *(each for each in around if each not in self.line))
 
-    def _names(
+    def _find_names(
         self, tool_name: str, tool: str, spenders: tuple[Spending, ...]
     ) -> list[tuple[str, str]]:
         """Return the called name and the tool's identity for each of `spenders`."""
@@ -165,7 +184,7 @@ class Meter:
         """
         tool = self._own.tool_of(tool_name)
         spenders = self.spenders()
-        names = self._names(tool_name, tool, spenders)
+        names = self._find_names(tool_name, tool, spenders)
         others = _ALSO.get()
         with Counting.lock:
             for each, (name, known) in zip(spenders, names, strict=True):
@@ -194,7 +213,7 @@ class Meter:
         """
         tool = self._own.tool_of(tool_name)
         spenders = self.spenders() if spenders is None else spenders
-        names = self._names(tool_name, tool, spenders)
+        names = self._find_names(tool_name, tool, spenders)
         for each, (name, known) in zip(spenders, names, strict=True):
             each.uncount_call(name, known, is_asked_for=is_asked_for)
 
@@ -226,7 +245,7 @@ class Meter:
         """Add the tokens of one reply, under its provider's own names."""
         if not isinstance(usage, Mapping):
             return
-        read, wrote, total = tokens_of(usage)
+        read, wrote, total = read_tokens(usage)
         for each in self.spenders():
             each.count_tokens(read, wrote, total)
 
@@ -280,3 +299,18 @@ class Meter:
         self._own.uses = dict(kept.by_tool if kept.uses is None else kept.uses)
         self._own.kept = replace(kept, uses=None)
         self._own.tell_turn(kept.rounds, kept.calls_of_turn, kept.seconds)
+
+
+def read_tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the tokens read, the tokens written, and the total (the provider's, if given)."""
+    read, wrote = _sum_tokens(usage, _INPUT), _sum_tokens(usage, _OUTPUT)
+    return read, wrote, max(read + wrote, _sum_tokens(usage, _TOTAL))
+
+
+def _sum_tokens(usage: Mapping[str, Any], ways: tuple[tuple[str, ...], ...]) -> int:
+    for names in ways:
+        found = (usage.get(name) for name in names)
+        counted = sum(each for each in found if type(each) is int and each > 0)
+        if counted:
+            return counted
+    return 0

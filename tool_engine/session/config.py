@@ -199,7 +199,20 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
         return cls(**named)
 
 
-def names_said(settings: ToolCallConfig | Mapping[str, Any]) -> set[str]:
+def as_config(config: ToolCallConfig | Mapping[str, Any]) -> ToolCallConfig:
+    """Return the settings, given as such or as a mapping (also of the founding document's names).
+
+    Raises:
+        ConfigurationError: They are none.
+    """
+    if isinstance(config, ToolCallConfig):
+        return config
+    if not isinstance(config, Mapping):
+        raise ConfigurationError(f"config must be a ToolCallConfig or a mapping, got {config!r}")
+    return ToolCallConfig.from_dict(config)
+
+
+def find_names_said(settings: ToolCallConfig | Mapping[str, Any]) -> set[str]:
     """Return the names of settings that are given or differ from their defaults."""
     if isinstance(settings, Mapping):
         return set(_named(settings))

@@ -2,34 +2,83 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeAlias
 
-import msgspec
-
+from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.scopes import NarrowedScope
 from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import CallScope
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
-from tool_engine.session.reading.result import SessionResult
+from tool_engine.session.reading.result import SessionResult, withhold_result
 from tool_engine.session.scope import SessionScope
-from tool_engine.session.state import Deferred, SessionState
+from tool_engine.session.spending import Spending
+from tool_engine.session.tools import SessionTools
 from tool_engine.sources.identity import engine_of
 
+Rest: TypeAlias = Callable[[Refusal | None], Awaitable[SessionResult]]
 
-def tool_of(session: SessionState, request: ApprovalRequest, kept: Deferred) -> Tool | None:
+
+class Deferred(NamedTuple):
+    """Facts about a deferred call that its request does not contain."""
+
+    labels: frozenset[str] = frozenset({"unknown"})
+    """The labels of the content that was put into its arguments."""
+    tool_name: str | None = None
+    """The conversation's name for the tool; None: another tool called it."""
+    rest: Rest | None = None
+    """What is left to do with a result after the answer, in the process of its call."""
+    parts: tuple[CallScope, ...] = ()
+    """The scopes of all conversations that must agree, the outermost first."""
+    scope: CallScope | None = None
+    """The one of them that is this conversation's."""
+    paid: tuple[Spending, ...] = ()
+    """What it was counted against when its approval was requested."""
+
+
+def note_deferred(
+    deferred: dict[str, Deferred],
+    book: ApprovalBook,
+    token: str,
+    scope: SessionScope | None,
+    tool_name: str | None,
+    rest: Rest | None = None,
+) -> None:
+    """Note what `resume` needs, and forget requests that have expired.
+
+    Args:
+        deferred: Request token -> facts, the oldest first.
+        book: The requests.
+        token: That of the new request.
+        scope: What the conversation added to the call; None: nothing.
+        tool_name: As in `Deferred`.
+        rest: As in `Deferred`.
+    """
+    # The oldest stand first; those that may be answered are not looked at each time.
+    while deferred and not book.is_open(oldest := next(iter(deferred))):
+        del deferred[oldest]
+    if scope is None:
+        deferred[token] = Deferred(frozenset(), tool_name, rest)
+        return
+    parts = scope.shared.get(token, ())
+    labels, own = frozenset(scope.labels), scope if parts else None
+    deferred[token] = Deferred(labels, tool_name, rest, parts, own, scope.paid)
+
+
+def find_tool(tools: SessionTools, request: ApprovalRequest, kept: Deferred) -> Tool | None:
     """Return the current tool of a request, under its name in this session.
 
     Raises:
         ApprovalError: Several may be meant.
     """
     if kept.tool_name is not None:
-        placed = session.toolbox.find(kept.tool_name)
+        placed = tools.toolbox.find(kept.tool_name)
         return None if placed is None else placed.tool
     same = [
         each.tool
-        for each in session.toolbox.all()
+        for each in tools.toolbox.all()
         if each.tool.definition_hash == request.definition_hash != ""
     ]
     if len(same) > 1:
@@ -40,8 +89,8 @@ def tool_of(session: SessionState, request: ApprovalRequest, kept: Deferred) -> 
         )
     if same:
         return same[0]
-    own = session.own(request.tool_name)
-    return session.source.get(request.tool_name) if own is None else own[0]
+    own = tools.find_own(request.tool_name)
+    return tools.source.get(request.tool_name) if own is None else own[0]
 
 
 def check_shared(request: ApprovalRequest, kept: Deferred) -> None:
@@ -53,11 +102,11 @@ def check_shared(request: ApprovalRequest, kept: Deferred) -> None:
         )
 
 
-def check_engine(session: SessionState, request: ApprovalRequest, tool: Tool | None) -> None:
+def check_engine(tools: SessionTools, request: ApprovalRequest, tool: Tool | None) -> None:
     """Raise `ApprovalError` if the name now belongs to another engine's tool."""
     if tool is None or request.kind != "execution" or not request.engine:
         return
-    found = engine_of(session.source, tool.name)
+    found = engine_of(tools.source, tool.name)
     is_same_name = request.is_nested or request.called_name == tool.name
     if found != request.engine or not is_same_name:
         raise ApprovalError(
@@ -68,7 +117,7 @@ def check_engine(session: SessionState, request: ApprovalRequest, tool: Tool | N
         )
 
 
-def scope_of(scope: SessionScope, request: ApprovalRequest, kept: Deferred) -> CallScope:
+def join_scopes(scope: SessionScope, request: ApprovalRequest, kept: Deferred) -> CallScope:
     """Return the scope of a deferred call, joined with those of other conversations."""
     for part in kept.parts:
         if isinstance(part, SessionScope):
@@ -78,7 +127,7 @@ def scope_of(scope: SessionScope, request: ApprovalRequest, kept: Deferred) -> C
     return NarrowedScope(parts) if parts else scope
 
 
-async def result_of(
+async def finish_result(
     tool_name: str, request: ApprovalRequest, kept: Deferred, refusal: Refusal | None
 ) -> SessionResult:
     """Return a result that was withheld until a person decided about it.
@@ -88,47 +137,17 @@ async def result_of(
     if kept.rest is not None:
         return await kept.rest(refusal)
     metadata: dict[str, Any] = {"call_id": request.call_id}
-    if refusal is None:
-        text = request.result or ""
-        if request.error_type is not None:
-            return SessionResult(
-                is_success=False,
-                tool_name=tool_name,
-                error=text,
-                error_type=request.error_type,
-                metadata=metadata,
-                formatted_text=text,
-                final_text=text,
-            )
-        return SessionResult(
-            True,
-            tool_name,
-            {"result": text},
-            metadata=metadata,
-            formatted_text=text,
-            final_text=text,
-        )
-    details = {} if refusal.details is None else {"error_details": refusal.details}
+    if refusal is not None:
+        return withhold_result(SessionResult(False, tool_name, metadata=metadata), refusal)
+    text = request.result or ""
+    has_failed = request.error_type is not None
     return SessionResult(
-        is_success=False,
+        is_success=not has_failed,
         tool_name=tool_name,
-        error=refusal.error,
-        error_type=refusal.error_type,
-        metadata=metadata | details,
-        reject_reason=(refusal.details or {}).get("reason"),
-    )
-
-
-def withheld(read: SessionResult, refusal: Refusal) -> SessionResult:
-    """Return a result that the program gets and the model may not read. S31."""
-    details = {} if refusal.details is None else {"error_details": refusal.details}
-    return msgspec.structs.replace(
-        read,
-        is_success=False,
-        error=refusal.error,
-        error_type=refusal.error_type,
-        metadata={**read.metadata, **details},
-        final_text=None,
-        is_truncated=False,
-        reject_reason=(refusal.details or {}).get("reason"),
+        output={} if has_failed else {"result": text},
+        error=text if has_failed else None,
+        error_type=request.error_type,
+        metadata=metadata,
+        formatted_text=text,
+        final_text=text,
     )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.state import SessionState
-from tool_engine.sources.composition import keep
+from tool_engine.session.parts import SessionParts
+from tool_engine.session.tools import SessionTools
 
-_Session = TypeVar("_Session", bound=SessionState)
 _BOUNDS: Final = frozenset(
     (
         *("max_iterations", "max_calls", "max_calls_per_turn", "max_tokens", "max_seconds"),
@@ -23,49 +22,60 @@ _BOUNDS: Final = frozenset(
 """Settings that a derived session may change: none lets it do more."""
 
 
-def derived(
-    session: _Session, name: str, tools: Iterable[str] | None, changes: Mapping[str, Any]
-) -> _Session:
-    """Make the session of `ToolSession.derive`."""
+class Plan(NamedTuple):
+    """What a helper gets of its parent."""
+
+    tools: set[str]
+    """The names of its tools."""
+    config: ToolCallConfig
+
+
+def plan_helper(
+    tools: SessionTools, names: Iterable[str] | None, changes: Mapping[str, Any]
+) -> Plan:
+    """Return what a helper gets.
+
+    Args:
+        tools: Those of its parent.
+        names: Its tools; None: all that are enabled, but those that only its parent has.
+        changes: Other bounds.
+
+    Raises:
+        ConfigurationError: A change is none of a bound, or these are no names.
+        ToolNotFoundError: A tool is not enabled.
+    """
     unknown = sorted(set(changes) - _BOUNDS)
     if unknown:
         raise ConfigurationError(f"a derived session cannot have other {', '.join(unknown)}")
-    if isinstance(tools, str):
-        raise ConfigurationError(f"tools must be a list of names, got {tools!r}; write [{tools!r}]")
-    own = set(session.own_tools)
-    chosen = (
-        {tool.name for tool in session.tools()} - own
-        if tools is None
-        else {session.get_or_raise(each).name for each in tools}
-    )
-    settings = {**session.config.to_dict(), **changes}
-    settings["tool_toggles"] = {**session.config.tool_toggles, **dict.fromkeys(chosen, True)}
-    child = type(session)(
-        keep(session.source, lambda tool: tool.name in chosen),
-        f"{session.session_id}/{name}",
-        ToolCallConfig.from_dict(settings),
-        session.gate.approver,
-        agent_id=session.agent_id,
-        conversation_id=session.conversation_id,
-        presentations=session.presentations,
-        parent=session,
-    )
-    for state in session.toolbox.groups():
+    if isinstance(names, str):
+        raise ConfigurationError(f"tools must be a list of names, got {names!r}; write [{names!r}]")
+    if names is None:
+        chosen = {tool.name for tool in tools.list_enabled()} - set(tools.registered)
+    else:
+        chosen = {tools.get_or_raise(each).name for each in names}
+    toggles = {**tools.config.tool_toggles, **dict.fromkeys(chosen, True)}
+    settings = {**tools.config.to_dict(), **changes, "tool_toggles": toggles}
+    return Plan(chosen, ToolCallConfig.from_dict(settings))
+
+
+def hand_down(parent: SessionParts, child: SessionParts, names: set[str]) -> None:
+    """Give a helper what only its parent has of its groups and of the named tools."""
+    for state in parent.tools.toolbox.groups():
         if state.is_own:
             # What they say of permissions holds for helpers, too.
-            child.toolbox.register_group(state.group, state.rules)
-    _tell_of_requests(child.gate, session.gate)
-    child.own_tools.update(
-        {each: made for each, made in session.own_tools.items() if each in chosen}
-    )
-    return child
+            child.tools.toolbox.register_group(state.group, state.rules)
+    own = {name: made for name, made in parent.tools.registered.items() if name in names}
+    child.tools.registered.update(own)
+    _report_requests(child.gate, parent.gate)
 
 
-def _tell_of_requests(of: ApprovalGate, to: ApprovalGate) -> None:
-    def tell_request(request: ApprovalRequest) -> object:
+def _report_requests(of: ApprovalGate, to: ApprovalGate) -> None:
+    """Let the listeners of a parent's gate hear of a helper's requests and their answers."""
+
+    def report_request(request: ApprovalRequest) -> object:
         return None if to.on_request is None else to.on_request(request)
 
-    def tell_answer(request: ApprovalRequest, decision: ApprovalDecision | None) -> object:
+    def report_answer(request: ApprovalRequest, decision: ApprovalDecision | None) -> object:
         return None if to.on_answer is None else to.on_answer(request, decision)
 
-    of.on_request, of.on_answer = tell_request, tell_answer
+    of.on_request, of.on_answer = report_request, report_answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Protocol, TypedDict, runtime_checkable
 
 import msgspec
 
@@ -15,8 +15,7 @@ from tool_engine.interfaces.source import ToolSource
 from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.prompts import prompt
-from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.state import SessionState
+from tool_engine.session.config import ToolCallConfig, as_config
 from tool_engine.session.toolbox.placing import split_name
 from tool_engine.session.toolbox.toolbox import Toolbox
 
@@ -25,6 +24,16 @@ MethodFilter = Callable[[Tool], bool]
 
 _MAX_PROMPTS: Final = 32
 """The most prompts that one service keeps; the longest unused one goes."""
+
+
+@runtime_checkable
+class _HasToolbox(Protocol):
+    """A `ToolSession`, which stands above this module."""
+
+    toolbox: Toolbox
+
+    def protocol(self, protocol: str) -> ToolCallingProtocol:
+        """Return the protocol of a name."""
 
 
 class DiscoveredTool(TypedDict):
@@ -83,7 +92,7 @@ class ToolDiscoveryService:
             entry = found.setdefault(
                 owner, DiscoveredTool(toolId=owner, toolName=owner, methods=[])
             )
-            entry["methods"].append(_method(tool, method, tool.name in enabled))
+            entry["methods"].append(_describe_method(tool, method, tool.name in enabled))
         return [found[owner] for owner in sorted(found)]
 
     def generate_prompt(
@@ -124,7 +133,7 @@ class ToolDiscoveryService:
 
 
 def create_tool_discovery_service(
-    catalog: ToolSource | SessionState, config: ToolCallConfig | None = None
+    catalog: ToolSource, config: ToolCallConfig | None = None
 ) -> ToolDiscoveryService:
     """Make a service that finds the tools of an engine or a conversation. A23.
 
@@ -135,24 +144,11 @@ def create_tool_discovery_service(
     Raises:
         ConfigurationError: It is no source of tools, or settings come with a session.
     """
-    if isinstance(catalog, SessionState):
+    if isinstance(catalog, _HasToolbox):
         if config is not None:
             raise ConfigurationError("a session has settings of its own: leave out config")
         return ToolDiscoveryService(catalog.toolbox, catalog.protocol)
     return ToolDiscoveryService(Toolbox(catalog, config))
-
-
-def as_config(config: ToolCallConfig | Mapping[str, Any]) -> ToolCallConfig:
-    """Return the settings, given as such or as a mapping (also of the founding document's names).
-
-    Raises:
-        ConfigurationError: They are none.
-    """
-    if isinstance(config, ToolCallConfig):
-        return config
-    if not isinstance(config, Mapping):
-        raise ConfigurationError(f"config must be a ToolCallConfig or a mapping, got {config!r}")
-    return ToolCallConfig.from_dict(config)
 
 
 def _is_found(tool: Tool, asked: MethodFilter) -> bool:
@@ -167,7 +163,7 @@ def _is_found(tool: Tool, asked: MethodFilter) -> bool:
     return bool(found)
 
 
-def _method(tool: Tool, name: str, is_callable: bool) -> dict[str, Any]:
+def _describe_method(tool: Tool, name: str, is_callable: bool) -> dict[str, Any]:
     schema = tool.parameters_schema
     required = schema.get("required", ())
     return {

@@ -1,25 +1,51 @@
-"""What does a session remember of a call that has ended?
+"""What does a session's model read of a call that has ended, and what is kept of it?
 
-Its variables, and where all that its model reads of it came from: a result, and also what a failed
-call says, which is in no variable and foreign text all the same.
+consent to the result -> variables -> text, and where all that the model reads of it came from: a
+result, and also what a failed call says, which is in no variable and foreign text all the same.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.approval import ApprovalRequest
+from tool_engine.model.call import Refusal, ToolExecutionResult
 from tool_engine.model.outcome import ErrorType
+from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.deferral import Deferred, finish_result, note_deferred
 from tool_engine.session.formatting import data_of
+from tool_engine.session.narrowing import settings_of_reply
+from tool_engine.session.parts import SessionParts
 from tool_engine.session.prompt.skills import READING
+from tool_engine.session.reading.hiding import find_show, hide_result, least_shown
+from tool_engine.session.reading.presentation import (
+    Presentation,
+    Presented,
+    present,
+    present_in_time,
+    with_limit,
+)
+from tool_engine.session.reading.result import SessionResult, reason_of, withhold_result
+from tool_engine.session.scope import SessionScope
+from tool_engine.session.toolbox.toolbox import Placed
 from tool_engine.session.variables.labels import labels_of_result
-from tool_engine.session.variables.store import VariableStore
+from tool_engine.session.variables.references import Expanded
 from tool_engine.session.variables.variable_definitions import WRITE_VAR
-from tool_engine.session.variables.variable_tools import NamesOfCall, keep_call, keep_call_in_time
+from tool_engine.session.variables.variable_tools import (
+    NamesOfCall,
+    keep_call,
+    keep_call_in_time,
+    names_of_call,
+)
+from tool_engine.sources.identity import source_of
+from tool_engine.sources.naming import refusal_named
 
 REFUSED: Final = frozenset(
     kind.value
@@ -57,10 +83,14 @@ _ENGINES_WORDS: Final = (
     }
 )
 """Error types whose messages hold nothing of a tool's content."""
-_NOTHING: Final = frozenset[str]()
+_NO_LABELS: Final = frozenset[str]()
+_WHOLE: Final = Presentation()
+_FULL: Final = ResultShow.FULL.value
 
 
 class Ended(NamedTuple):
+    """A call that has ended."""
+
     tool: Tool
     """The tool as the conversation shows it."""
     engine_name: str
@@ -72,36 +102,200 @@ class Ended(NamedTuple):
     source: str = ""
     """The source of the tool among several; see `source_of`."""
 
-
-async def remember(
-    store: VariableStore, call: Ended, names: NamesOfCall, labels: frozenset[str]
-) -> None:
-    """Keep the variables of a call.
-
-    Args:
-        store: The variables of the conversation.
-        call: The call.
-        names: Those of its variables.
-        labels: Those of its result.
-    """
-    tool, arguments, result = call.tool, call.arguments, call.result
-    if is_quick(result.output) and is_quick(arguments):
-        keep_call(store, tool, names, arguments, result, labels, call.put_in)
-    else:
-        await keep_call_in_time(store, tool, names, arguments, result, labels, call.put_in)
+    @property
+    def labels(self) -> frozenset[str]:
+        """The labels of its result."""
+        ran = self.result
+        if ran.tool_name != self.engine_name:
+            ran = msgspec.structs.replace(ran, tool_name=self.engine_name)
+        return labels_of_result(self.tool, self.arguments, ran, self.put_in, self.source)
 
 
-def is_told_by_tool(result: ToolExecutionResult, *, has_begun: bool) -> bool:
-    """Return True if the text of a result may hold what its tool has said.
+class ResultKeeper:
+    """Turn the ended calls of one session into what its model reads, and keep them."""
 
-    Args:
-        result: How the call ended.
-        has_begun: Whether it got further than its validation.
-    """
-    return has_begun and result.error_type not in _ENGINES_WORDS
+    def __init__(self, parts: SessionParts) -> None:
+        self._tools = parts.tools
+        self._presentations = parts.presentations
+        self._variables = parts.variables
+        self._read_labels = parts.read_labels
+        self._gate = parts.gate
+        self._results = parts.results
+        self._deferred = parts.deferred
+        self.number = 0
+        """How many calls have ended."""
+
+    async def finish(
+        self,
+        tool_name: str,
+        placed: Placed | None,
+        params: Any,
+        expanded: Expanded,
+        result: ToolExecutionResult,
+        scope: SessionScope | None = None,
+    ) -> SessionResult:
+        """Turn a finished call into a session result."""
+        self.number += 1
+        tool, names = None if placed is None else placed.tool, None
+        presentation = self._presentations.get(tool_name, _WHOLE)
+        is_kept = presentation.is_kept and result.error_type not in REFUSED
+        if is_kept and placed is not None and scope is not None and tool_name not in READING:
+            # What a model reads of its own variables is in them already.
+            names = names_of_call(tool_name, self.number, self._variables)
+        arguments = expanded.params if isinstance(expanded.params, dict) else {}
+        # Functions in code read what the tool ran with, defaults filled in.
+        filled = {} if scope is None or presentation is _WHOLE else scope.params
+        config = self._tools.config
+        present_it = present if is_quick(result.output) else present_in_time
+        presented = present_it(
+            result,
+            with_limit({**arguments, **filled}, params),
+            tool,
+            presentation,
+            self._find_limit(tool_name, tool, presentation),
+            variable=names.result if names is not None and result.is_success else None,
+            language=config.language,
+            has_reader=config.tool_toggles.get("read_var", True),
+        )
+        # What is short is there at once.
+        shown = presented if isinstance(presented, Presented) else await presented
+        read, refusal = _make_result(tool_name, result, shown), None
+        if placed is not None and result.error_type not in REFUSED:
+            refusal = await self._review(placed, arguments, shown.final_text, result, scope)
+            token = None if refusal is None else (refusal.details or {}).get("approval_token")
+            if token is not None:
+                rest = partial(self._keep, read, tool, names, arguments, result, scope)
+                book = self._gate.book
+                note_deferred(self._deferred, book, token, scope, placed.name, rest)
+        return await self._keep(read, tool, names, arguments, result, scope, refusal)
+
+    async def finish_later(
+        self, tool: Tool, tool_name: str, request: ApprovalRequest, kept: Deferred
+    ) -> SessionResult:
+        """Finish a call whose result was approved for reading after the call had ended."""
+        self._results.allow(request.call_id)
+        read = await finish_result(tool_name, request, kept, None)
+        if kept.rest is None:
+            # The variables are in another process, if they exist at all.
+            source = source_of(self._tools.source, tool_name)
+            call = Ended(tool, request.tool_name, request.params, read, kept.labels, source)
+            labels = call.labels
+            self._results.note(request.call_id, labels)
+            show = self._find_show(tool_name, tool)
+            if show != _FULL:
+                language = self._tools.config.language
+                return hide_result(read, show, None, len(read.formatted_text), language)
+            read_now = find_labels_read(call, labels, has_begun=True, is_formatted=True)
+            self._read_labels.note(read_now)
+        return read
+
+    async def _review(
+        self,
+        placed: Placed,
+        arguments: dict[str, Any],
+        text: str,
+        result: ToolExecutionResult,
+        scope: SessionScope | None,
+    ) -> Refusal | None:
+        """Return why the model may not read a result, which then stays out of its variables."""
+        tool, params = placed.tool, arguments
+        if scope is not None and scope.tool is not None:
+            # Rules are about the tool as the engine has it, and about what it ran with.
+            tool, params = scope.tool, scope.params
+        is_error = not result.is_success
+        is_asked = scope is not None and scope.asks_about_result(is_error)
+        if not is_asked and self._gate.is_readable(tool, params, is_error):
+            return None
+        refusal = await self._gate.review(
+            result.call_id or "",
+            tool,
+            params,
+            text,
+            is_error,
+            error_type=result.error_type,
+            is_asked=is_asked,
+            called_name=placed.name,
+        )
+        return refusal and refusal_named(refusal, tool.name, placed.name)
+
+    async def _keep(
+        self,
+        read: SessionResult,
+        tool: Tool | None,
+        names: NamesOfCall | None,
+        arguments: dict[str, Any],
+        result: ToolExecutionResult,
+        scope: SessionScope | None,
+        refusal: Refusal | None,
+    ) -> SessionResult:
+        """Keep the result in variables, unless the model may not read it."""
+        if refusal is not None:
+            self._results.withhold(result.call_id)
+            return withhold_result(read, refusal)
+        if tool is None or scope is None:
+            return read
+        ran_as = (scope.tool or tool).name
+        call = Ended(tool, ran_as, arguments, result, frozenset(scope.labels), scope.source)
+        labels = call.labels
+        if names is not None:
+            await self._keep_variables(call, names, labels)
+            # With room for one variable the result has taken its place.
+            read.args_variable = names.args if names.args in self._variables else None
+            read.result_variable = names.result if result.is_success else None
+        self._results.note(result.call_id, labels)
+        return self._show(read, call, labels, has_begun=scope.has_begun)
+
+    async def _keep_variables(
+        self, call: Ended, names: NamesOfCall, labels: frozenset[str]
+    ) -> None:
+        tool, arguments, result = call.tool, call.arguments, call.result
+        kept = (self._variables, tool, names, arguments, result, labels, call.put_in)
+        if is_quick(result.output) and is_quick(arguments):
+            keep_call(*kept)
+        else:
+            await keep_call_in_time(*kept)
+
+    def _show(
+        self, read: SessionResult, call: Ended, labels: frozenset[str], *, has_begun: bool
+    ) -> SessionResult:
+        """Return what the model reads of a call, and note where that came from."""
+        show = self._find_show(read.tool_name, call.tool)
+        # What the engine itself says of a call that did not begin holds nothing of its tool.
+        if show != _FULL and has_begun and call.result.error_type not in _ENGINES_WORDS:
+            name, chars = read.result_variable, len(read.formatted_text)
+            if name is not None and name in self._variables:
+                chars = self._variables.get(name).chars
+            return hide_result(read, show, name, chars, self._tools.config.language)
+        own = self._presentations.get(read.tool_name)
+        is_formatted = own is not None and (own.format is not None or own.truncate is not None)
+        self._read_labels.note(
+            find_labels_read(call, labels, has_begun=has_begun, is_formatted=is_formatted)
+        )
+        return read
+
+    def _find_show(self, tool_name: str, tool: Tool | None) -> str:
+        """Return how much of a result the model reads: what its reply's settings say counts too."""
+        config, of_reply = self._tools.config, settings_of_reply(self._tools.toolbox)
+        is_of_tool = bool(config.tool_show) or (tool is not None and tool.result is not None)
+        if of_reply is None and config.show == _FULL and not is_of_tool:
+            # As almost always.
+            return _FULL
+        show = find_show(config, tool_name, tool)
+        return show if of_reply is None else least_shown(show, find_show(of_reply, tool_name, tool))
+
+    def _find_limit(self, tool_name: str, tool: Tool | None, presentation: Presentation) -> int:
+        """Return the limit: the session's, the code's, the definition's or the default. S7."""
+        declared = None if tool is None or tool.result is None else tool.result.limit
+        said = presentation.limit if presentation.limit is not None else declared
+        limit = _limit_by(self._tools.config, tool_name, said)
+        of_reply = settings_of_reply(self._tools.toolbox)
+        if of_reply is None:
+            return limit
+        other = _limit_by(of_reply, tool_name, said)
+        return min(limit, other, key=lambda each: each if each > 0 else inf)
 
 
-def labels_read(
+def find_labels_read(
     call: Ended, labels: frozenset[str], *, has_begun: bool, is_formatted: bool
 ) -> frozenset[str]:
     """Return the labels of what a model reads of a call that has ended.
@@ -116,16 +310,34 @@ def labels_read(
     if has_begun and result.is_success and name not in READING:
         # Where there is nothing in it, there is nothing to read.
         is_empty = not is_formatted and data_of(result.output) is None
-        return _NOTHING if is_empty else labels
+        return _NO_LABELS if is_empty else labels
     is_quoting = name in READING or not has_begun or result.error_type in _NOT_ADMITTED
     if name == WRITE_VAR or (not is_quoting and result.error_type in _ENGINES_WORDS):
-        return _NOTHING
+        return _NO_LABELS
     return call.put_in if is_quoting else labels
 
 
-def labels_of_call(call: Ended) -> frozenset[str]:
-    """Return the labels of the result of a call."""
-    ran = call.result
-    if ran.tool_name != call.engine_name:
-        ran = msgspec.structs.replace(ran, tool_name=call.engine_name)
-    return labels_of_result(call.tool, call.arguments, ran, call.put_in, call.source)
+def _limit_by(config: ToolCallConfig, tool_name: str, said: int | None) -> int:
+    own = config.tool_limits.get(tool_name)
+    if own is not None:
+        return own
+    return config.limit if said is None else said
+
+
+def _make_result(tool_name: str, result: ToolExecutionResult, shown: Presented) -> SessionResult:
+    metadata = result.metadata
+    return SessionResult(
+        result.is_success,
+        tool_name,
+        result.output,
+        result.error,
+        result.error_type,
+        result.validation_errors,
+        result.execution_time,
+        result.executed_at,
+        {**metadata, "findings": shown.findings} if shown.findings else metadata,
+        formatted_text=shown.formatted_text,
+        final_text=shown.final_text,
+        is_truncated=shown.is_truncated,
+        reject_reason=reason_of(result),
+    )

@@ -13,72 +13,72 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tool_engine.session.config import ToolCallConfig, names_said
-from tool_engine.session.discovery import as_config
+from tool_engine.session.config import ToolCallConfig, as_config, find_names_said
+from tool_engine.session.toolbox.toolbox import Toolbox
 
-_REPLY: Final[ContextVar[Mapping[object, ToolCallConfig]]] = ContextVar("reply", default={})  # noqa: B039 - it is never changed
+_REPLY: Final[ContextVar[Mapping[Toolbox, ToolCallConfig]]] = ContextVar("reply", default={})  # noqa: B039 - it is never changed
 
 
-def _own(own: Any, said: Any) -> Any:
+def _keep_own(own: Any, said: Any) -> Any:
     """Keep the conversation's value: a reply does not change it."""
     del said
     return own
 
 
-def _said(own: Any, said: Any) -> Any:
+def _take_said(own: Any, said: Any) -> Any:
     """Use the reply's value: it is checked beside the conversation's, or it allows nothing."""
     del own
     return said
 
 
-def _both(own: bool, said: bool) -> bool:
+def _need_both(own: bool, said: bool) -> bool:
     return own and said
 
 
-def _least(own: int, said: int) -> int:
+def _take_least(own: int, said: int) -> int:
     return min(own, said)
 
 
-def _least_given(own: int | None, said: int | None) -> int | None:
+def _take_least_given(own: int | None, said: int | None) -> int | None:
     return min((each for each in (own, said) if each is not None), default=None)
 
 
-def _joined(own: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+def _join_both(own: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     """Join both: a name that only the conversation has keeps its value."""
     return {**own, **said}
 
 
 HOW: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "enabled": _both,
-    "mode": _said,
-    "tool_toggles": _said,
-    "default_tool_enabled": _said,
-    "max_iterations": _own,
-    "timeout": _said,
-    "require_confirmation": _said,
-    "parallel_execution": _both,
-    "protocol": _said,
-    "toggles_by_tool_id": _said,
-    "group_toggles": _said,
-    "default_group_enabled": _said,
-    "permission": _said,
-    "group_permissions": _said,
-    "tool_permissions": _said,
-    "rules": _said,
-    "approval_timeout": _own,
-    "limit": _said,
-    "tool_limits": _joined,
-    "show": _said,
-    "tool_show": _joined,
-    "capacity": _own,
-    "max_calls_per_turn": _least,
-    "max_calls": _least_given,
-    "max_uses": _joined,
-    "max_tokens": _least_given,
-    "max_seconds": _own,
-    "hint_at": _own,
-    "stop_at": _own,
-    "language": _said,
+    "enabled": _need_both,
+    "mode": _take_said,
+    "tool_toggles": _take_said,
+    "default_tool_enabled": _take_said,
+    "max_iterations": _keep_own,
+    "timeout": _take_said,
+    "require_confirmation": _take_said,
+    "parallel_execution": _need_both,
+    "protocol": _take_said,
+    "toggles_by_tool_id": _take_said,
+    "group_toggles": _take_said,
+    "default_group_enabled": _take_said,
+    "permission": _take_said,
+    "group_permissions": _take_said,
+    "tool_permissions": _take_said,
+    "rules": _take_said,
+    "approval_timeout": _keep_own,
+    "limit": _take_said,
+    "tool_limits": _join_both,
+    "show": _take_said,
+    "tool_show": _join_both,
+    "capacity": _keep_own,
+    "max_calls_per_turn": _take_least,
+    "max_calls": _take_least_given,
+    "max_uses": _join_both,
+    "max_tokens": _take_least_given,
+    "max_seconds": _keep_own,
+    "hint_at": _keep_own,
+    "stop_at": _keep_own,
+    "language": _take_said,
 }
 """Setting -> how its value for a reply is made of the conversation's and the reply's."""
 
@@ -92,7 +92,9 @@ conversation's own are checked beside it anyway.
 """
 
 
-def narrowed(own: ToolCallConfig, said: ToolCallConfig | Mapping[str, Any]) -> ToolCallConfig:
+def narrow_settings(
+    own: ToolCallConfig, said: ToolCallConfig | Mapping[str, Any]
+) -> ToolCallConfig:
     """Return the settings of one reply.
 
     Args:
@@ -104,7 +106,7 @@ def narrowed(own: ToolCallConfig, said: ToolCallConfig | Mapping[str, Any]) -> T
         ConfigurationError: They are none.
     """
     chosen = as_config(said)
-    names = names_said(said)
+    names = find_names_said(said)
     for some, others in _TOGETHER:
         if names & some:
             names |= others
@@ -113,19 +115,19 @@ def narrowed(own: ToolCallConfig, said: ToolCallConfig | Mapping[str, Any]) -> T
 
 
 @contextmanager
-def in_reply(session: object, config: ToolCallConfig) -> Iterator[None]:
-    """Hold the calls of a conversation to `config` meanwhile, too."""
-    token = _REPLY.set({**_REPLY.get(), session: config})
+def hold_reply(toolbox: Toolbox, config: ToolCallConfig) -> Iterator[None]:
+    """Hold the calls of a toolbox's conversation to `config` meanwhile, too."""
+    token = _REPLY.set({**_REPLY.get(), toolbox: config})
     try:
         yield
     finally:
         _REPLY.reset(token)
 
 
-def of_reply(session: object) -> ToolCallConfig | None:
-    """Return the settings of the reply that a call belongs to, or None."""
+def settings_of_reply(toolbox: Toolbox) -> ToolCallConfig | None:
+    """Return the settings of the reply that a conversation's call belongs to, or None."""
     known = _REPLY.get()
-    return known.get(session) if known else None
+    return known.get(toolbox) if known else None
 
 
 def marks_of_replies() -> frozenset[int]:

@@ -1,51 +1,132 @@
-"""Are the parts that a new session gets of the right kinds?"""
+"""Which parts does a session consist of, and which of them does it share with the one above?"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, NamedTuple
 
+from tool_engine.approval.book import ApprovalBook
+from tool_engine.approval.gate import ApprovalGate
+from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.errors import ConfigurationError
-from tool_engine.interfaces import Source
-from tool_engine.session.reading.presentation import Presentation
-from tool_engine.session.state import SessionState
+from tool_engine.interfaces import Approver, ToolSource
+from tool_engine.model.session import check_session_id
+from tool_engine.session.bounds import Meter
+from tool_engine.session.caller import Caller
+from tool_engine.session.config import ToolCallConfig, as_config
+from tool_engine.session.deferral import Deferred
+from tool_engine.session.policy import SessionPolicy
+from tool_engine.session.reading.presentation import (
+    Presentation,
+    add_return_types,
+    check_presentations,
+)
+from tool_engine.session.repetition import RepetitionGuard
+from tool_engine.session.showing import ShownResults
+from tool_engine.session.storing import find_storage
+from tool_engine.session.tools import SessionTools
+from tool_engine.session.variables.read_labels import ReadLabels
 from tool_engine.session.variables.store import VariableStore
+from tool_engine.sources.composition import Prepare
 
-_STORAGE: Final = ("save", "load")
+
+class SessionParts(NamedTuple):
+    """What one session consists of; what works on it takes from here what it needs."""
+
+    tools: SessionTools
+    """Its tools, with its settings."""
+    caller: Caller
+    """In whose name its calls run."""
+    presentations: dict[str, Presentation]
+    """Tool -> how its results become texts."""
+    variables: VariableStore
+    """The named values that it keeps."""
+    read_labels: ReadLabels
+    """Where all that its model has read came from, and so whatever it types."""
+    meter: Meter
+    """What it has spent, against its bounds."""
+    guard: RepetitionGuard
+    """Notices a model that repeats itself."""
+    policy: SessionPolicy
+    """Decides by its rules."""
+    gate: ApprovalGate
+    """Decides what needs consent, and asks for it."""
+    results: ShownResults
+    """Which results its model has read; its helpers share it."""
+    deferred: dict[str, Deferred]
+    """Request token -> facts about a call that waits for an answer; its helpers share it."""
+    home: HomeLoop
+    """The event loop that it lives on; its helpers share it."""
 
 
-def check_parts(presentations: object, storage: object, variables: object, parent: object) -> None:
-    """Raise `ConfigurationError` for the first part that no session can work with."""
+def make_parts(
+    engine: ToolSource,
+    session_id: str,
+    config: ToolCallConfig | Mapping[str, Any] | None,
+    approver: Approver | None,
+    *,
+    agent_id: str | None,
+    conversation_id: str | None,
+    prepare: Prepare | None,
+    presentations: Mapping[str, Presentation] | None,
+    variables: VariableStore | None,
+    parent: SessionParts | None,
+) -> SessionParts:
+    """Make the parts of a session; the arguments are those of `ToolSession`.
+
+    Raises:
+        SessionError: An id that no storage could keep.
+        ConfigurationError: Something of the wrong kind.
+    """
     if presentations is not None:
-        _check_presentations(presentations)
-    if storage is not None and not all(callable(getattr(storage, each, None)) for each in _STORAGE):
+        check_presentations(presentations)
+    if variables is not None and not isinstance(variables, VariableStore):
         raise ConfigurationError(
-            f"storage must have 'async def save(session_id, data)' and 'async def load(session_id)'"
-            f", as MemorySessionStorage has, got {type(storage).__name__}"
+            f"variables must be a VariableStore, got {type(variables).__name__}"
         )
-    kinds: tuple[tuple[str, Any, type], ...] = (
-        ("variables", variables, VariableStore),
-        ("parent", parent, SessionState),
+    chosen = as_config({} if config is None else config)
+    agent_id = check_session_id(session_id if agent_id is None else agent_id)
+    conversation_id = check_session_id(conversation_id or session_id)
+    own_presentations = dict(presentations or {})
+    # One that is empty may count as false.
+    kept = VariableStore(chosen.capacity) if variables is None else variables
+    read_labels = ReadLabels(None if parent is None else parent.read_labels)
+    tools = SessionTools(
+        engine,
+        chosen,
+        kept,
+        read_labels,
+        prepare=add_return_types(prepare, own_presentations),
+        parent=None if parent is None else parent.tools,
     )
-    for name, part, kind in kinds:
-        if part is not None and not isinstance(part, kind):
-            word = "ToolSession" if kind is SessionState else kind.__name__
-            raise ConfigurationError(f"{name} must be a {word}, got {type(part).__name__}")
+    toolbox = tools.toolbox
+    caller_above = None if parent is None else parent.caller
+    policy = SessionPolicy(toolbox, None if parent is None else parent.policy)
+    return SessionParts(
+        tools,
+        Caller(session_id, agent_id, conversation_id, toolbox, caller_above),
+        own_presentations,
+        kept,
+        read_labels,
+        Meter(
+            chosen,
+            None if parent is None else parent.meter,
+            identity=tools.identify,
+            stamp=lambda: toolbox.found,
+            catalog=lambda: toolbox.catalog,
+        ),
+        RepetitionGuard(chosen.hint_at, chosen.stop_at),
+        policy,
+        ApprovalGate(_find_book(session_id, tools, parent), approver, policy.decide),
+        ShownResults() if parent is None else parent.results,
+        {} if parent is None else parent.deferred,
+        HomeLoop() if parent is None else parent.home,
+    )
 
 
-def find_storage(source: Source, kind: str) -> Any:
-    """Return what keeps `sessions` or `approvals` where a source has its records, or None."""
-    return getattr(source.store, kind, None)
-
-
-def _check_presentations(presentations: object) -> None:
-    if not isinstance(presentations, Mapping):
-        raise ConfigurationError(
-            "presentations must be a mapping of a tool to its Presentation, got "
-            f"{type(presentations).__name__}"
-        )
-    for name, each in presentations.items():
-        if not isinstance(each, Presentation):
-            raise ConfigurationError(
-                f"presentations[{name!r}] must be a Presentation, got {type(each).__name__}"
-            )
+def _find_book(session_id: str, tools: SessionTools, parent: SessionParts | None) -> ApprovalBook:
+    if parent is not None:
+        # What the user has decided holds for helpers, too.
+        return parent.gate.book
+    storage = find_storage(tools.source, "approvals")
+    return ApprovalBook(session_id, tools.config.approval_timeout, storage=storage)

@@ -24,9 +24,8 @@ from tool_engine.model.tool import Tool, is_same
 from tool_engine.session.bounds import others_of_replies
 from tool_engine.session.narrowing import marks_of_replies
 from tool_engine.session.policy import hold_rules, rules_of_replies
-from tool_engine.session.reading.shown_results import Shows
-from tool_engine.session.spending import Spending
-from tool_engine.session.uses import InnerUse
+from tool_engine.session.showing import Showing
+from tool_engine.session.spending import InnerUse, Spending
 from tool_engine.session.variables.labels import refusal_of_content, refusal_of_typing
 from tool_engine.session.variables.references import Expanded
 from tool_engine.sources.identity import engine_of, source_text
@@ -58,7 +57,7 @@ class SessionScope:
         called_name: The name that the model called.
         catalog: What has the tool; None: only the conversation.
         is_nested: Whether the call was made by a tool, and waited until now.
-        is_off: Why the call may not run after all, by what was turned off since; None: it may.
+        find_off: Why the call may not run after all, by what was turned off since; None: it may.
         home: Where it is asked, whatever loop the call runs on; None: there.
         line: What the conversation has spent, then those that it works for; see `Meter`.
         paid: In which books the call itself was counted before it came here.
@@ -73,10 +72,10 @@ class SessionScope:
         "_catalog",
         "_consented",
         "_expanded",
+        "_find_off",
         "_gate",
         "_home",
         "_is_nested",
-        "_is_off",
         "_others",
         "_own",
         "_rules",
@@ -99,12 +98,12 @@ class SessionScope:
         gate: ApprovalGate,
         expanded: Expanded,
         consented: str | None = None,
-        is_off: Callable[[], Refusal | None] | None = None,
+        find_off: Callable[[], Refusal | None] | None = None,
         *,
         yes: bool | None = None,
         line: tuple[Spending, ...] = (),
         paid: tuple[Spending, ...] = (),
-        showing: Shows | None = None,
+        showing: Showing | None = None,
         source: str = "",
         called_name: str = "",
         catalog: Source | None = None,
@@ -115,7 +114,7 @@ class SessionScope:
         self._gate = gate
         self._expanded = expanded
         self._consented = consented
-        self._is_off = is_off
+        self._find_off = find_off
         self._yes = yes
         self.line = line
         self.paid = paid
@@ -211,7 +210,7 @@ class SessionScope:
         if not is_first:
             self._note_result(tool, params)
         if is_first:
-            if self._is_off is not None and self._is_off() is not None:
+            if self._find_off is not None and self._find_off() is not None:
                 return False
             self._call_id = call_id
             # The tool may do anything with its arguments.
@@ -229,15 +228,15 @@ class SessionScope:
         self, call_id: str, tool: Tool, params: dict[str, Any]
     ) -> Refusal | None:
         with hold_rules(self._rules):
-            return await self._consent(call_id, tool, params)
+            return await self._decide(call_id, tool, params)
 
-    async def _consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
+    async def _decide(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         if self._call_id is None:
             self._call_id = call_id
         is_first = call_id == self._call_id
         if is_first:
             if self._yes is not None and self.tool is not None and not is_same(tool, self.tool):
-                return changed(tool.name)
+                return refuse_changed(tool.name)
             self.tool, self.params = tool, params
         else:
             self._note_result(tool, params)
@@ -246,17 +245,17 @@ class SessionScope:
             # What it may hold was looked at before the approver was asked.
             refusal = self._gate.denied(tool, params)
         else:
-            refusal = await self._asked(call_id, tool, params, is_nested)
+            refusal = await self._ask(call_id, tool, params, is_nested)
         token = token_of(refusal)
         if token is not None:
             self.deferred[token] = is_first
-        if refusal is not None or self._is_off is None or not is_first:
+        if refusal is not None or self._find_off is None or not is_first:
             return refusal
-        return self._is_off()
+        return self._find_off()
 
     def _was_approved(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> bool:
         """Return True if the call waited until it was approved; good for one call."""
-        if self._consented is not None and self._consented == self._fingerprint(
+        if self._consented is not None and self._consented == self._make_fingerprint(
             tool, params, is_nested
         ):
             # The next one like it is asked about again.
@@ -268,7 +267,7 @@ class SessionScope:
         self._allowed = None
         return True
 
-    async def _asked(
+    async def _ask(
         self, call_id: str, tool: Tool, params: dict[str, Any], is_nested: bool
     ) -> Refusal | None:
         """Return what its content, its rules or a person have against a call."""
@@ -290,7 +289,7 @@ class SessionScope:
             called_name=self._called_name,
         )
 
-    def _fingerprint(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> str:
+    def _make_fingerprint(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> str:
         engine = self._engine_of(tool, is_nested)
         place = place_of(tool, engine, self._called_name, is_nested=is_nested)
         return fingerprint_of(tool.name, making_of(tool, place), params)
@@ -345,25 +344,25 @@ class SessionScope:
     def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why an admitted call may not start any more; None: it may."""
         refusal = self._gate.denied(tool, params)
-        if refusal is not None or self._is_off is None or call_id != self._call_id:
+        if refusal is not None or self._find_off is None or call_id != self._call_id:
             return refusal
-        return self._is_off()
+        return self._find_off()
 
     def shown_tool(self, tool: Tool) -> Tool | None:
-        return None if self._showing is None else self._showing.tool(tool)
+        return None if self._showing is None else self._showing.find_tool(tool)
 
     def refusal_of_result(self, record: ToolCallRecord, tool: Tool | None) -> Refusal | None:
         """Return why a result may not be read; None: it may, and its labels are added."""
         if self._showing is None:
             return Refusal(ErrorType.RESULT_REJECTED.value, "no results are read here")
-        found = self._showing.result(record)
+        found = self._showing.find_labels(record)
         if isinstance(found, Refusal):
             return found
         self.labels |= found
         return None
 
 
-def changed(tool_name: str) -> Refusal:
+def refuse_changed(tool_name: str) -> Refusal:
     """Return the refusal of a call whose tool changed after it was approved."""
     message = (
         f"the tool {tool_name!r} has changed since a person said yes to this call: call it "

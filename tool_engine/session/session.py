@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from asyncio import get_running_loop
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Self
 
-from tool_engine.approval.answers import Answer, decision_from
-from tool_engine.approval.book import ApprovalBook
-from tool_engine.approval.gate import ApprovalGate
-from tool_engine.calls.home_loop import HomeLoop
-from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.errors import (
-    ApprovalError,
-    ConfigurationError,
-    ToolConflictError,
-    ToolNotFoundError,
-)
-from tool_engine.executors.handler import executor_for
+from tool_engine.approval.answers import Answer
+from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import (
     Approver,
     SessionStorage,
@@ -28,44 +18,35 @@ from tool_engine.interfaces import (
     ToolSource,
 )
 from tool_engine.model.approval import ApprovalRequest
-from tool_engine.model.call import Refusal, ToolExecutionContext
+from tool_engine.model.call import Refusal, ToolCall, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.copying import live
 from tool_engine.model.session import check_session_id
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.registry import PROTOCOLS, get_protocol
-from tool_engine.session.bounds import Meter, Usage
+from tool_engine.protocols.allowed import take_yes
+from tool_engine.protocols.cycle import ToolCallCycleResult
+from tool_engine.protocols.options import BeforeExecute, OnResult
+from tool_engine.session.bounds import Usage
 from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.contexts import context_of
-from tool_engine.session.deriving import derived
-from tool_engine.session.discovery import as_config
-from tool_engine.session.facade import CycleFacade
-from tool_engine.session.parts import check_parts, find_storage
-from tool_engine.session.policy import SessionPolicy
-from tool_engine.session.prompt.prompt import SessionPrompt
-from tool_engine.session.reading.presentation import Presentation, telling_returns
-from tool_engine.session.reading.result import SessionResult, as_session_result
-from tool_engine.session.reading.shown_results import ShownResults, Shows
-from tool_engine.session.repetition import RepetitionGuard
-from tool_engine.session.saving import SavedSession
-from tool_engine.session.scope import SessionScope
-from tool_engine.session.showing import Showing
-from tool_engine.session.state import Deferred
-from tool_engine.session.toolbox.toolbox import Toolbox
-from tool_engine.session.variables.read_labels import ReadLabels
-from tool_engine.session.variables.references import Expanded
+from tool_engine.session.deriving import hand_down, plan_helper
+from tool_engine.session.discovery import DiscoveredTool, MethodFilter, ToolDiscoveryService
+from tool_engine.session.narrowing import narrow_settings
+from tool_engine.session.parts import SessionParts, make_parts
+from tool_engine.session.reading.presentation import Presentation
+from tool_engine.session.reading.result import SessionResult
+from tool_engine.session.replies import ReplyRunner
+from tool_engine.session.saving import Restored, SessionState, load_session, read_session
+from tool_engine.session.storing import check_storage, choose_storage
 from tool_engine.session.variables.store import VariableStore
-from tool_engine.session.variables.variable_tools import VariableTools
-from tool_engine.sources.composition import Prepare
-from tool_engine.sources.identity import identity_of, identity_of_own
+from tool_engine.sources.composition import Prepare, keep
+from tool_engine.sources.foreign import as_source
 from tool_engine.subagent import ToolSubAgent
-
-_LONGEST: Final = 200
 
 
 @live("keep it with save() and get it back with ToolSession.restore()")
-class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
+class ToolSession(KnownArguments, Source):
     """One conversation: what it may use, remember and spend. X1.
 
     Many sessions share one engine; none sees another one's state. A session lives on one event
@@ -112,65 +93,93 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
         parent: ToolSession | None = None,
     ) -> None:
         check_session_id(session_id)
-        check_parts(presentations, storage, variables, parent)
-        chosen = as_config({} if config is None else config)
-        self.session_id = session_id
-        self.agent_id = check_session_id(session_id if agent_id is None else agent_id)
-        self.conversation_id = check_session_id(conversation_id or session_id)
-        self.variables = VariableStore(chosen.capacity) if variables is None else variables
-        """The named values that the conversation keeps: results, arguments and notes."""
-        self.read_labels = ReadLabels(None if parent is None else parent.read_labels)
-        """Where all that its model has read came from, and so whatever it types."""
-        self._variable_tools = VariableTools(self.variables, self.read_labels)
-        self.own_tools: dict[str, tuple[Tool, ToolExecutor]] = {}
-        """The tools that were registered for this conversation only, with their executors."""
-        self.presentations = dict(presentations or {})
-        """Tool -> how its results become texts."""
-        told = telling_returns(prepare, self.presentations)
-        self.toolbox = Toolbox(engine, chosen, self._all_own, prepare=told, stamp=self._registered)
-        """Its tools and groups, and which of them are on."""
-        # One that is empty may count as false.
-        self.storage = find_storage(self.source, "sessions") if storage is None else storage
+        if parent is not None and not isinstance(parent, ToolSession):
+            raise ConfigurationError(f"parent must be a ToolSession, got {type(parent).__name__}")
         self.parent = parent
-        self.home = HomeLoop() if parent is None else parent.home
-        """The event loop that it lives on."""
-        above = None if parent is None else parent.meter
-        found, catalog = lambda: self.toolbox.found, lambda: self.source
-        self.meter: Meter = Meter(
-            chosen, above, identity=self._identity, stamp=found, catalog=catalog
+        self._parts: SessionParts = make_parts(
+            engine,
+            session_id,
+            config,
+            approver,
+            agent_id=agent_id,
+            conversation_id=conversation_id,
+            prepare=prepare,
+            presentations=presentations,
+            variables=variables,
+            parent=None if parent is None else parent._parts,  # noqa: SLF001 - another session's
         )
+        parts, self._tools = self._parts, self._parts.tools
+        self.toolbox = parts.tools.toolbox
+        """Its tools and groups, and which of them are on."""
+        self.variables = parts.variables
+        """The named values that the conversation keeps: results, arguments and notes."""
+        self.read_labels = parts.read_labels
+        """Where all that its model has read came from, and so whatever it types."""
+        self.presentations = parts.presentations
+        """Tool -> how its results become texts."""
+        self.meter = parts.meter
         """What it has spent, against its bounds."""
-        self.guard = RepetitionGuard(chosen.hint_at, chosen.stop_at)
+        self.guard = parts.guard
         """Notices a model that repeats itself."""
-        of_parent = None if parent is None else parent.policy
-        self.policy: SessionPolicy = SessionPolicy(self.toolbox, of_parent)
-        self.gate = ApprovalGate(self._book(chosen), approver, self.policy.decide)
+        self.gate = parts.gate
         """Decides what needs consent, and asks for it."""
-        self.results = ShownResults() if parent is None else parent.results
-        self.showing: Shows = Showing(self, self.policy, self.results)
-        self._prompt = SessionPrompt(self.toolbox, self.variables, chosen.language)
-        self.deferred: dict[str, Deferred] = {} if parent is None else parent.deferred
-        self.calls = SessionCalls(self)
-        self._protocols: dict[str, ToolCallingProtocol] = {}
+        self.home = parts.home
+        """The event loop that it lives on."""
         self.more: dict[str, Any] = {}
         """Data saved with the conversation, such as its messages: JSON values."""
+        self.policy, self.results, self.deferred = parts.policy, parts.results, parts.deferred
+        self.storage = choose_storage(storage, self.source)
+        self.calls = SessionCalls(parts)
+        self._state = SessionState(parts, self.calls)
+        self._replies = ReplyRunner(self, parts)
+        self._discovery = ToolDiscoveryService(self.toolbox, self.protocol)
 
     def __repr__(self) -> str:
         return f"<ToolSession {self.session_id!r}, {self.toolbox!r}, {self.meter!r}>"
 
-    def _book(self, config: ToolCallConfig) -> ApprovalBook:
-        if self.parent is not None:
-            # What the user has decided holds for helpers, too.
-            return self.parent.gate.book
-        storage = find_storage(self.source, "approvals")
-        return ApprovalBook(self.session_id, config.approval_timeout, storage=storage)
+    @property
+    def session_id(self) -> str:
+        """The name of the conversation, in records too."""
+        return self._parts.caller.session_id
 
-    def _identity(self, tool_name: str) -> str:
-        if tool_name in self.own_tools:
-            return identity_of_own(tool_name)
-        return identity_of(self.source, tool_name)
+    @property
+    def agent_id(self) -> str:
+        """Who calls, in records."""
+        return self._parts.caller.agent_id
 
-    # The tools.
+    @property
+    def conversation_id(self) -> str:
+        """The conversation of its calls, in records."""
+        return self._parts.caller.conversation_id
+
+    @property
+    def config(self) -> ToolCallConfig:
+        """The settings, with later toggles."""
+        return self.toolbox.config
+
+    @property
+    def source(self) -> Source:
+        """What runs its tools, under the model's names."""
+        return self.toolbox.catalog
+
+    @property
+    def controller(self) -> Any:
+        """The controller that admits its calls; None: unknown."""
+        return self.source.controller
+
+    @property
+    def own_tools(self) -> dict[str, tuple[Tool, ToolExecutor]]:
+        """The tools that were registered for this conversation only, with their executors."""
+        return self._tools.registered
+
+    @own_tools.setter
+    def own_tools(self, tools: dict[str, tuple[Tool, ToolExecutor]]) -> None:
+        self._tools.registered = tools
+
+    @property
+    def findings(self) -> list[str]:
+        """Problems that keep a tool, a group or its rules from the model."""
+        return [*self.toolbox.findings, *self._tools.prompt.findings, *self.left_out()]
 
     def tools(self) -> list[Tool]:
         """Return the enabled tools as the model sees them.
@@ -178,8 +187,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
         Raises:
             ToolConflictError: Two of them have one name.
         """
-        told = self.toolbox.tools()
-        return told if self.parent is None else [each for each in told if self.get(each.name)]
+        return self._tools.list_enabled()
 
     def list_all(self) -> list[Tool]:
         """Return the same as `tools()`, for protocols and sub-agents."""
@@ -187,12 +195,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
 
     def get(self, tool_name: str) -> Tool | None:
         """Return the enabled tool of this name, or None."""
-        placed = self.toolbox.find(tool_name)
-        if placed is None or not placed.is_enabled:
-            return None
-        # A tool that is turned off for a conversation is off for its helpers.
-        is_off = self.parent is not None and self.parent.get(tool_name) is None
-        return None if is_off and not placed.is_own else placed.tool
+        return self._tools.get(tool_name)
 
     def get_or_raise(self, tool_name: str) -> Tool:
         """Return the enabled tool of this name.
@@ -200,20 +203,15 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
         Raises:
             ToolNotFoundError: There is none; the message names the nearest.
         """
-        tool = self.get(tool_name)
-        if tool is None:
-            raise ToolNotFoundError(self.missing(tool_name))
-        return tool
-
-    @property
-    def controller(self) -> Any:
-        """The controller that admits its calls; None: unknown."""
-        return self.source.controller
+        return self._tools.get_or_raise(tool_name)
 
     def missing(self, tool_name: object) -> str:
         """Return the message for a tool that the conversation does not have."""
-        shown = str(tool_name)[:_LONGEST]
-        return f"there is no tool {shown!r} in this conversation{self.toolbox.hint(shown)}"
+        return self._tools.describe_missing(tool_name)
+
+    def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
+        """Return a tool that only this conversation has, with its executor."""
+        return self._tools.find_own(tool_name)
 
     def register_tool(self, tool: Tool | Mapping[str, Any], handler: Callable[..., Any]) -> Tool:
         """Add a tool that only this conversation has.
@@ -229,37 +227,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
             ToolConflictError: There is a tool of this name.
             ConfigurationError: The handler does not fit the parameters.
         """
-        loaded = tool if isinstance(tool, Tool) else ToolConfigLoader().from_mapping(tool)
-        if loaded.name in self.own_tools:
-            raise ToolConflictError(
-                f"the session has a tool named {loaded.name!r} already: register it under another "
-                "name"
-            )
-        executor = executor_for(handler, loaded)
-        before = self.own_tools
-        self.own_tools = {**before, loaded.name: (loaded, executor)}
-        try:
-            self.toolbox.tools()
-        except BaseException:
-            self.own_tools = before
-            raise
-        return loaded
-
-    def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        """Return a tool that only this conversation has, with its executor."""
-        return (
-            self.own_tools.get(tool_name)
-            or self._variable_tools.own(tool_name)
-            or self._prompt.own(tool_name)
-        )
-
-    def _registered(self) -> object:
-        # Tools may also be added in the dictionary directly.
-        return tuple(self.own_tools.values())
-
-    def _all_own(self) -> tuple[Tool, ...]:
-        registered = (tool for tool, _ in self.own_tools.values())
-        return (*registered, *self._variable_tools.tools(), *self._prompt.tools())
+        return self._tools.register(tool, handler)
 
     def protocol(self, protocol: ToolCallingProtocol | str | None = None) -> ToolCallingProtocol:
         """Return the protocol that shows these tools to a model; always the same for one name.
@@ -271,17 +239,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
         Raises:
             ConfigurationError: There is no such protocol, or this is none.
         """
-        if isinstance(protocol, ToolCallingProtocol):
-            return protocol
-        if protocol is not None and not isinstance(protocol, str):
-            raise ConfigurationError(
-                f"protocol must be a name or a ToolCallingProtocol, got {protocol!r:.80}"
-            )
-        name = protocol or self.config.protocol
-        if name not in self._protocols:
-            options = {"tools": self} if name in PROTOCOLS else {}
-            self._protocols[name] = get_protocol(name, **options)
-        return self._protocols[name]
+        return self._replies.find_protocol(protocol)
 
     def system_prompt(self, protocol: ToolCallingProtocol | str | None = None) -> str:
         """Return the system prompt: use of tools, rules of groups, and skills. S24.
@@ -289,14 +247,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
         With a text protocol also the tools themselves; otherwise the request contains them.
         Empty when tools are switched off. A5.
         """
-        return self._prompt.text(self.protocol(protocol))
-
-    @property
-    def findings(self) -> list[str]:
-        """Problems that keep a tool, a group or its rules from the model."""
-        return [*self.toolbox.findings, *self._prompt.findings, *self.left_out()]
-
-    # The calls.
+        return self._tools.prompt.text(self.protocol(protocol))
 
     async def execute(
         self,
@@ -318,11 +269,12 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
             ConfigurationError: The context is none.
             asyncio.CancelledError: The caller was cancelled.
         """
+        # It is good for this call, however this call ends.
+        yes = take_yes(self, params)
         if get_running_loop() is self.home.loop:
-            return await self.calls.execute(tool_name, params, context)
-        return await self.home.carry(
-            partial(self.calls.execute, tool_name, params, context), context
-        )
+            return await self.calls.execute(tool_name, params, context, yes)
+        execute = partial(self.calls.execute, tool_name, params, context, yes)
+        return await self.home.carry(execute, context)
 
     def refuse(
         self,
@@ -332,9 +284,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
         refusal: Refusal,
     ) -> SessionResult:
         """End a call that is not made, as the engine's method of this name does."""
-        scope = SessionScope(self.own, self.gate, Expanded({}, ()), showing=self.showing)
-        bound = context_of(self, context, None, scope)
-        return as_session_result(self.source.refuse(tool_name, params, bound, refusal))
+        return self.calls.refuse(tool_name, params, context, refusal)
 
     def sub_agent(self, agent_id: str, **options: Any) -> ToolSubAgent:
         """Make a caller with its own history, whose calls belong to this conversation.
@@ -365,11 +315,20 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
             ConfigurationError: A change is none of a bound.
         """
         if name is None:
-            self.children += 1
-        named = str(self.children) if name is None else name
-        return derived(self, named, tools, changes)
-
-    # Approvals.
+            self._state.children += 1
+        plan = plan_helper(self._tools, tools, changes)
+        child = type(self)(
+            keep(self.source, lambda tool: tool.name in plan.tools),
+            f"{self.session_id}/{self._state.children if name is None else name}",
+            plan.config,
+            self.gate.approver,
+            agent_id=self.agent_id,
+            conversation_id=self.conversation_id,
+            presentations=self.presentations,
+            parent=self,
+        )
+        hand_down(self._parts, child._parts, plan.tools)  # noqa: SLF001 - another session's
+        return child
 
     @property
     def pending_approvals(self) -> list[ApprovalRequest]:
@@ -396,10 +355,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
             ApprovalError: There is no such open request, it has expired, or the tool has changed.
                 That is no answer: then the request stays open.
         """
-        decided = decision_from(decision)
-        if decided is None:
-            raise ApprovalError("None is no answer to a call that waits: say True or False")
-        return await self.home.carry(partial(self.calls.resume, str(token), decided))
+        return await self.home.carry(partial(self.calls.resume, str(token), decision))
 
     def take_news(self) -> list[str]:
         """Return the results of deferred calls that ended since, as text for the model.
@@ -409,8 +365,235 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments, Source):
         news, self.calls.news = self.calls.news, []
         return news
 
-    # What it has spent, and what is kept of it.
-
     def usage(self) -> Usage:
         """Return what was spent so far."""
         return self.meter.usage()
+
+    # The replies of its model.
+
+    async def process(
+        self,
+        reply: Any,
+        protocol: ToolCallingProtocol | str | None = None,
+        on_before_execute: BeforeExecute | None = None,
+        *,
+        on_result: OnResult | None = None,
+    ) -> ToolCallCycleResult:
+        """Parse a reply, run its calls and format their results for the model.
+
+        Calls that only read run at the same time, unless `config.parallel_execution` is off; each
+        other one runs alone, in its place.
+
+        Args:
+            reply: A whole reply in any form that the protocol parses, or a `ParsedReply`.
+            protocol: The one that showed the tools to the model; None: that of the settings. Where
+                that is a text protocol, and the reply holds calls in the form of a provider, as
+                `{"choices": ...}` does, it is the provider's.
+            on_before_execute: Asked before each call, besides what the settings say of consent.
+                Without an approver, its True is the consent that the settings ask for.
+            on_result: Called with each call and its result, as soon as there is one.
+
+        Returns:
+            The calls and their results, and the messages with which the conversation goes on.
+
+        Raises:
+            ConfigurationError: There is no such protocol.
+            asyncio.CancelledError: The caller was cancelled; so were the calls that ran.
+        """
+        return await self._replies.process(reply, protocol, on_before_execute, on_result)
+
+    async def process_cycle(
+        self,
+        text: str,
+        config: ToolCallConfig | Mapping[str, Any] | None = None,
+        on_before_execute: BeforeExecute | None = None,
+    ) -> ToolCallCycleResult:
+        """Parse one reply of the model, run its calls and format the results. A38.
+
+        Args:
+            text: The reply, whole.
+            config: Other settings for this reply. What they leave out is as the conversation has
+                it, and of what both say the stricter word holds: a tool must be on in both, and
+                the smaller bound counts. Bounds of whole turns and of the conversation's state,
+                such as `max_iterations` and `capacity`, stay its own.
+            on_before_execute: Asked before each call: True, or None, lets it run. A29. Without an
+                approver, its True is the consent that the settings ask for.
+
+        Returns:
+            The calls and their results; `has_tool_requests` is False for a reply without calls.
+
+        Raises:
+            ConfigurationError: The settings are none, or name no protocol.
+            asyncio.CancelledError: The caller was cancelled; so were the calls that ran.
+        """
+        if config is None:
+            return await self.process(text, None, on_before_execute)
+        return await self._replies.process_with(text, config, on_before_execute)
+
+    def format_cycle_results(
+        self,
+        results: ToolCallCycleResult | Sequence[ToolExecutionResult],
+        protocol_id: ToolCallingProtocol | str | None = None,
+        calls: Sequence[ToolCall] | None = None,
+    ) -> str:
+        """Format results as the text that the model reads next. A39.
+
+        Args:
+            results: A cycle, or the results of one.
+            protocol_id: Whose form they take; None: that of the settings.
+            calls: Of results that do not say which call they belong to.
+
+        Raises:
+            ConfigurationError: There is no such protocol, these are no results, or a call is
+                missing.
+        """
+        return self._replies.format(results, protocol_id, calls)
+
+    def generate_tools_prompt(
+        self,
+        config: ToolCallConfig | Mapping[str, Any] | None = None,
+        agent_id: str | None = None,
+    ) -> str:
+        """Return the part of the system prompt about the enabled tools. A25.
+
+        Empty when tools are switched off. Kept for as long as the tools and settings are the same.
+
+        Args:
+            config: Other settings, for this prompt.
+            agent_id: Whose prompt it is.
+
+        Raises:
+            ConfigurationError: The settings are none, or name no protocol.
+            ToolConflictError: Two tools have one name.
+        """
+        return self._discovery.generate_prompt(config, agent_id)
+
+    def get_discovered_methods(self, filter: MethodFilter | None = None) -> list[DiscoveredTool]:  # noqa: A002 - the founding document's word
+        """Return the enabled tools, or those that `filter` accepts, with their methods. A24.
+
+        Raises:
+            ToolConflictError: Two tools have one name.
+        """
+        return self._discovery.get_discovered_methods(filter)
+
+    def invalidate_discovery_cache(self) -> None:
+        """Forget the cached prompts; not needed, since a change of the tools is noticed. A26."""
+        self._discovery.invalidate_cache()
+
+    def has_tool_calling_enabled(
+        self, config: ToolCallConfig | Mapping[str, Any] | None = None
+    ) -> bool:
+        """Return True if the model may call any tool. A5.
+
+        Raises:
+            ConfigurationError: The settings are none.
+        """
+        own = self.toolbox.config
+        return own.enabled if config is None else narrow_settings(own, config).enabled
+
+    # Saving.
+
+    @property
+    def revisions(self) -> tuple[str, ...]:
+        """The saved states that its storage may hold, the one that it continues first."""
+        return self._state.revisions
+
+    def left_out(self) -> list[str]:
+        """Return the tools and groups that must still be registered again."""
+        return self._state.describe_left_out()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole conversation as JSON values, for `from_dict`.
+
+        Functions and tools registered in code are left out: pass them again. The arguments of open
+        requests for approval are in it, secret ones too.
+        """
+        return self._state.to_dict()
+
+    @classmethod
+    def from_dict(
+        cls,
+        data: Mapping[str, Any],
+        engine: ToolSource,
+        approver: Approver | None = None,
+        **options: Any,
+    ) -> Self:
+        """Make the conversation that `to_dict` wrote, in any process.
+
+        Args:
+            data: What it wrote.
+            engine: As for a new session.
+            approver: As for a new session.
+            options: The other arguments of a new session that are no data.
+
+        Raises:
+            SessionError: The data is not what `to_dict` writes; the message names the place.
+        """
+        return cls._revive(read_session(data, as_source(engine)), engine, approver, **options)
+
+    @classmethod
+    async def restore(
+        cls, engine: ToolSource, session_id: str, approver: Approver | None = None, **options: Any
+    ) -> Self | None:
+        """Load the conversation that `save` kept; None: nothing is kept under this id.
+
+        Args:
+            engine: As for a new session.
+            session_id: Which one.
+            approver: As for a new session.
+            options: The other arguments of a new session that are no data.
+
+        Raises:
+            SessionError: What is kept is no session, or there is no storage.
+            RecordsUnavailableError: The storage failed, or its database does not answer.
+        """
+        storage, source = options.get("storage"), as_source(engine)
+        restored = await load_session(choose_storage(storage, source), session_id, source)
+        return None if restored is None else cls._revive(restored, engine, approver, **options)
+
+    @classmethod
+    def _revive(
+        cls, restored: Restored, engine: ToolSource, approver: Approver | None, **options: Any
+    ) -> Self:
+        session = restored.make(cls, engine, approver, **options)
+        session._state.restore(restored.kept)  # noqa: SLF001 - it has just been made
+        session.more = restored.kept.more
+        return session
+
+    async def save(
+        self,
+        more: Mapping[str, Any] | None = None,
+        *,
+        as_id: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Save the conversation in its storage, over the state that it continues.
+
+        A save by another session object meanwhile, in any process, is kept: of two that continue
+        one state, the first to save wins, and the other one gets an error.
+
+        Args:
+            more: What else belongs to it, such as the messages: JSON values, for `session.more`.
+            as_id: Keeps a copy under this id, of which nothing may be kept yet; the session itself
+                stays what it is.
+            overwrite: Replace what is kept, whichever process saved it.
+
+        Raises:
+            SessionConflictError: Another session object has saved it; nothing was kept.
+            SessionError: There is no storage, or something is no JSON value.
+            RecordsUnavailableError: The storage failed, or its database does not answer.
+            ConfigurationError: `overwrite` is neither True nor False.
+        """
+        check_switch("overwrite", overwrite)
+        storage = check_storage(self.storage)
+        self.more = dict(self.more if more is None else more)
+        await self._state.save(storage, self.more, as_id, overwrite=overwrite)
+
+    async def is_behind(self) -> bool:
+        """Return True if another session object has saved it, so that `save` would fail.
+
+        Raises:
+            SessionError: There is no storage, or what is kept is damaged.
+            RecordsUnavailableError: The storage failed, or its database does not answer.
+        """
+        return await self._state.is_behind(check_storage(self.storage))

@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from tool_engine.errors import SessionError
-from tool_engine.interfaces import SessionStorage
+from tool_engine.errors import ConfigurationError, SessionError
+from tool_engine.interfaces import SessionStorage, Source
 from tool_engine.interfaces.asking import ask_storage, raise_failure
 from tool_engine.model.json.plain import name_of
 from tool_engine.model.session import revision_of
 
 _KIND: Final = "session"
+
+
+def find_storage(source: Source, kind: str) -> Any:
+    """Return what keeps `sessions` or `approvals` where a source has its records, or None."""
+    return getattr(source.store, kind, None)
+
+
+def choose_storage(storage: Any, source: Source) -> SessionStorage | None:
+    """Return the given storage, or else the one where a source has its records.
+
+    Raises:
+        ConfigurationError: It cannot keep sessions.
+    """
+    # One that is empty may count as false.
+    if storage is None:
+        return cast("SessionStorage | None", find_storage(source, "sessions"))
+    if not all(callable(getattr(storage, each, None)) for each in ("save", "load")):
+        raise ConfigurationError(
+            f"storage must have 'async def save(session_id, data)' and 'async def load(session_id)'"
+            f", as MemorySessionStorage has, got {type(storage).__name__}"
+        )
+    return cast("SessionStorage", storage)
+
+
+def check_storage(storage: SessionStorage | None) -> SessionStorage:
+    """Return the storage.
+
+    Raises:
+        SessionError: There is none.
+    """
+    if storage is None:
+        raise SessionError("nothing keeps sessions here: pass storage=..., or an engine")
+    return storage
 
 
 async def load_data(storage: SessionStorage, session_id: str) -> dict[str, Any] | None:

@@ -46,7 +46,7 @@ _FAILED: Final = {
 }
 
 
-def show_of(config: ToolCallConfig, tool_name: str, tool: Tool | None) -> str:
+def find_show(config: ToolCallConfig, tool_name: str, tool: Tool | None) -> str:
     """Return how much of a tool's results a model reads.
 
     Args:

@@ -103,6 +103,20 @@ _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
 }
 
 
+def check_presentations(presentations: object) -> None:
+    """Raise `ConfigurationError` for what is no mapping of tools to presentations."""
+    if not isinstance(presentations, Mapping):
+        raise ConfigurationError(
+            "presentations must be a mapping of a tool to its Presentation, got "
+            f"{type(presentations).__name__}"
+        )
+    for name, each in presentations.items():
+        if not isinstance(each, Presentation):
+            raise ConfigurationError(
+                f"presentations[{name!r}] must be a Presentation, got {type(each).__name__}"
+            )
+
+
 class Presented(msgspec.Struct, frozen=True):
     """A result as a model reads it. S15."""
 
@@ -275,7 +289,7 @@ def without_hidden_limit(params: dict[str, Any], tool: Tool | None) -> dict[str,
     return {name: value for name, value in params.items() if name != _LIMIT}
 
 
-def telling_returns(
+def add_return_types(
     prepare: Callable[[Tool, int], Tool | None] | None, presentations: Mapping[str, Presentation]
 ) -> Callable[[Tool, int], Tool | None] | None:
     """Return a `prepare` that also adds return types to descriptions. S9."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Final
 
-from tool_engine.model.call import ToolExecutionResult
+from msgspec.structs import replace
+
+from tool_engine.model.call import Refusal, ToolExecutionResult
 from tool_engine.model.outcome import ErrorType
 from tool_engine.session.formatting import data_of
 
@@ -83,6 +85,21 @@ def as_session_result(result: ToolExecutionResult) -> SessionResult:
     told = result.error or ""
     reason = reason_of(result)
     return SessionResult(**known, formatted_text=told, final_text=told, reject_reason=reason)
+
+
+def withhold_result(read: SessionResult, refusal: Refusal) -> SessionResult:
+    """Return a result that the program gets and the model may not read. S31."""
+    details = {} if refusal.details is None else {"error_details": refusal.details}
+    return replace(
+        read,
+        is_success=False,
+        error=refusal.error,
+        error_type=refusal.error_type,
+        metadata={**read.metadata, **details},
+        final_text=None,
+        is_truncated=False,
+        reject_reason=(refusal.details or {}).get("reason"),
+    )
 
 
 def reason_of(result: ToolExecutionResult) -> str | None:

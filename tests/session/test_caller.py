@@ -9,7 +9,6 @@ from tests.session.catalogs import Catalog, definition
 from tool_engine import Tool, ToolExecutionContext, ToolSession
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.contexts import context_of
 from tool_engine.session.scope import SessionScope
 from tool_engine.session.variables.references import Expanded
 from tool_engine.sources.foreign import as_source
@@ -23,7 +22,7 @@ def bound(
 ) -> ToolExecutionContext:
     """A context of the conversation, which has what it adds to the call."""
     scope = SessionScope(session.own, session.gate, Expanded({}, ()))
-    made = context_of(session, context, tool, scope)
+    made = session._parts.caller.bind(context, tool, scope)
     assert made.scope is scope
     return replace(made, scope=None)
 

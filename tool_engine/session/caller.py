@@ -1,0 +1,98 @@
+"""In whose name does a session's call run, and how much time does it have?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tool_engine.interfaces import CallScope
+from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext
+from tool_engine.model.caller import check_context
+from tool_engine.model.tool import Tool
+from tool_engine.session.narrowing import settings_of_reply
+from tool_engine.session.toolbox.toolbox import Toolbox
+
+_CALLER: Final = "conversation_agent"
+_UNSET: Final = 30.0
+"""The default `timeout`, at which the tool's own timeout decides."""
+
+
+class Caller:
+    """The name in which one conversation calls, and its time for a call.
+
+    Args:
+        session_id: Names the conversation.
+        agent_id: Who calls.
+        conversation_id: Of its calls.
+        toolbox: Its tools, with its settings.
+        parent: That of the session that it works for.
+    """
+
+    __slots__ = ("_parent", "_toolbox", "agent_id", "conversation_id", "session_id")
+
+    def __init__(
+        self,
+        session_id: str,
+        agent_id: str,
+        conversation_id: str,
+        toolbox: Toolbox,
+        parent: Caller | None,
+    ) -> None:
+        self.session_id = session_id
+        self.agent_id = agent_id
+        self.conversation_id = conversation_id
+        self._toolbox = toolbox
+        self._parent = parent
+
+    @property
+    def root_id(self) -> str:
+        """The id of the conversation that all others above it work for."""
+        return self.session_id if self._parent is None else self._parent.root_id
+
+    def bind(
+        self, context: ToolExecutionContext | None, tool: Tool | None, scope: CallScope
+    ) -> ToolExecutionContext:
+        """Return a copy of the context that names the conversation of a call.
+
+        Args:
+            context: Who calls, and within which limits; None: the conversation itself.
+            tool: What is called; None: it is not known.
+            scope: What the conversation adds to the call.
+
+        Raises:
+            ConfigurationError: The context is none.
+        """
+        if context is None:
+            return ToolExecutionContext(
+                caller_id=self.agent_id,
+                caller_type=_CALLER,
+                conversation_id=self.conversation_id,
+                session_id=self.session_id,
+                timeout=self.find_timeout(tool),
+                scope=scope,
+            )
+        check_context(context)
+        timeout = context.timeout
+        if timeout is DEFAULT_TIMEOUT or timeout is None:
+            timeout = self.find_timeout(tool)
+        elif settings_of_reply(self._toolbox) is not None:
+            timeout = min(timeout, self.find_timeout(tool))
+        is_anonymous = context.caller_id is None and context.caller_type == "unknown"
+        return msgspec.structs.replace(
+            context,
+            caller_id=self.agent_id if is_anonymous else context.caller_id,
+            caller_type=_CALLER if is_anonymous else context.caller_type,
+            conversation_id=context.conversation_id or self.conversation_id,
+            session_id=self.session_id,
+            timeout=timeout,
+            scope=scope,
+        )
+
+    def find_timeout(self, tool: Tool | None) -> float:
+        """Return the seconds for a call of a tool, where its caller says nothing."""
+        own, limit = None if tool is None else tool.timeout, self._toolbox.config.timeout
+        if own is not None:
+            limit = own if limit == _UNSET else min(own, limit)
+        # A helper has no more time than the session that it works for.
+        return limit if self._parent is None else min(limit, self._parent.find_timeout(tool))
