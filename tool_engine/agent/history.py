@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tool_engine.agent.models.carried import wire_of
-from tool_engine.agent.models.messages import say
+from tool_engine.agent.models.carried import make_message, wire_of
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.protocols.anthropic.blocks import without_unanswered
@@ -193,7 +192,7 @@ def _assistant_message(model: ChatModel, text: str) -> Any:
     own: Callable[[str, str], Any] | None = getattr(model, "say", None)
     if own is not None:
         return own("assistant", text)
-    return say(wire_of(model.protocol), "assistant", text)
+    return make_message(wire_of(model.protocol), "assistant", text)
 
 
 def _joined(said: Any, more: Any) -> Any:

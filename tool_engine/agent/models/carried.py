@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tool_engine.agent.models.messages import say
 from tool_engine.interfaces import ReplyDecoder, ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.json.copying import live
@@ -66,12 +65,14 @@ class CarriedProtocol:
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> list[Any]:
         told = self.text.format_results(results, calls)
-        return [say(self.native.name, "user", told)] if isinstance(told, str) else list(told)
+        return (
+            [make_message(self.native.name, "user", told)] if isinstance(told, str) else list(told)
+        )
 
     def history(self, native: ParsedReply) -> list[Any]:
         if native.calls or not isinstance(native.message, list):
             # An unanswered call would make the conversation invalid.
-            said = say(self.native.name, "assistant", native.text)
+            said = make_message(self.native.name, "assistant", native.text)
             return [said] if native.text.strip() else []
         return native.message
 
@@ -79,6 +80,13 @@ class CarriedProtocol:
 def wire_of(protocol: ToolCallingProtocol) -> str:
     """Return the name of the protocol that shapes the conversation's messages."""
     return protocol.native.name if isinstance(protocol, CarriedProtocol) else protocol.name
+
+
+def make_message(wire: str, role: str, text: str) -> dict[str, Any]:
+    """Return a message of protocol `wire`; roles are `user` and `assistant`."""
+    if wire == "gemini":
+        return {"role": "model" if role == "assistant" else role, "parts": [{"text": text}]}
+    return {"role": role, "content": text}
 
 
 @live("make another one with protocol.decoder()")

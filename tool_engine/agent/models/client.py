@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tool_engine.agent.models.carried import CarriedProtocol
+from tool_engine.agent.models.carried import CarriedProtocol, make_message
 from tool_engine.agent.models.failing import failure_of
-from tool_engine.agent.models.messages import say
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.chat import ChatRequest
@@ -129,7 +128,7 @@ class ModelClient(ABC):
 
     def say(self, role: str, text: str) -> Any:
         """Return a provider's message; the role is `user` or `assistant`."""
-        return say(self.native, role, text)
+        return make_message(self.native, role, text)
 
     async def reply(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
         """Yield one reply as the SDK's objects: chunks, or one whole reply.

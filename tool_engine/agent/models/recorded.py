@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from tool_engine.agent.models.carried import CarriedProtocol, wire_of
-from tool_engine.agent.models.expecting import misfit
-from tool_engine.agent.models.messages import say
+from tool_engine.agent.models.carried import CarriedProtocol, make_message, wire_of
 from tool_engine.agent.models.rendering import pieces_of, rendered, streamed
-from tool_engine.agent.models.script import Script, ScriptReply, read_script
+from tool_engine.agent.models.script import Expectation, Script, ScriptReply, read_script
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.call import ToolCall
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.protocols.reading import field, plain
 from tool_engine.protocols.registry import get_protocol
+
+_OWN_ROLES: Final = frozenset({"assistant", "model"})
+_OWN_ITEMS: Final = frozenset({"function_call", "reasoning"})
+_MARKS: Final = frozenset({"role", "type"})
+_SHOWN: Final = 300
 
 
 class RecordedModel(KnownArguments):
@@ -73,7 +78,7 @@ class RecordedModel(KnownArguments):
 
     def say(self, role: str, text: str) -> Any:
         """Return a protocol's message; the role is `user` or `assistant`."""
-        return say(wire_of(self._protocol), role, text)
+        return make_message(wire_of(self._protocol), role, text)
 
     async def reply(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
         """Yield the script's next reply.
@@ -141,7 +146,7 @@ class RecordedModel(KnownArguments):
         if recorded.expect is None:
             return
         names = {name: self._sent_name(name) for name in recorded.expect.tools}
-        fault = misfit(recorded.expect, request, names)
+        fault = _find_misfit(recorded.expect, request, names)
         if fault:
             raise ChatModelError(f"the conversation has left {place}: {fault}")
 
@@ -187,3 +192,67 @@ class RecordedModel(KnownArguments):
     def _sent_name(self, name: str) -> str:
         known = getattr(self._protocol, "known", None)
         return name if known is None else str(known.sent_name(name))
+
+
+def _find_misfit(expected: Expectation, request: ChatRequest, sent_names: Mapping[str, str]) -> str:
+    """Return what of `expected` the request lacks, in words; empty: nothing.
+
+    `sent_names` holds the name sent to the provider, for each expected tool.
+    """
+    last = plain(_last_said(request.messages))
+    said = "\n".join(_find_texts(last))
+    # Results may be objects, which a script quotes as JSON.
+    written = json.dumps(last, ensure_ascii=False, default=str)
+    for text in _as_list(expected.contains):
+        if text not in said and text not in written:
+            return f"the last messages do not hold {text!r}; they say {_show_start(said)}"
+    for text in _as_list(expected.system):
+        if text not in request.system:
+            return (
+                f"the system prompt does not hold {text!r}; it says {_show_start(request.system)}"
+            )
+    names = _list_tools(request.tools)
+    for name in expected.tools:
+        if sent_names[name] not in names and (request.tools or name not in request.system):
+            return f"the model is not told of the tool {name!r}, but of {sorted(names) or 'none'}"
+    if expected.may_call not in (None, request.may_call):
+        return f"may_call is {request.may_call}, not {expected.may_call}"
+    return ""
+
+
+def _list_tools(tools: Any) -> set[str]:
+    if not isinstance(tools, list | tuple):
+        return set()
+    declared: list[Any] = []
+    for tool in tools:
+        listed = field(tool, "functionDeclarations")
+        declared += listed if isinstance(listed, list) else [field(tool, "function", tool)]
+    return {name for each in declared if isinstance(name := field(each, "name"), str)}
+
+
+def _last_said(messages: Sequence[Any]) -> list[Any]:
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if field(message, "role") in _OWN_ROLES or field(message, "type") in _OWN_ITEMS:
+            return list(messages[place + 1 :])
+    return list(messages)
+
+
+def _find_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            if key not in _MARKS:
+                yield from _find_texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _find_texts(each)
+
+
+def _as_list(texts: str | list[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
+
+
+def _show_start(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

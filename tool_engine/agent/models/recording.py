@@ -13,8 +13,7 @@ from typing import Any, Self, cast
 
 import msgspec
 
-from tool_engine.agent.models.carried import wire_of
-from tool_engine.agent.models.messages import say
+from tool_engine.agent.models.carried import make_message, wire_of
 from tool_engine.agent.models.script import Script, ScriptCall, ScriptError, ScriptReply
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
@@ -84,7 +83,9 @@ class RecordingModel:
     def say(self, role: str, text: str) -> Any:
         """Return a message of the model; the role is `user` or `assistant`."""
         is_user = role == "user"
-        return self.user_message(text) if is_user else say(wire_of(self.protocol), role, text)
+        return (
+            self.user_message(text) if is_user else make_message(wire_of(self.protocol), role, text)
+        )
 
     async def reply(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
         """Yield the model's reply, and record it once it has ended."""

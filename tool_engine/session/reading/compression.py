@@ -19,8 +19,7 @@ from tool_engine.output.graphemes import cluster_start
 from tool_engine.redaction import HIDDEN, OwnSecrets, secrets_if_known
 from tool_engine.redaction.splitting import place_to_cut
 from tool_engine.session.formatting import data_of
-from tool_engine.session.own_code import made_text
-from tool_engine.session.reading.presentation import Presentation
+from tool_engine.session.reading.presentation import Presentation, make_text
 
 _PREVIEW: Final = 200
 """Characters of a result. U41."""
@@ -101,7 +100,7 @@ def _compressed(
     secrets = find_secrets()
     if secrets is None:
         return HIDDEN
-    make = partial(made_text, [], find_secrets=lambda: secrets)
+    make = partial(make_text, [], find_secrets=lambda: secrets)
     text = None if own is None else make("compression", tool_name, own, value)
     if text is not None:
         return _cut(_begin(text, secrets), _LONGEST)

@@ -10,32 +10,33 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownFields
+from tool_engine.model.checks.unawaited import is_unawaited
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols.content import blocks_of
-from tool_engine.redaction import OwnSecrets, secrets_if_known, secrets_of
-from tool_engine.session.formatting import data_of, default_text, short_text
-from tool_engine.session.own_code import made_text
-from tool_engine.session.reading.cutting import cut_text
-from tool_engine.session.reading.hints import Shortened, hints_of
+from tool_engine.redaction import OwnSecrets, secrets_if_known, secrets_of, words_of
+from tool_engine.session.formatting import data_of, default_text, short_text, text_in_pieces
+from tool_engine.session.reading.cutting import Hinting, add_hint, cut_with_hint
 
 DEFAULT_LIMIT: Final = 8000
 """The default limit of a result, in characters. U38."""
 _LIMIT: Final = "limit"
 """The argument `limit`, which every tool takes without declaring it. U39."""
-_LEAST_BODY: Final = 100
-"""Characters of the result that a hint must leave room for."""
+_LONGEST_REASON: Final = 200
+_log = get_logger(__name__)
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -193,14 +194,14 @@ def present(
     asked = _asked_limit(args, tool)
     if presentation.is_whole or asked == 0:
         return Presented(formatted, formatted, False, findings)
-    hinting = _Hinting(variable, is_as_kept, language, has_reader)
+    hinting = Hinting(variable, is_as_kept, language, has_reader)
     if result.is_success and presentation.truncate is not None:
         name, own = result.tool_name, presentation.truncate
-        cut = made_text(
+        cut = make_text(
             findings, "truncation", name, own, formatted, args, find_secrets=find_secrets
         )
         if cut is not None:
-            final = _cut_by_tool(formatted, cut, hinting)
+            final = add_hint(formatted, cut, hinting)
             return Presented(formatted, final, cut != formatted, findings)
     if not result.is_success:
         # So much of the result was asked for; what went wrong is more than that.
@@ -209,7 +210,9 @@ def present(
     if len(formatted) <= most:
         return Presented(formatted, formatted, False, findings)
     secrets = OwnSecrets({}) if tool is None else secrets_of(tool, args)
-    return Presented(formatted, _cut(formatted, int(most), secrets, hinting), True, findings)
+    return Presented(
+        formatted, cut_with_hint(formatted, int(most), secrets.splits, hinting), True, findings
+    )
 
 
 def _formatted(
@@ -224,13 +227,13 @@ def _formatted(
     if result.is_success and presentation.format is not None:
         data = data_of(result.output)
         own = presentation.format
-        text = made_text(findings, "formatter", name, own, data, args, find_secrets=find_secrets)
+        text = make_text(findings, "formatter", name, own, data, args, find_secrets=find_secrets)
         if text is not None:
             return text, False
     text = short_text(result.output) if result.is_success else None
     if text is not None:
         return text, True
-    text = made_text(findings, "output", name, default_text, result, find_secrets=find_secrets)
+    text = make_text(findings, "output", name, default_text, result, find_secrets=find_secrets)
     if text is None:
         return to_text(shown(result.output)), False
     return text, _is_as_kept(result.output, text)
@@ -317,43 +320,35 @@ def with_return_type(tool: Tool, return_type: ReturnType | None) -> Tool:
     return msgspec.structs.replace(tool, description=f"{tool.description.rstrip()} {told}".strip())
 
 
-class _Hinting(NamedTuple):
-    """What the hint behind a cut text depends on."""
+def make_text(
+    findings: list[str],
+    what: str,
+    tool_name: str,
+    function: Callable[..., Any],
+    *args: Any,
+    find_secrets: Callable[[], OwnSecrets | None],
+) -> str | None:
+    """Return the text that `function` makes, or None if it fails.
 
-    variable: str | None
-    is_as_kept: bool
-    """Whether the variable has the text that was cut, so that it can be read on from there."""
-    language: str
-    has_reader: bool
-
-    def hints(self, shown: int, total: int, head: int) -> list[str]:
-        """Return the hint's wordings, the most helpful first, the last one empty."""
-        start = head if self.is_as_kept else 0
-        left_out = total - shown if self.is_as_kept else total
-        cut = Shortened(shown, total, start, left_out)
-        return hints_of(cut, self.variable, self.language, has_reader=self.has_reader)
-
-    def longest(self, total: int) -> list[str]:
-        """Return the wordings with the longest numbers that can occur."""
-        cut = Shortened(total, total, total, total)
-        return hints_of(cut, self.variable, self.language, has_reader=self.has_reader)
-
-
-def _cut(text: str, most: int, secrets: OwnSecrets, hinting: _Hinting) -> str:
-    total = len(text)
-    longest = hinting.longest(total)
-    rank = next(
-        (at for at, hint in enumerate(longest) if most - len(hint) >= _LEAST_BODY),
-        len(longest) - 1,
-    )
-    cut = cut_text(text, most - len(longest[rank]), secrets.splits, language=hinting.language)
-    return cut.text + hinting.hints(total - cut.left_out, total, len(cut.head))[rank]
-
-
-def _cut_by_tool(text: str, cut: str, hinting: _Hinting) -> str:
-    """Return the tool's own cut of the text, with a hint if anything is missing."""
-    if cut == text:
-        return cut
-    if not text.startswith(cut):
-        hinting = hinting._replace(is_as_kept=False)
-    return cut + hinting.hints(min(len(cut), len(text)), len(text), len(cut))[0]
+    Args:
+        findings: Gets a sentence about it then; the log gets a warning.
+        what: What the function is, for that sentence.
+        tool_name: The tool that brought it.
+        function: Plain, not async.
+        args: What it is called with.
+        find_secrets: Gives the secrets of the call, to hide them in the report of its failure.
+    """
+    try:
+        text = function(*args)
+    except BaseException as error:  # code of a tool may raise anything
+        if ends_caller(error):
+            raise
+        failure = f"raised {words_of(error, find_secrets(), most=_LONGEST_REASON)}"
+    else:
+        if isinstance(text, str):
+            return text_in_pieces(text)
+        is_unawaited(text)
+        failure = f"returned {type(text).__name__} and no text"
+    findings.append(f"the {what} of {tool_name!r} {failure}; the default was used")
+    _log.warning("presentation_failed", tool_name=tool_name, what=what, reason=failure)
+    return None
