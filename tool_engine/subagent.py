@@ -215,18 +215,18 @@ class ToolSubAgent(KnownArguments):
             timeout=timeout,
         )
         # What is no mapping goes on as it is: the engine's finding says what is wrong with it.
-        arguments = _copied(params)
+        arguments = _copy_params(params)
         kept = snapshot(arguments)
         tool = self._source.get(tool_name)
         try:
             result = await self._source.execute(tool_name, arguments, context)
         except asyncio.CancelledError:
-            cancelled = context.failure or _failure(
+            cancelled = context.failure or _make_failure(
                 tool_name, ErrorType.CANCELLED.value, "the caller cancelled the call"
             )
-            self._remember(PastCall(cancelled, kept, tool))
+            self._remember_call(PastCall(cancelled, kept, tool))
             raise
-        return await self._finish(PastCall(result, kept, tool), _limit(timeout, tool))
+        return await self._finish_call(PastCall(result, kept, tool), _find_limit(timeout, tool))
 
     async def execute_batch(
         self,
@@ -264,11 +264,11 @@ class ToolSubAgent(KnownArguments):
         results: dict[int, ToolExecutionResult] = {}
         pending = iter(enumerate(listed))
         if workers <= 1:
-            await self._work(pending, results)
+            await self._run_pending(pending, results)
         else:
             async with asyncio.TaskGroup() as group:
                 for _ in range(workers):
-                    group.create_task(self._work(pending, results))
+                    group.create_task(self._run_pending(pending, results))
         return [results[position] for position in range(len(listed))]
 
     def get_execution_summary(self) -> dict[str, Any]:
@@ -312,23 +312,23 @@ class ToolSubAgent(KnownArguments):
         """Forget every call; the totals start again at 0. The records of the calls stay."""
         self._history.clear()
 
-    async def _work(
+    async def _run_pending(
         self, pending: Iterator[tuple[int, object]], results: dict[int, ToolExecutionResult]
     ) -> None:
         for position, call in pending:
-            results[position] = await self._attempt(position, call)
+            results[position] = await self._run_one(position, call)
 
-    async def _attempt(self, position: int, call: object) -> ToolExecutionResult:
+    async def _run_one(self, position: int, call: object) -> ToolExecutionResult:
         """Run one call of a batch; only the caller's own cancellation gets out of it."""
         tool_name, params = parts_of(call)
         if not isinstance(tool_name, str) or not isinstance(params, Mapping):
-            refused = _failure(
+            refused = _make_failure(
                 tool_name if isinstance(tool_name, str) else "",
                 ErrorType.VALIDATION_ERROR.value,
                 f"item {position} of the batch must be (tool_name, params), "
                 f"{{'tool_name': ..., 'params': ...}} or a ToolCall, got {name_of(call)}",
             )
-            return await self._refuse(PastCall(refused, snapshot(call), None))
+            return await self._refuse_call(PastCall(refused, snapshot(call), None))
         try:
             return await self.execute(tool_name, params)
         except asyncio.CancelledError:
@@ -342,28 +342,30 @@ class ToolSubAgent(KnownArguments):
             tool = self._source.get(tool_name)
             secrets = secrets_if_known(tool, params)
             said = shorten_words(str(error), secrets) or kind_of(error)
-            failed = _failure(tool_name, _error_type(error), said)
+            failed = _make_failure(tool_name, _error_type(error), said)
             past = PastCall(failed, snapshot(params), tool)
             if isinstance(error, UnboundContextError):
                 # No call was made: the one that would have made it has ended.
-                return await self._finish(past)
-            return await self._refuse(past)
+                return await self._finish_call(past)
+            return await self._refuse_call(past)
 
-    async def _refuse(self, past: PastCall) -> ToolExecutionResult:
+    async def _refuse_call(self, past: PastCall) -> ToolExecutionResult:
         """Return a failed result for a call that got none from the engine."""
         store = self._source.store
         if isinstance(store, ToolKnowledgeStore):
             store.add(record_of_refused(past, self.agent_id, self.conversation_id))
-        return await self._finish(past)
+        return await self._finish_call(past)
 
-    async def _finish(self, past: PastCall, limit: float = DEFAULT_TIMEOUT) -> ToolExecutionResult:
-        self._remember(past)
+    async def _finish_call(
+        self, past: PastCall, limit: float = DEFAULT_TIMEOUT
+    ) -> ToolExecutionResult:
+        self._remember_call(past)
         if self._callback is not None:
             seconds = max(_LEAST, limit - past.result.execution_time)
-            await self._tell(self._callback, past, seconds)
+            await self._call_back(self._callback, past, seconds)
         return past.result
 
-    async def _tell(self, callback: ResultCallback, past: PastCall, seconds: float) -> None:
+    async def _call_back(self, callback: ResultCallback, past: PastCall, seconds: float) -> None:
         clock = asyncio.timeout(seconds)
         try:
             returned = callback(past.result)
@@ -382,7 +384,7 @@ class ToolSubAgent(KnownArguments):
                 raise
             self._log_failure(past, error)
 
-    def _remember(self, past: PastCall) -> None:
+    def _remember_call(self, past: PastCall) -> None:
         self._shown.learn(past.tool, past.result)
         self._history.add(past)
 
@@ -397,7 +399,7 @@ class ToolSubAgent(KnownArguments):
         )
 
 
-def _limit(timeout: float | None, tool: Tool | None) -> float:
+def _find_limit(timeout: float | None, tool: Tool | None) -> float:
     """Return the seconds that a call may take: the caller's, else the tool's, else the default."""
     if timeout is not DEFAULT_TIMEOUT and timeout is not None:
         return timeout
@@ -415,10 +417,10 @@ def _error_type(error: BaseException) -> str:
     return kind if kind in _ERROR_TYPES else ErrorType.EXECUTION_ERROR.value
 
 
-def _copied(params: object) -> Any:
+def _copy_params(params: object) -> Any:
     plain = {} if params is None else read_plain(params)
     return dict(plain) if type(plain) is dict else plain
 
 
-def _failure(tool_name: str, error_type: str, message: str) -> ToolExecutionResult:
+def _make_failure(tool_name: str, error_type: str, message: str) -> ToolExecutionResult:
     return make_refused(tool_name, Refusal(error_type, message))

@@ -13,18 +13,15 @@ from tests.meta.sources import PACKAGE, modules, tree
 
 IDIOM = re.compile(r"\b(?:somebody|nobody|whoever|anybody|told|tells|tell)\b", re.IGNORECASE)
 MOST: dict[str, int] = {
-    "agent": 41,
     "approval": 5,
     "interfaces": 2,
     "protocols": 100,
     "reloading.py": 10,
-    "session": 63,
     "sources": 38,
     "testing": 8,
 }
 """By folder; one that is not here has none. Who brings a number down writes the new one here."""
 MOST_BARE_NAMES: dict[str, int] = {
-    "agent": 74,
     "approval": 47,
     "config.py": 6,
     "engine.py": 2,
@@ -33,9 +30,7 @@ MOST_BARE_NAMES: dict[str, int] = {
     "named_file.py": 1,
     "protocols": 337,
     "reloading.py": 7,
-    "session": 116,
     "sources": 27,
-    "subagent.py": 9,
     "testing": 88,
     "trusted.py": 1,
     "visible.py": 1,

@@ -61,7 +61,7 @@ def test_no_piece_is_large() -> None:
     """Other threads get their turn after each piece, wherever the large part stands."""
     rows = [{"id": number, "name": "好" * 50} for number in range(20_000)]
     for value in (rows, {"a": [{"b": rows}]}, {"t": "x" * 3_000_000}, "é" * 3_000_000):
-        pieces = list(formatting._pieces(value))
+        pieces = list(formatting._write_pieces(value))
         assert len(pieces) > 10
         assert max(map(len, pieces)) < 300_000
 
@@ -144,7 +144,7 @@ def test_no_piece_of_a_chain_is_large() -> None:
     value: Any = []
     for _ in range(100):
         value = [0] * 30_000 + [value]
-    pieces = list(formatting._pieces(value))
+    pieces = list(formatting._write_pieces(value))
     assert len(pieces) > 100
     assert max(map(len, pieces)) < 300_000
     assert "".join(pieces) == to_text(value)

@@ -263,7 +263,7 @@ async def test_what_holds_for_many_own_forms_of_a_tool(engine: ToolEngine) -> No
         free = msgspec.structs.replace(half, name=f"half_{number}")
         assert session.policy.decide(free, {}).execution is ExecutionPolicy.AUTO
     assert session.policy.decide(half, {}).execution is ExecutionPolicy.DENY
-    assert len(session.policy._said) < 600, "not all of them are remembered"
+    assert len(session.policy._known) < 600, "not all of them are remembered"
 
 
 async def test_of_many_rules_those_about_the_tool_are_kept(engine: ToolEngine) -> None:
@@ -274,7 +274,7 @@ async def test_of_many_rules_those_about_the_tool_are_kept(engine: ToolEngine) -
     assert (await session.execute("half", {"number": 1})).is_success
     assert (await session.execute("half", {"number": 2})).error_type == "execution_rejected"
     assert [each.params for each in approver.requests] == [{"number": 2}]
-    ((said,),) = session.policy._said.values()
+    ((said,),) = session.policy._known.values()
     assert [each.text for each in said.rules] == ["ha*", "half:number=1"]
     session.toolbox.config = ToolCallConfig(rules={"half": DENY})
     assert (await session.execute("half", {"number": 1})).error_type == "execution_rejected"

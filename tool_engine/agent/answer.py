@@ -64,8 +64,8 @@ class AgentAnswer(msgspec.Struct, Data, frozen=True, kw_only=True):
         Secrets are hidden as in records, also where their values stand in other fields. To go on
         with the conversation, use `messages` itself.
         """
-        told = super().to_dict()
-        return told | {name: hidden(told[name], self._secrets) for name in _SPOKEN}
+        fields = super().to_dict()
+        return fields | {name: hidden(fields[name], self._secrets) for name in _SPOKEN}
 
 
 _SPOKEN: Final = ("text", "messages", "findings")

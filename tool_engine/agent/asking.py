@@ -62,7 +62,7 @@ class Asking:
         task = asyncio.current_task()
         cancelled = 0 if task is None else task.cancelling()
         try:
-            reply = await self._whole(request)
+            reply = await self._request_reply(request)
             reply = replace(reply, text=readable(reply.text))
         except BaseException as error:
             if ends_caller(error):
@@ -71,44 +71,44 @@ class Asking:
                 raise asyncio.CancelledError from error
             if isinstance(error, ToolEngineError):
                 raise
-            raise _failure(self._model, error, self._find_secrets()) from error
+            raise _make_failure(self._model, error, self._find_secrets()) from error
         for finding in reply.findings:
             self._emit(AgentEventType.FINDING, finding=finding, tool_call_id=finding.call_id)
         return self._with_message(reply)
 
-    async def _whole(self, request: ChatRequest) -> ParsedReply:
+    async def _request_reply(self, request: ChatRequest) -> ParsedReply:
         replies = self._model.reply(request)
         try:
-            return await self._read(replies, is_streamed=request.is_streamed)
+            return await self._read_reply(replies, is_streamed=request.is_streamed)
         finally:
             close = getattr(replies, "aclose", None)
             if close is not None:
-                await self._closed(close)
+                await self._close_replies(close)
 
-    async def _closed(self, close: Callable[[], Awaitable[object]]) -> None:
+    async def _close_replies(self, close: Callable[[], Awaitable[object]]) -> None:
         try:
             await close()
         except BaseException as error:  # the reply, or why there is none, counts
             if ends_caller(error):
                 raise
             message = readable(words_of(error, *self._find_secrets()))
-            _log.warning("reply_not_closed", model=_name(self._model), error=message)
+            _log.warning("reply_not_closed", model=_name_of(self._model), error=message)
 
-    async def _read(self, replies: AsyncIterator[Any], *, is_streamed: bool) -> ParsedReply:
+    async def _read_reply(self, replies: AsyncIterator[Any], *, is_streamed: bool) -> ParsedReply:
         if not is_streamed:
             whole = [reply async for reply in replies]
             self._raw = [each for each in whole if isinstance(each, str)]
             reply: ParsedReply = await read_in_time(self._read_whole, whole)
-            self._tell_whole(reply)
+            self._emit_whole(reply)
             return reply
         reader, size = _Reader(self._model.protocol.decoder(), self._find_secrets), 0
         async for chunk in replies:
             if isinstance(chunk, str):
                 self._raw.append(chunk)
             for event in await read_in_time(reader.feed, chunk):
-                self._tell(event)
+                self._emit_event(event)
             size += size_of(chunk)
-        self._tell_text("")
+        self._emit_text("")
         read: ParsedReply = await read_in_time(reader.close, before=size)
         return read
 
@@ -121,13 +121,13 @@ class Asking:
             reader.feed(each)
         return reader.close()
 
-    def _tell(self, event: StreamEvent) -> None:
+    def _emit_event(self, event: StreamEvent) -> None:
         # Findings are reported once, at the end of the reply, when all of them are known.
         kind = _TYPES.get(event.type)
         if kind is None:
             return
         if event.content:
-            self._tell_text(event.content)
+            self._emit_text(event.content)
             return
         self._emit(
             kind,
@@ -137,7 +137,7 @@ class Asking:
             tool_call_arguments_complete=event.tool_call_arguments_complete,
         )
 
-    def _tell_text(self, text: str) -> None:
+    def _emit_text(self, text: str) -> None:
         """Emit the next text; after an empty one no more follows."""
         whole = self._half + text
         self._half = whole[-1] if text and "\ud800" <= whole[-1] <= "\udbff" else ""
@@ -146,9 +146,9 @@ class Asking:
             self._said.append(whole)
             self._emit(AgentEventType.CONTENT_CHUNK, content=whole)
 
-    def _tell_whole(self, reply: ParsedReply) -> None:
-        self._tell_text(reply.text)
-        self._tell_text("")
+    def _emit_whole(self, reply: ParsedReply) -> None:
+        self._emit_text(reply.text)
+        self._emit_text("")
         for call in reply.calls:
             names = {"tool_call_id": call.call_id, "tool_call_name": call.tool_name}
             self._emit(AgentEventType.TOOL_CALL_START, **names)
@@ -188,7 +188,7 @@ class _Reader:
         except BaseException as error:  # it must not break the conversation
             if ends_caller(error):
                 raise
-            self._broken = _unread(error, self._find_secrets())
+            self._broken = _make_unread(error, self._find_secrets())
             return []
 
     def close(self) -> ParsedReply:
@@ -199,17 +199,17 @@ class _Reader:
         except BaseException as error:  # it must not break the conversation
             if ends_caller(error):
                 raise
-            return _unread(error, self._find_secrets())
+            return _make_unread(error, self._find_secrets())
 
 
-def _name(model: ChatModel) -> str:
+def _name_of(model: ChatModel) -> str:
     return getattr(model, "name", None) or type(model).__name__
 
 
-def _failure(
+def _make_failure(
     model: ChatModel, error: BaseException, secrets: Iterable[OwnSecrets]
 ) -> ChatModelError:
-    who = _name(model)
+    who = _name_of(model)
     found = failure_of(error, who, type(model).__name__)
     message = redact_text(readable(f"{who}: its client failed: {words_of(error, *secrets)}"))
     return ChatModelError(
@@ -217,7 +217,7 @@ def _failure(
     )
 
 
-def _unread(error: BaseException, secrets: Iterable[OwnSecrets]) -> ParsedReply:
+def _make_unread(error: BaseException, secrets: Iterable[OwnSecrets]) -> ParsedReply:
     message = f"the reply could not be read: {words_of(error, *secrets)}"
     _log.warning("reply_not_decoded", error=message)
     finding = ReplyFinding(error_type="malformed_reply", level="error", message=message)

@@ -79,16 +79,16 @@ class AgentEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
         secret cannot be recognized; the whole arguments follow in `tool_call_end`. The token of an
         approval request is not hidden: the program that shows the question needs it for the answer.
         """
-        told = super().to_dict()
+        fields = super().to_dict()
         if self.tool_call_arguments_chunk is not None:
-            told["tool_call_arguments_chunk"] = HIDDEN
+            fields["tool_call_arguments_chunk"] = HIDDEN
         if self.tool_call_arguments_complete is not None:
-            told["tool_call_arguments_complete"] = self._shown_arguments()
+            fields["tool_call_arguments_complete"] = self._shown_arguments()
         for field in _SPOKEN:
-            told[field] = hidden(told[field], self._secrets)
-        if told["result"] is not None:
-            told["result"] = hidden(_without_secrets(told["result"]), self._secrets)
-        return {key: value for key, value in told.items() if value is not None}
+            fields[field] = hidden(fields[field], self._secrets)
+        if fields["result"] is not None:
+            fields["result"] = hidden(_without_secrets(fields["result"]), self._secrets)
+        return {key: value for key, value in fields.items() if value is not None}
 
     def _shown_arguments(self) -> str:
         written = self.tool_call_arguments_complete or ""

@@ -55,7 +55,7 @@ class History:
         to alternate, so that a second user message in a row is the last resort.
         """
         text = readable(text)
-        self._settle()
+        self._close_reply()
         if self._awaits_model:
             last = deepcopy(self.messages[-1])
             if _add_text(last, text):
@@ -67,24 +67,26 @@ class History:
     def add_reply(self, messages: Sequence[Any]) -> None:
         """Add a reply without calls; one without messages leaves no trace."""
         if messages:
-            self._put(without_awaited(messages))
-            self._settle()
+            self._add_messages(without_awaited(messages))
+            self._close_reply()
 
     def add_calls(self, messages: Sequence[Any]) -> None:
-        place = self._put(without_awaited(messages))
+        place = self._add_messages(without_awaited(messages))
         self.messages[place:] = without_unanswered(self.messages[place:])
         self._awaits_model, self._is_paused = True, False
 
     def pause(self, messages: Sequence[Any]) -> None:
         """Add a reply that its provider continues with the next one."""
         if messages:
-            self._put(messages)
+            self._add_messages(messages)
             self._is_paused = True
 
-    def _put(self, messages: Sequence[Any]) -> int:
+    def _add_messages(self, messages: Sequence[Any]) -> int:
         """Add the messages of a reply or its rest; return their place."""
         place = len(self.messages)
-        joined = _joined(self.messages[-1], messages[0]) if self._is_paused and messages else None
+        joined = (
+            _join_messages(self.messages[-1], messages[0]) if self._is_paused and messages else None
+        )
         if joined is not None:
             place -= 1
             self.messages[place:] = [joined]
@@ -93,7 +95,7 @@ class History:
         self.is_said, self._awaits_model = True, False
         return place
 
-    def _settle(self) -> None:
+    def _close_reply(self) -> None:
         """Close the last reply: remove what its provider was still to deliver."""
         if self._is_paused:
             self._is_paused = False
@@ -195,18 +197,18 @@ def _assistant_message(model: ChatModel, text: str) -> Any:
     return make_message(wire_of(model.protocol), "assistant", text)
 
 
-def _joined(said: Any, more: Any) -> Any:
+def _join_messages(said: Any, more: Any) -> Any:
     """Join two block messages of the model; return None if impossible."""
     both = (said, more)
     if not all(isinstance(each, dict) and each.get("role") == "assistant" for each in both):
         return None
-    blocks = [_blocks(said.get("content")), _blocks(more.get("content"))]
+    blocks = [_list_blocks(said.get("content")), _list_blocks(more.get("content"))]
     if blocks[0] is None or blocks[1] is None:
         return None
     return {**said, "content": [*blocks[0], *blocks[1]]}
 
 
-def _blocks(content: Any) -> list[Any] | None:
+def _list_blocks(content: Any) -> list[Any] | None:
     text = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return text if isinstance(text, list) else None
 

@@ -81,7 +81,7 @@ class Listeners:
     def remove(self, hear: OnEvent) -> None:
         self._heard_by.remove(hear)
 
-    def tell(self, kind: AgentEventType, **what: Any) -> None:
+    def emit(self, kind: AgentEventType, **what: Any) -> None:
         if kind is AgentEventType.ROUND_STARTED:
             self.round += 1
         names = self._note_secrets(what) if kind is AgentEventType.TOOL_CALL_END else frozenset()
@@ -95,21 +95,21 @@ class Listeners:
         names = secret_names(tool)
         if tool is None or not names:
             return names
-        arguments = _read(what["tool_call_arguments_complete"])
+        arguments = _read_arguments(what["tool_call_arguments_complete"])
         if arguments is None:
             return names
-        return names | self._note(secrets_of(tool, arguments)).names
+        return names | self._remember_secrets(secrets_of(tool, arguments)).names
 
     def note_call(self, tool_name: str, arguments: dict[str, Any]) -> None:
         tool = self._find(tool_name)
         if tool is not None and secret_names(tool):
-            self._note(secrets_of(tool, arguments))
+            self._remember_secrets(secrets_of(tool, arguments))
 
     def known_secrets(self) -> tuple[OwnSecrets, ...]:
         """Return the newest calls' secrets, also of earlier turns: requests repeat them."""
         return tuple(self._known)
 
-    def _note(self, secrets: OwnSecrets) -> OwnSecrets:
+    def _remember_secrets(self, secrets: OwnSecrets) -> OwnSecrets:
         if not any(each.hides_the_same(secrets) for each in self.secrets):
             self.secrets = (*self.secrets, secrets)
             self._known.append(secrets)
@@ -138,7 +138,7 @@ class Listeners:
                 return (None,)  # a part of a secret cannot be recognized
         names, secrets = event._names, event._secrets  # noqa: SLF001 - the engine's own
         is_read = event.type is not AgentEventType.TOOL_CALL_END or (
-            _read(event.tool_call_arguments_complete) is not None
+            _read_arguments(event.tool_call_arguments_complete) is not None
         )
         if names and not is_read:
             return (None,)
@@ -153,7 +153,7 @@ class Listeners:
         gate.on_answer = _Hook.beside(gate.on_answer, answered, self)
 
 
-def _read(arguments: str | None) -> dict[str, Any] | None:
+def _read_arguments(arguments: str | None) -> dict[str, Any] | None:
     try:
         read = msgspec.json.decode(arguments or "")
     except (msgspec.DecodeError, ValueError):
@@ -170,7 +170,7 @@ class _Hook:
     def __init__(self, kind: AgentEventType, before: Callable[..., object] | None) -> None:
         self._kind = kind
         self._before = before
-        self.told: weakref.WeakSet[Listeners] = weakref.WeakSet()
+        self.listeners: weakref.WeakSet[Listeners] = weakref.WeakSet()
 
     @classmethod
     def beside(
@@ -178,13 +178,13 @@ class _Hook:
     ) -> _Hook:
         """Return the hook in place, or a new one, with the listener."""
         hook = before if isinstance(before, cls) else cls(kind, before)
-        hook.told.add(listeners)
+        hook.listeners.add(listeners)
         return hook
 
     def __call__(self, request: ApprovalRequest, *decision: ApprovalDecision | None) -> None:
-        for listeners in tuple(self.told):
+        for listeners in tuple(self.listeners):
             if listeners.is_running:
-                listeners.tell(self._kind, request=request, decision=next(iter(decision), None))
+                listeners.emit(self._kind, request=request, decision=next(iter(decision), None))
         if self._before is not None:
             self._before(request, *decision)
 

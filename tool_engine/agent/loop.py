@@ -72,7 +72,7 @@ class AgentLoop(KnownArguments):
         max_tokens: int | None = None,
         sub_agents: int = 0,
     ) -> None:
-        _check(session, model, system)
+        _check_parts(session, model, system)
         if not isinstance(is_streamed, bool):
             raise ConfigurationError(f"is_streamed must be True or False, got {is_streamed!r}")
         if max_tokens is not None:
@@ -88,7 +88,7 @@ class AgentLoop(KnownArguments):
         self.record = Transcript()
         self.children: dict[str, ChildHistory] = {}
         """Sub-agents' work by the id of the call that they worked for."""
-        self.listeners = Listeners(on_event, self._find)
+        self.listeners = Listeners(on_event, self._find_tool)
         self.listeners.watch(session.gate)
         if sub_agents:
             import_module("tool_engine.agent.sub_agents").offer_sub_agents(self)
@@ -100,7 +100,7 @@ class AgentLoop(KnownArguments):
             f"{self.history!r}>"
         )
 
-    def _find(self, name: str) -> Tool | None:
+    def _find_tool(self, name: str) -> Tool | None:
         # Disabled tools count too: they may be called, with secrets in their arguments.
         placed = self.session.toolbox.find(name)
         return None if placed is None else placed.tool
@@ -147,7 +147,7 @@ class AgentLoop(KnownArguments):
             SessionError: A turn is running already.
             asyncio.CancelledError: The caller was cancelled.
         """
-        return await self._turn(self._begin(text), text)
+        return await self._run_turn(self._begin_turn(text), text)
 
     async def stream(self, text: str) -> AsyncGenerator[AgentEvent, None]:
         """Run one turn and yield its steps, up to `finished` or `error`.
@@ -163,9 +163,9 @@ class AgentLoop(KnownArguments):
             SessionError: A turn is running already.
             asyncio.CancelledError: The caller was cancelled.
         """
-        begun = self._begin(text)
+        begun = self._begin_turn(text)
         heard: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
-        turn = asyncio.create_task(self._turn(begun, text, heard.put_nowait))
+        turn = asyncio.create_task(self._run_turn(begun, text, heard.put_nowait))
         turn.add_done_callback(lambda _: heard.put_nowait(None))
         try:
             while (event := await heard.get()) is not None:
@@ -240,7 +240,7 @@ class AgentLoop(KnownArguments):
         except msgspec.ValidationError as error:
             raise SessionError(f"this is no kept conversation: {error}") from error
         # Checked before the loop is made: the session would keep a failed one among its listeners.
-        _check(session, model, kept.system)
+        _check_parts(session, model, kept.system)
         wire = wire_of(model.protocol)
         if (kept.protocol, kept.wire) != (model.protocol.name, wire):
             raise SessionError(
@@ -255,27 +255,27 @@ class AgentLoop(KnownArguments):
         session.read_labels.note(_labels_read(kept, session))
         return loop
 
-    def _begin(self, text: object) -> object:
+    def _begin_turn(self, text: object) -> object:
         if not isinstance(text, str) or not text.strip():
             raise ConfigurationError(f"the user must say something: text is {text!r}")
         _check_text("text", text)
         self._require_idle()
         return self.listeners.begin()
 
-    async def _turn(self, begun: object, text: str, hear: OnEvent | None = None) -> AgentAnswer:
+    async def _run_turn(self, begun: object, text: str, hear: OnEvent | None = None) -> AgentAnswer:
         listeners = self.listeners
         if hear is not None:
             listeners.add(hear)
         try:
             answer = await Turn(self, listeners).run(text)
             answer = msgspec.structs.replace(answer, _secrets=listeners.secrets)
-            listeners.tell(AgentEventType.FINISHED, answer=answer, usage=answer.usage)
+            listeners.emit(AgentEventType.FINISHED, answer=answer, usage=answer.usage)
             return answer
         except Exception as error:
             is_own = isinstance(error, ToolEngineError)
             secrets = listeners.known_secrets()
             said = shorten_words(str(error), *secrets) if is_own else words_of(error, *secrets)
-            listeners.tell(AgentEventType.ERROR, error=readable(said))
+            listeners.emit(AgentEventType.ERROR, error=readable(said))
             raise
         finally:
             listeners.end(begun)
@@ -313,7 +313,7 @@ def _labels_read(kept: _Kept, session: ToolSession) -> list[str]:
     return [UNKNOWN] if has_results and not is_known else []
 
 
-def _check(session: object, model: object, system: object) -> None:
+def _check_parts(session: object, model: object, system: object) -> None:
     if not isinstance(session, ToolSession):
         raise ConfigurationError(f"session must be a ToolSession, got {session!r}")
     missing = [name for name in _METHODS if not callable(getattr(model, name, None))]

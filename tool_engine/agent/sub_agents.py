@@ -93,7 +93,7 @@ class _Delegation:
         if not self._task.strip():
             raise ToolExecutionError("the task is empty: say what to do, and what to answer")
         parent = self._parent
-        session = parent.session.derive(tools=_shared(parent.session, tools))
+        session = parent.session.derive(tools=_list_shared(parent.session, tools))
         self._label_task(session)
         may_delegate = tools is None or SUB_AGENT_TOOL in tools
         child = type(parent)(
@@ -112,7 +112,7 @@ class _Delegation:
             kept.stop_reason = answer.stop_reason.value
         finally:
             kept.entries, kept.children = child.transcript(), child.children
-            # Whatever comes of it, an error too, may tell of all that it has read.
+            # Whatever comes of it, an error too, may hold all that it has read.
             self._scope.labels.update(session.read_labels.labels)
         if answer.stop_reason is StopReason.REFUSED:
             # The sub-agent's words would be refused in the parent's conversation as well.
@@ -136,7 +136,7 @@ class _Delegation:
         )
 
 
-def _shared(session: ToolSession, tools: list[str] | None) -> list[str] | None:
+def _list_shared(session: ToolSession, tools: list[str] | None) -> list[str] | None:
     """Return the names without those tools that every session has."""
     if tools is None:
         return None

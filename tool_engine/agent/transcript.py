@@ -52,14 +52,14 @@ class Transcript:
         self._tool_usage: dict[str, int] = {}
         self._successful = 0
         for each in self.entries:
-            self._count(each.metadata.get("toolCall"))
+            self._count_call(each.metadata.get("toolCall"))
 
     def __repr__(self) -> str:
         return f"Transcript({len(self.entries)} entries)"
 
     def add(self, role: str, text: str, **metadata: Any) -> None:
-        told = TranscriptEntry(role=role, text=readable(text), metadata=_readable(metadata))
-        self.entries.append(told)
+        entry = TranscriptEntry(role=role, text=readable(text), metadata=_make_readable(metadata))
+        self.entries.append(entry)
 
     def add_reply(self, reply: ParsedReply) -> None:
         """Add the model's reply with its calls."""
@@ -72,9 +72,9 @@ class Transcript:
     ) -> None:
         for call, result in zip(calls, results, strict=True):
             ended = as_execution_result(result)
-            told = {**as_tool_request(call), **ended, "callId": result.call_id}
-            self.add("tool", ended["result"], toolCall=told)
-            self._count(told)
+            fields = {**as_tool_request(call), **ended, "callId": result.call_id}
+            self.add("tool", ended["result"], toolCall=fields)
+            self._count_call(fields)
 
     def summary(self, session_id: str) -> ToolCallSummary:
         """Return totals of the calls for a conversation of this id."""
@@ -88,7 +88,7 @@ class Transcript:
             tool_usage=dict(self._tool_usage),
         )
 
-    def _count(self, call: Any) -> None:
+    def _count_call(self, call: Any) -> None:
         """Count a call that ended; skip foreign data in restored entries."""
         name = call.get("toolName") if isinstance(call, dict) else None
         if isinstance(name, str):
@@ -99,10 +99,10 @@ class Transcript:
         return list(msgspec.to_builtins(self.entries))
 
 
-def _readable(value: Any) -> Any:
+def _make_readable(value: Any) -> Any:
     """Copy JSON values with texts made encodable; long texts are not copied."""
     if isinstance(value, str):
         return readable(value)
     if isinstance(value, dict):
-        return {readable(key): _readable(item) for key, item in value.items()}
-    return [_readable(each) for each in value] if isinstance(value, list) else value
+        return {readable(key): _make_readable(item) for key, item in value.items()}
+    return [_make_readable(each) for each in value] if isinstance(value, list) else value

@@ -61,7 +61,7 @@ class Turn:
         self._history = conversation.history
         self._transcript = conversation.record
         self._conversation = conversation
-        self._tell = listeners.tell
+        self._emit = listeners.emit
         self._asking: Asking | None = None
         self._findings: list[ReplyFinding] = []
         self._text = ""
@@ -102,7 +102,7 @@ class Turn:
         clock = self._clock = asyncio.timeout(meter.seconds_left())
         try:
             async with clock:
-                reason = await self._rounds()
+                reason = await self._run_rounds()
         except ChatModelError as error:
             self._is_refused = error.is_refusal
             raise
@@ -117,15 +117,15 @@ class Turn:
             if not self._history.is_said:
                 # The turn was taken back, and the news that it reported with it.
                 session.calls.news[:0] = news
-        return self._answer(reason)
+        return self._make_answer(reason)
 
-    async def _rounds(self) -> StopReason:
+    async def _run_rounds(self) -> StopReason:
         while True:
             reason = self._begin_round()
             if reason is not None:
                 return reason
-            reply = await self._ask()
-            reason = await self._take(reply)
+            reply = await self._ask_model()
+            reason = await self._take_reply(reply)
             if reason is not None:
                 return reason
 
@@ -142,20 +142,20 @@ class Turn:
                 self._last is StopReason.MAX_TOKENS and is_first
             ):
                 return self._last
-            self._note("bound", reason=self._last.value)
+            self._add_note("bound", reason=self._last.value)
         meter.count_round()
         return None
 
-    async def _ask(self) -> ParsedReply:
-        self._tell(AgentEventType.ROUND_STARTED)
-        asking = self._asking = Asking(self._model, self._tell, self._listeners.known_secrets)
+    async def _ask_model(self) -> ParsedReply:
+        self._emit(AgentEventType.ROUND_STARTED)
+        asking = self._asking = Asking(self._model, self._emit, self._listeners.known_secrets)
         request = self._conversation.request(may_call=self._last is None)
         reply = await asking.ask(request)
         self._asking = None
         before = self._session.usage().total_tokens
         self._session.meter.add_tokens(reply.usage)
         usage = self._session.usage()
-        self._tell(AgentEventType.USAGE, usage=usage)
+        self._emit(AgentEventType.USAGE, usage=usage)
         self._findings += reply.findings
         if usage.total_tokens == before and self._session.config.max_tokens is not None:
             self._find_uncounted()
@@ -172,13 +172,13 @@ class Turn:
         )
         finding = ReplyFinding(error_type="no_usage", message=message)
         self._findings.append(finding)
-        self._tell(AgentEventType.FINDING, finding=finding)
+        self._emit(AgentEventType.FINDING, finding=finding)
 
-    async def _take(self, reply: ParsedReply) -> StopReason | None:
+    async def _take_reply(self, reply: ParsedReply) -> StopReason | None:
         """Process a reply; return why the turn ends, or None."""
         self._text = self._begun + reply.text
         self._begun = self._text if reply.is_paused else ""
-        trouble = _trouble(reply)
+        trouble = _find_trouble(reply)
         self._is_refused = trouble is StopReason.REFUSED
         if reply.calls:
             return await self._take_calls(reply, trouble)
@@ -194,19 +194,19 @@ class Turn:
             return trouble
         self._has_recovered = True
         if trouble is StopReason.TRUNCATED:
-            self._note("cut")
+            self._add_note("cut")
         else:
             wrong = [each.message for each in reply.findings if each.level == "error"]
-            self._note("unreadable", detail="; ".join(wrong)[:500])
+            self._add_note("unreadable", detail="; ".join(wrong)[:500])
         return None
 
     async def _take_calls(
         self, reply: ParsedReply, trouble: StopReason | None
     ) -> StopReason | None:
-        over = self._over(trouble)
+        over = self._find_over(trouble)
         cycle = await self._run_calls(reply)
         self._findings += cycle.reply.findings[len(reply.findings) :]
-        if not self._keep(reply, cycle.execution_results, cycle.formatted):
+        if not self._keep_reply(reply, cycle.execution_results, cycle.formatted):
             return StopReason.UNREADABLE
         if over is not None:
             return over
@@ -217,13 +217,13 @@ class Turn:
             (call.tool_name, _asked_with(call), _whole_text(result)) for call, result in turns
         )
         if advice is Advice.HINT:
-            self._note("repeating_hint")
+            self._add_note("repeating_hint")
         elif advice is Advice.STOP:
             self._last = StopReason.REPEATING
-            self._note("repeating", count=guard.most)
+            self._add_note("repeating", count=guard.most)
         return None
 
-    def _over(self, trouble: StopReason | None) -> StopReason | None:
+    def _find_over(self, trouble: StopReason | None) -> StopReason | None:
         """Return why the turn ends with this reply, before any call runs."""
         over: StopReason
         if trouble is StopReason.REFUSED:
@@ -235,7 +235,7 @@ class Turn:
         else:
             return None
         # A call whose result is never read must not run.
-        self._session.meter.stop_calls(over.value, f"{self._say(message)} ({over.value})")
+        self._session.meter.stop_calls(over.value, f"{self._say_words(message)} ({over.value})")
         return over
 
     async def _run_calls(self, reply: ParsedReply) -> ToolCallCycleResult:
@@ -244,7 +244,7 @@ class Turn:
 
         def note(call: ToolCall, result: ToolExecutionResult) -> None:
             ended[call.call_id] = result
-            self._tell_result(call, result)
+            self._emit_result(call, result)
 
         for call in reply.calls:
             # A protocol need not report the end of each call while it reads a reply.
@@ -254,12 +254,12 @@ class Turn:
         except BaseException:
             for call in reply.calls:
                 if call.call_id not in ended:
-                    note(call, self._cancelled(call))
+                    note(call, self._make_cancelled(call))
             results = [ended[call.call_id] for call in reply.calls]
-            self._keep(reply, results, None)
+            self._keep_reply(reply, results, None)
             raise
 
-    def _keep(
+    def _keep_reply(
         self, reply: ParsedReply, results: Sequence[ToolExecutionResult], formatted: Any
     ) -> bool:
         """Put a reply and its results into the history, both or neither."""
@@ -271,22 +271,24 @@ class Turn:
         if calls is not reply.calls:
             formatted = None
         try:
-            told = result_messages(self._model.protocol, results, calls, formatted)
+            answers = result_messages(self._model.protocol, results, calls, formatted)
         except BaseException as error:  # a foreign protocol; the cycle has logged it
             if ends_caller(error):
                 raise
-            self._history.add_said(f"{reply.text}\n\n{self._say('interrupted')}".strip())
+            self._history.add_said(f"{reply.text}\n\n{self._say_words('interrupted')}".strip())
             return False
-        self._history.add_calls([*message, *told])
+        self._history.add_calls([*message, *answers])
         return True
 
-    def _cancelled(self, call: ToolCall) -> ToolExecutionResult:
+    def _make_cancelled(self, call: ToolCall) -> ToolExecutionResult:
         is_late = self._clock is not None and self._clock.expired()
-        refusal = Refusal(ErrorType.CANCELLED.value, self._say("late" if is_late else "cancelled"))
+        refusal = Refusal(
+            ErrorType.CANCELLED.value, self._say_words("late" if is_late else "cancelled")
+        )
         return make_refused(call.tool_name, refusal, {REQUEST_ID: call.call_id})
 
-    def _tell_result(self, call: ToolCall, result: ToolExecutionResult) -> None:
-        self._tell(
+    def _emit_result(self, call: ToolCall, result: ToolExecutionResult) -> None:
+        self._emit(
             AgentEventType.TOOL_RESULT,
             tool_call_id=call.call_id,
             tool_call_name=call.tool_name,
@@ -298,18 +300,18 @@ class Turn:
         if said:
             self._transcript.add("assistant", said, isInterrupted=True)
         if self._is_refused:
-            self._added = self._history.take_back(self._left_out(), self._say("interrupted"))
+            self._added = self._history.take_back(self._left_out(), self._say_words("interrupted"))
         else:
-            self._added = self._history.break_off(said, self._say("interrupted"))
+            self._added = self._history.break_off(said, self._say_words("interrupted"))
 
     def _left_out(self) -> str:
         """Describe a removed turn to the model; empty if no call ran."""
         if not self._ran and not self._news:
             return ""
         ran = ", ".join(dict.fromkeys(self._ran)) or "-"
-        return self._say("left_out", ran=ran, news=self._news)
+        return self._say_words("left_out", ran=ran, news=self._news)
 
-    def _answer(self, reason: StopReason) -> AgentAnswer:
+    def _make_answer(self, reason: StopReason) -> AgentAnswer:
         return AgentAnswer(
             text=self._text,
             stop_reason=reason,
@@ -319,12 +321,12 @@ class Turn:
             findings=list(self._findings),
         )
 
-    def _note(self, key: str, **values: object) -> None:
-        told = self._say(key, **values)
-        self._history.ask(told)
-        self._transcript.add("loop", told)
+    def _add_note(self, key: str, **values: object) -> None:
+        text = self._say_words(key, **values)
+        self._history.ask(text)
+        self._transcript.add("loop", text)
 
-    def _say(self, key: str, **values: object) -> str:
+    def _say_words(self, key: str, **values: object) -> str:
         return say(self._session.config.language, key, **values)
 
 
@@ -342,7 +344,7 @@ def _is_finished(reply: ParsedReply) -> bool:
     return reason is not None and meaning_of(reason).ending is Ending.FINISHED
 
 
-def _trouble(reply: ParsedReply) -> StopReason | None:
+def _find_trouble(reply: ParsedReply) -> StopReason | None:
     kinds = {each.error_type for each in reply.findings}
     if reply.refusal is not None or "refusal" in kinds:
         return StopReason.REFUSED

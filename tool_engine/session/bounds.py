@@ -298,16 +298,16 @@ class Meter:
         kept = msgspec.convert(data, Kept)
         self._own.uses = dict(kept.by_tool if kept.uses is None else kept.uses)
         self._own.kept = replace(kept, uses=None)
-        self._own.tell_turn(kept.rounds, kept.calls_of_turn, kept.seconds)
+        self._own.set_turn(kept.rounds, kept.calls_of_turn, kept.seconds)
 
 
 def read_tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return the tokens read, the tokens written, and the total (the provider's, if given)."""
-    read, wrote = _sum_tokens(usage, _INPUT), _sum_tokens(usage, _OUTPUT)
-    return read, wrote, max(read + wrote, _sum_tokens(usage, _TOTAL))
+    read, wrote = _sum_counts(usage, _INPUT), _sum_counts(usage, _OUTPUT)
+    return read, wrote, max(read + wrote, _sum_counts(usage, _TOTAL))
 
 
-def _sum_tokens(usage: Mapping[str, Any], ways: tuple[tuple[str, ...], ...]) -> int:
+def _sum_counts(usage: Mapping[str, Any], ways: tuple[tuple[str, ...], ...]) -> int:
     for names in ways:
         found = (usage.get(name) for name in names)
         counted = sum(each for each in found if type(each) is int and each > 0)

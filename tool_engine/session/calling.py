@@ -118,12 +118,12 @@ class SessionCalls:
         # An invalid tool name may be any object that a program or a model made up.
         tool_name = str(tool_name)
         if yes is None or placed is None or is_same(placed.tool, yes.tool):
-            checked = self._prepare(tool_name, placed, params)
+            checked = self._prepare_call(tool_name, placed, params)
         else:
             checked = refuse_changed(tool_name)
         if isinstance(checked, Refusal):
             return await self._end_refused(tool_name, placed, params, context, checked)
-        return await self._run(checked.placed, params, checked.expanded, context, yes=yes)
+        return await self._run_call(checked.placed, params, checked.expanded, context, yes=yes)
 
     def refuse(
         self, tool_name: str, params: Any, context: ToolExecutionContext | None, refusal: Refusal
@@ -137,13 +137,13 @@ class SessionCalls:
         decided = decision_from(decision)
         if decided is None:
             raise ApprovalError("None is no answer to a call that waits: say True or False")
-        result = await self._continue(token, decided)
+        result = await self._continue_call(token, decided)
         language = self._tools.config.language
         text = result.final_text or result.error or _EMPTY[language]
         self.news.append(_NEWS[language].format(result.tool_name, text))
         return result
 
-    async def _continue(self, token: str, decision: ApprovalDecision) -> SessionResult:
+    async def _continue_call(self, token: str, decision: ApprovalDecision) -> SessionResult:
         book = self._gate.book
         known = await book.find(token)
         kept = self._deferred.get(token, _UNKNOWN)
@@ -181,7 +181,7 @@ class SessionCalls:
         put_in = Variable(name="approved", value=None, labels=kept.labels)
         variables = (put_in,) if kept.labels else ()
         expanded = Expanded(request.params, variables, read=self._read_labels.labels)
-        return await self._run(placed, request.params, expanded, None, request, kept=kept)
+        return await self._run_call(placed, request.params, expanded, None, request, kept=kept)
 
     def _bind_refused(
         self, context: ToolExecutionContext | None, tool: Tool | None
@@ -202,7 +202,7 @@ class SessionCalls:
         result = self._tools.source.refuse(tool_name, sent, bound, refusal)
         return await self._keeper.finish(tool_name, placed, sent, _NOTHING, result)
 
-    async def _run(
+    async def _run_call(
         self,
         placed: Placed,
         params: Any,
@@ -254,7 +254,7 @@ class SessionCalls:
             self._meter.give_back(tool_name, scope.paid, is_asked_for=not is_nested)
         return await self._keeper.finish(tool_name, placed, params, expanded, result, scope)
 
-    def _prepare(self, tool_name: str, placed: Placed | None, params: Any) -> _Ready | Refusal:
+    def _prepare_call(self, tool_name: str, placed: Placed | None, params: Any) -> _Ready | Refusal:
         """Check a call, count it, and replace the references in its arguments."""
         if placed is None:
             missing = self._tools.describe_missing(tool_name)

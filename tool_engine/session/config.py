@@ -142,15 +142,17 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
 
     def _read_permissions(self) -> None:
         if self.permission is not None:
-            made = _permission("permission", self.permission)
+            made = _make_permission("permission", self.permission)
             msgspec.structs.force_setattr(self, "permission", made)
         for name in ("group_permissions", "tool_permissions", "rules"):
             said = getattr(self, name)
             if name == "rules":
-                said = _rules(said)
+                said = _read_rules(said)
             if not isinstance(said, Mapping):
                 raise ConfigurationError(f"{name} must be a mapping, got {said!r}")
-            made_all = {key: _permission(f"{name}[{key!r}]", each) for key, each in said.items()}
+            made_all = {
+                key: _make_permission(f"{name}[{key!r}]", each) for key, each in said.items()
+            }
             msgspec.structs.force_setattr(self, name, made_all)
 
     @property
@@ -186,7 +188,7 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
         """
         if not isinstance(data, Mapping):
             raise ConfigurationError(f"settings must be a mapping, got {type(data).__name__}")
-        named = _named(data)
+        named = _rename_keys(data)
         unknown = sorted(map(str, set(named) - set(cls.__struct_fields__)))
         if unknown:
             hint = suggest_near(unknown[0], cls.__struct_fields__)
@@ -215,13 +217,13 @@ def as_config(config: ToolCallConfig | Mapping[str, Any]) -> ToolCallConfig:
 def find_names_said(settings: ToolCallConfig | Mapping[str, Any]) -> set[str]:
     """Return the names of settings that are given or differ from their defaults."""
     if isinstance(settings, Mapping):
-        return set(_named(settings))
+        return set(_rename_keys(settings))
     default = ToolCallConfig()
     names = ToolCallConfig.__struct_fields__
     return {name for name in names if getattr(settings, name) != getattr(default, name)}
 
 
-def _named(data: Mapping[str, Any]) -> dict[str, Any]:
+def _rename_keys(data: Mapping[str, Any]) -> dict[str, Any]:
     said: dict[str, str] = {}
     for key in data:
         name = _SEED_KEYS.get(key, key)
@@ -233,7 +235,7 @@ def _named(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: data[key] for name, key in said.items()}
 
 
-def _rules(said: Any) -> Any:
+def _read_rules(said: Any) -> Any:
     """Return rules as a mapping; leave invalid values as they are."""
     if not isinstance(said, list | tuple) or not all(
         isinstance(each, PermissionRule) for each in said
@@ -247,7 +249,7 @@ def _rules(said: Any) -> Any:
     return made
 
 
-def _permission(name: str, said: object) -> Permission:
+def _make_permission(name: str, said: object) -> Permission:
     """Return a permission, also from the bare word for `execution`."""
     if isinstance(said, Permission):
         return said

@@ -25,7 +25,7 @@ def data_of(output: Mapping[str, Any]) -> Any:
 
 def short_text(output: Mapping[str, Any]) -> str | None:
     """Return `default_text` of a plain text or number, else None."""
-    return _short(output["result"]) if len(output) == 1 and "result" in output else None
+    return _write_short(output["result"]) if len(output) == 1 and "result" in output else None
 
 
 def default_text(result: ToolExecutionResult) -> str:
@@ -39,40 +39,42 @@ def default_text(result: ToolExecutionResult) -> str:
 
 def text_in_pieces(value: Any) -> str:
     """Return the text of `to_text`, made in pieces to let other threads run. Never raises."""
-    text = _short(value)
+    text = _write_short(value)
     if text is not None:
         return text
-    if isinstance(value, str) and all(_encodable(piece) == piece for piece in _pieces(value)):
+    if isinstance(value, str) and all(
+        _make_encodable(piece) == piece for piece in _write_pieces(value)
+    ):
         return str.__str__(value)
     try:
-        return "".join(_encodable(piece) for piece in _pieces(value))
+        return "".join(_make_encodable(piece) for piece in _write_pieces(value))
     except (TypeError, ValueError, RecursionError):
         # What JSON cannot hold: how it is shown is decided for the whole.
         return to_text(value)
 
 
-def _short(value: Any) -> str | None:
+def _write_short(value: Any) -> str | None:
     kind = type(value)
     if kind is str and len(value) <= PIECE and value.isascii():
         return value  # type: ignore[no-any-return] # of exactly this type
     return str(value) if kind is int and -_SHORT < value < _SHORT else None
 
 
-def _pieces(value: Any) -> Iterator[str]:
+def _write_pieces(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         text = str.__str__(value)
         yield from (text[at : at + PIECE] for at in range(0, len(text), PIECE))
     elif is_written_at_once(value):
-        yield written(value)
+        yield write_part(value)
     else:
-        yield from write_in_pieces(value, Weights(value), written)
+        yield from write_in_pieces(value, Weights(value), write_part)
 
 
-def _encodable(text: str) -> str:
+def _make_encodable(text: str) -> str:
     return text if text.isascii() else to_text(text)
 
 
-def written(value: Any) -> str:
+def write_part(value: Any) -> str:
     """Write a part of a weighed value as JSON on one line.
 
     Raises:

@@ -161,13 +161,13 @@ class ResultKeeper:
         shown = presented if isinstance(presented, Presented) else await presented
         read, refusal = _make_result(tool_name, result, shown), None
         if placed is not None and result.error_type not in REFUSED:
-            refusal = await self._review(placed, arguments, shown.final_text, result, scope)
+            refusal = await self._review_result(placed, arguments, shown.final_text, result, scope)
             token = None if refusal is None else (refusal.details or {}).get("approval_token")
             if token is not None:
-                rest = partial(self._keep, read, tool, names, arguments, result, scope)
+                rest = partial(self._keep_result, read, tool, names, arguments, result, scope)
                 book = self._gate.book
                 note_deferred(self._deferred, book, token, scope, placed.name, rest)
-        return await self._keep(read, tool, names, arguments, result, scope, refusal)
+        return await self._keep_result(read, tool, names, arguments, result, scope, refusal)
 
     async def finish_later(
         self, tool: Tool, tool_name: str, request: ApprovalRequest, kept: Deferred
@@ -189,7 +189,7 @@ class ResultKeeper:
             self._read_labels.note(read_now)
         return read
 
-    async def _review(
+    async def _review_result(
         self,
         placed: Placed,
         arguments: dict[str, Any],
@@ -218,7 +218,7 @@ class ResultKeeper:
         )
         return refusal and refusal_named(refusal, tool.name, placed.name)
 
-    async def _keep(
+    async def _keep_result(
         self,
         read: SessionResult,
         tool: Tool | None,
@@ -243,7 +243,7 @@ class ResultKeeper:
             read.args_variable = names.args if names.args in self._variables else None
             read.result_variable = names.result if result.is_success else None
         self._results.note(result.call_id, labels)
-        return self._show(read, call, labels, has_begun=scope.has_begun)
+        return self._show_result(read, call, labels, has_begun=scope.has_begun)
 
     async def _keep_variables(
         self, call: Ended, names: NamesOfCall, labels: frozenset[str]
@@ -255,7 +255,7 @@ class ResultKeeper:
         else:
             await keep_call_in_time(*kept)
 
-    def _show(
+    def _show_result(
         self, read: SessionResult, call: Ended, labels: frozenset[str], *, has_begun: bool
     ) -> SessionResult:
         """Return what the model reads of a call, and note where that came from."""

@@ -57,7 +57,7 @@ def hold_rules(rules: RulesOfReplies) -> Iterator[None]:
         _ALSO.reset(token)
 
 
-class _Said(NamedTuple):
+class _ToolRules(NamedTuple):
     """The permissions and rules for one tool, until something changes."""
 
     tool: Tool
@@ -87,22 +87,24 @@ class SessionPolicy:
         self._standing: Standing | None = None
         self._is_silent = False
         """Whether only the tools' own definitions have permissions."""
-        self._said: dict[int, list[_Said]] = {}
+        self._known: dict[int, list[_ToolRules]] = {}
         """What holds for a tool, by identity: all candidates, where its engine is unclear."""
 
     def decide(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
         """Decide about a call of a tool, in the form in which the engine has it."""
-        own, others = self._own(tool, params), _ALSO.get()
+        own, others = self._decide_own(tool, params), _ALSO.get()
         for also in others.get(self, ()) if others else ():
-            own = _stricter(own, also.decide(tool, params))
-        return own if self._parent is None else _stricter(own, self._parent.decide(tool, params))
+            own = _take_stricter(own, also.decide(tool, params))
+        return (
+            own if self._parent is None else _take_stricter(own, self._parent.decide(tool, params))
+        )
 
     def result_policy(self, tool: Tool) -> ResultPolicy:
         """Return the strictest result policy of the tool for any arguments."""
         said = [self.decide(tool, {}).result]
         others = [*_ALSO.get().get(self, ()), *([] if self._parent is None else [self._parent])]
         said += [each.result_policy(tool) for each in others]
-        known = self._said_of_all(tool)
+        known = self._find_all(tool)
         rules = [rule for each in known for rule in each.rules]
         said += [rule.permission.result for rule in rules if rule.permission.result]
         return max(said, key=_RESULT.index)
@@ -124,42 +126,42 @@ class SessionPolicy:
         finally:
             _ALSO.reset(token)
 
-    def _own(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
+    def _decide_own(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
         standing, config = self._toolbox.standing, self._toolbox.config
         if standing is not self._standing or config is not self._config:
-            self._look(standing, config)
+            self._note_change(standing, config)
         if self._is_silent and tool.permission is None:
             return _FREE
-        said = self._said_of_all(tool)
-        return reduce(_stricter, [_decided(each, params) for each in said])
+        said = self._find_all(tool)
+        return reduce(_take_stricter, [_decide_by(each, params) for each in said])
 
-    def _said_of_all(self, tool: Tool) -> list[_Said]:
+    def _find_all(self, tool: Tool) -> list[_ToolRules]:
         if engine_asked(tool) is not None:
             # Of two engines that have one tool object, this one.
-            return self._look_at(tool)
-        said = self._said.get(id(tool))
+            return self._read_all(tool)
+        said = self._known.get(id(tool))
         if said is None:
-            if len(self._said) >= _REMEMBERED:
-                self._said.clear()
-            said = self._said[id(tool)] = self._look_at(tool)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            said = self._known[id(tool)] = self._read_all(tool)
         return said
 
-    def _look_at(self, tool: Tool) -> list[_Said]:
+    def _read_all(self, tool: Tool) -> list[_ToolRules]:
         found = owners_of(self._toolbox.catalog, tool, engine_asked(tool))
         owners: list[Source | None] = [*found]
-        return [said for owner in owners or [None] for said in self._said_of(tool, owner)]
+        return [said for owner in owners or [None] for said in self._read_owners(tool, owner)]
 
-    def _said_of(self, tool: Tool, owner: Source | None) -> Iterator[_Said]:
+    def _read_owners(self, tool: Tool, owner: Source | None) -> Iterator[_ToolRules]:
         """Find the permissions for a tool of one source.
 
         A rule for what the conversation calls a tool is a rule for the tool. One for the name that
         it has in its engine, which a tool of another one has, too, only makes it stricter.
         """
         shown = self._toolbox.catalog.find_shown_names(tool, owner)
-        yield self._said_by(tool, owner, [*shown, tool.name])
+        yield self._read_names(tool, owner, [*shown, tool.name])
         if owner is not None and self._is_of_others(tool.name, owner):
             # No name of a tool has a space, and only a rule for all tools is about this one.
-            yield self._said_by(tool, owner, shown or [f"another {tool.name}"])
+            yield self._read_names(tool, owner, shown or [f"another {tool.name}"])
 
     def _is_of_others(self, name: str, owner: Source) -> bool:
         """Return True if another source's tool has the name, there or here."""
@@ -172,23 +174,23 @@ class SessionPolicy:
             or any(each.get(name) for each in catalog.list_origins() if each is not owner)
         )
 
-    def _said_by(self, tool: Tool, owner: Source | None, names: list[str]) -> _Said:
+    def _read_names(self, tool: Tool, owner: Source | None, names: list[str]) -> _ToolRules:
         rules = [each for each in self._rules if any(is_match(name, each.tool) for name in names)]
-        groups = self._groups(tool, owner, names)
+        groups = self._find_groups(tool, owner, names)
         approved = {name: each for name, each in groups.items() if not _is_unapproved(each)}
-        places, unapproved = self._places(tool, names, approved), None
+        places, unapproved = self._find_places(tool, names, approved), None
         if len(approved) < len(groups):
-            unapproved = self._places(tool, names, groups)
-        return _Said(tool, names, rules, places, unapproved)
+            unapproved = self._find_places(tool, names, groups)
+        return _ToolRules(tool, names, rules, places, unapproved)
 
-    def _look(self, standing: Standing, config: ToolCallConfig) -> None:
+    def _note_change(self, standing: Standing, config: ToolCallConfig) -> None:
         """Forget what was found before a change."""
         if config is not self._config:
             self._config, self._rules = config, config.permission_rules()
-        self._standing, self._said = standing, {}
-        self._is_silent = not self._is_said_anything()
+        self._standing, self._known = standing, {}
+        self._is_silent = not self._has_any_rule()
 
-    def _is_said_anything(self) -> bool:
+    def _has_any_rule(self) -> bool:
         config = self._config
         of_session = config.permission is not None or config.asks_always
         of_some = config.rules or config.tool_permissions or config.group_permissions
@@ -197,7 +199,7 @@ class SessionPolicy:
         groups += self._toolbox.catalog.groups.values()
         return of_session or bool(of_some) or any(each.permission for each in groups)
 
-    def _groups(
+    def _find_groups(
         self, tool: Tool, owner: Source | None, names: Sequence[str]
     ) -> dict[str, list[ToolGroup]]:
         """Return all groups of a tool by name; a session may have its own of the same name."""
@@ -207,16 +209,16 @@ class SessionPolicy:
             for group in standing.memberships.get(name, ()):
                 found.setdefault(group.name, []).append(group)
         # The model does not know every tool that another tool calls.
-        for name, group in self._groups_of_hidden(tool, owner, by_name=tool.name in names):
+        for name, group in self._find_hidden_groups(tool, owner, by_name=tool.name in names):
             found.setdefault(name, []).append(group)
         return found
 
-    def _places(
+    def _find_places(
         self, tool: Tool, names: Sequence[str], groups: Mapping[str, Sequence[ToolGroup]]
     ) -> list[Permission | None]:
         config = self._config
         definition = tool.permission
-        of_groups = _strictest(group.permission for each in groups.values() for group in each)
+        of_groups = _find_strictest(group.permission for each in groups.values() for group in each)
         session = config.permission or Permission()
         if config.asks_always and tool.name not in READING:
             # A session that asks for everything asks whatever the tools' authors say.
@@ -224,14 +226,14 @@ class SessionPolicy:
             asked = session.execution or ExecutionPolicy.ASK_ALWAYS
             session = Permission(execution=asked, result=session.result)
         return [
-            _strictest(config.tool_permissions.get(name) for name in names),
+            _find_strictest(config.tool_permissions.get(name) for name in names),
             definition,
-            _strictest(config.group_permissions.get(name) for name in groups),
+            _find_strictest(config.group_permissions.get(name) for name in groups),
             of_groups,
             session,
         ]
 
-    def _groups_of_hidden(
+    def _find_hidden_groups(
         self, tool: Tool, owner: Source | None, *, by_name: bool
     ) -> Iterator[tuple[str, ToolGroup]]:
         yield from self._toolbox.catalog.find_groups(tool, owner).items()
@@ -240,21 +242,21 @@ class SessionPolicy:
                 yield state.name, state.group
 
 
-def _decided(said: _Said, params: Mapping[str, Any]) -> Decision:
+def _decide_by(said: _ToolRules, params: Mapping[str, Any]) -> Decision:
     first, names = said.names[0], said.names
     known = decide(first, params, said.rules, said.places, other_names=names)
     if said.unapproved is None:
         return known
     # An unapproved group may forbid, and never allow.
     new = decide(first, params, said.rules, said.unapproved, other_names=names)
-    return _stricter(known, new)
+    return _take_stricter(known, new)
 
 
 def _is_unapproved(groups: Iterable[ToolGroup]) -> bool:
     return any(group.is_quarantined for group in groups)
 
 
-def _strictest(permissions: Iterable[Permission | None]) -> Permission | None:
+def _find_strictest(permissions: Iterable[Permission | None]) -> Permission | None:
     """Return the stricter one of the permissions that places of one kind give."""
     given = [each for each in permissions if each is not None]
     if not given:
@@ -267,7 +269,7 @@ def _strictest(permissions: Iterable[Permission | None]) -> Permission | None:
     )
 
 
-def _stricter(own: Decision, other: Decision) -> Decision:
+def _take_stricter(own: Decision, other: Decision) -> Decision:
     """Return the stricter answer to each question; a withheld reason stays withheld."""
     runs = max(own, other, key=lambda each: _EXECUTION.index(each.execution))
     reads = max(own, other, key=lambda each: _RESULT.index(each.result))

@@ -79,7 +79,7 @@ class RepetitionGuard:
 
         A turn without calls never counts as repetition.
         """
-        calls = sorted(_fingerprint(*each) for each in turn)
+        calls = sorted(_make_fingerprint(*each) for each in turn)
         if not calls:
             return Advice.GO_ON
         fingerprint = hashlib.sha256("".join(calls).encode()).hexdigest()
@@ -107,7 +107,7 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     turns: list[str]
 
 
-def _fingerprint(tool_name: str, params: Mapping[str, Any], result: Any) -> str:
+def _make_fingerprint(tool_name: str, params: Mapping[str, Any], result: Any) -> str:
     # Arguments count as they are: another day is another question.
     said = result if isinstance(result, str) else to_text(result)
     # Only a part of a very long result is searched, lest it hold up the loop.

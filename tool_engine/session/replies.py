@@ -67,8 +67,10 @@ class ReplyRunner:
         if isinstance(reply, Iterator):
             # To see whose form its parts have is to take them.
             reply = list(reply)
-        options = self._make_options(self._toolbox.config, ask, on_result=_adapt(on_result))
-        return await self._run(reply, await self._choose_protocol(protocol, reply), options)
+        options = self._make_options(
+            self._toolbox.config, ask, on_result=_adapt_callback(on_result)
+        )
+        return await self._run_reply(reply, await self._choose_protocol(protocol, reply), options)
 
     async def process_with(
         self,
@@ -88,7 +90,7 @@ class ReplyRunner:
         options = self._make_options(chosen, ask, timeout=timeout, tools=names)
         protocol = await self._choose_protocol(None, text, chosen.protocol)
         with self._policy.also(chosen), self._meter.also(chosen), hold_reply(toolbox, chosen):
-            return await self._run(text, protocol, options)
+            return await self._run_reply(text, protocol, options)
 
     def format(
         self,
@@ -113,7 +115,7 @@ class ReplyRunner:
             return formatted
         return "\n".join(text_of(result) for result in results)
 
-    async def _run(
+    async def _run_reply(
         self, reply: Any, protocol: ToolCallingProtocol, options: CycleOptions
     ) -> ToolCallCycleResult:
         try:
@@ -172,7 +174,7 @@ async def _settings_of(
     return narrow_settings(own, config)
 
 
-def _adapt(on_result: OnResult | None) -> OnResult | None:
+def _adapt_callback(on_result: OnResult | None) -> OnResult | None:
     """Return a callback that gets the results of the conversation."""
     if not callable(on_result):
         return on_result

@@ -125,11 +125,11 @@ class SessionState:
     def to_dict(self) -> dict[str, Any]:
         """Return the whole conversation as JSON values."""
         with without_collection():
-            state = self._collect(is_shared=False)
+            state = self._collect_state(is_shared=False)
             state["approvals"] = _with_lists(state["approvals"])
         return state
 
-    def _collect(self, *, is_shared: bool = True) -> dict[str, Any]:
+    def _collect_state(self, *, is_shared: bool = True) -> dict[str, Any]:
         """Return the same with tuples and, if it is shared, with the kept values themselves."""
         caller, deferred = self._caller, self._deferred
         return {
@@ -167,9 +167,9 @@ class SessionState:
             SessionError: A part of it is not what was written.
         """
         with _translate_errors():
-            self._restore(kept)
+            self._restore_parts(kept)
 
-    def _restore(self, kept: KeptSession) -> None:
+    def _restore_parts(self, kept: KeptSession) -> None:
         toolbox, book = self._tools.toolbox, self._gate.book
         toolbox.restore(kept.toolbox)
         self._gate.book = ApprovalBook.from_dict(kept.approvals, storage=book.storage)
@@ -226,7 +226,7 @@ class SessionState:
         revision = secrets.token_hex(8)
         # Until the storage has answered, it may hold this revision.
         self.revisions = (*known[:1], *known[1:][-_MOST_UNKNOWN:], revision)
-        data = {**self._collect(), "more": more, "revision": revision}
+        data = {**self._collect_state(), "more": more, "revision": revision}
         if not await save_data(storage, own_id, data, known, overwrite=overwrite):
             self.revisions = tuple(each for each in self.revisions if each != revision)
             raise SessionConflictError(_describe_conflict(own_id, is_new=not known))
@@ -237,7 +237,7 @@ class SessionState:
         self, storage: SessionStorage, more: dict[str, Any], as_id: str, *, overwrite: bool
     ) -> None:
         check_session_id(as_id)
-        data = {**self._collect(), "more": more, "revision": secrets.token_hex(8)}
+        data = {**self._collect_state(), "more": more, "revision": secrets.token_hex(8)}
         data["session_id"] = as_id
         data["approvals"] = {**data["approvals"], "session_id": as_id}
         if not await save_data(storage, as_id, data, (), overwrite=overwrite):

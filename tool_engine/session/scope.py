@@ -228,9 +228,11 @@ class SessionScope:
         self, call_id: str, tool: Tool, params: dict[str, Any]
     ) -> Refusal | None:
         with hold_rules(self._rules):
-            return await self._decide(call_id, tool, params)
+            return await self._decide_call(call_id, tool, params)
 
-    async def _decide(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
+    async def _decide_call(
+        self, call_id: str, tool: Tool, params: dict[str, Any]
+    ) -> Refusal | None:
         if self._call_id is None:
             self._call_id = call_id
         is_first = call_id == self._call_id
@@ -245,7 +247,7 @@ class SessionScope:
             # What it may hold was looked at before the approver was asked.
             refusal = self._gate.denied(tool, params)
         else:
-            refusal = await self._ask(call_id, tool, params, is_nested)
+            refusal = await self._ask_consent(call_id, tool, params, is_nested)
         token = token_of(refusal)
         if token is not None:
             self.deferred[token] = is_first
@@ -267,7 +269,7 @@ class SessionScope:
         self._allowed = None
         return True
 
-    async def _ask(
+    async def _ask_consent(
         self, call_id: str, tool: Tool, params: dict[str, Any], is_nested: bool
     ) -> Refusal | None:
         """Return what its content, its rules or a person have against a call."""

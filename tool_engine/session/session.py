@@ -529,7 +529,9 @@ class ToolSession(KnownArguments, Source):
         Raises:
             SessionError: The data is not what `to_dict` writes; the message names the place.
         """
-        return cls._revive(read_session(data, as_source(engine)), engine, approver, **options)
+        return cls._make_restored(
+            read_session(data, as_source(engine)), engine, approver, **options
+        )
 
     @classmethod
     async def restore(
@@ -549,10 +551,12 @@ class ToolSession(KnownArguments, Source):
         """
         storage, source = options.get("storage"), as_source(engine)
         restored = await load_session(choose_storage(storage, source), session_id, source)
-        return None if restored is None else cls._revive(restored, engine, approver, **options)
+        return (
+            None if restored is None else cls._make_restored(restored, engine, approver, **options)
+        )
 
     @classmethod
-    def _revive(
+    def _make_restored(
         cls, restored: Restored, engine: ToolSource, approver: Approver | None, **options: Any
     ) -> Self:
         session = restored.make(cls, engine, approver, **options)

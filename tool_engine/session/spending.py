@@ -124,7 +124,7 @@ class Spending:
             return tool_name, identity_in(other.catalog(), engine, name)
         return other.names_of(tool, engine)
 
-    def tell_turn(self, rounds: int, calls: int, seconds: float) -> None:
+    def set_turn(self, rounds: int, calls: int, seconds: float) -> None:
         """Set what the last turn spent, perhaps in another process."""
         self.rounds, self.calls_of_turn, self._seconds, self._began = rounds, calls, seconds, None
 
@@ -167,34 +167,36 @@ class Spending:
 
     @property
     def has_spent_tokens(self) -> bool:
-        return self._spent_tokens(self.config)
+        return self._has_spent_tokens(self.config)
 
     @property
     def spent_calls(self) -> str | None:
         """Return which bound of calls is used up, if one is."""
-        return self._spent_turn(self.config) or _spent_whole(self.kept.calls, self.config)
+        return self._describe_turn(self.config) or _describe_whole(self.kept.calls, self.config)
 
-    def _spent_tokens(self, config: ToolCallConfig) -> bool:
+    def _has_spent_tokens(self, config: ToolCallConfig) -> bool:
         return config.max_tokens is not None and self.kept.total_tokens >= config.max_tokens
 
-    def _spent_turn(self, config: ToolCallConfig) -> str | None:
+    def _describe_turn(self, config: ToolCallConfig) -> str | None:
         most = config.max_calls_per_turn
         if self._began is not None and self.calls_of_turn >= most:
-            return _used_up(most, "call", "of one turn")
+            return _describe_used_up(most, "call", "of one turn")
         return None
 
-    def _most_uses(self, tool: str, max_uses: int | None, config: ToolCallConfig) -> int | None:
+    def _find_most_uses(
+        self, tool: str, max_uses: int | None, config: ToolCallConfig
+    ) -> int | None:
         if not config.max_uses:
             return max_uses
         uses, stamp, most = self._most
         if uses is not config.max_uses or stamp is not self._stamp():
             # Of several names of one tool the least comes last, and stays.
             said = sorted(config.max_uses.items(), key=lambda each: -each[1])
-            most = {tool: each for name, each in said for tool in self._meant(name)}
+            most = {tool: each for name, each in said for tool in self._find_meant(name)}
             self._most = config.max_uses, self._stamp(), most
         return most.get(tool, max_uses)
 
-    def _meant(self, name: str) -> list[str]:
+    def _find_meant(self, name: str) -> list[str]:
         """Return the identities of the tools that a name in the settings means."""
         found = [self.tool_of(name)]
         if self.catalog is not None and (catalog := self.catalog()).get(name) is None:
@@ -211,10 +213,10 @@ class Spending:
             return self.stopped
         if self.seconds_left == 0:
             return limit_refusal(SECONDS, "the time of the turn is up")
-        if self._spent_tokens(config):
-            message = _used_up(config.max_tokens, "token", "of the conversation")
+        if self._has_spent_tokens(config):
+            message = _describe_used_up(config.max_tokens, "token", "of the conversation")
             return limit_refusal(TOKENS, message)
-        spent = self._spent_turn(config)
+        spent = self._describe_turn(config)
         if spent is not None:
             return limit_refusal(CALLS, spent)
         return self.refusal_inside(tool_name, tool, max_uses, config)
@@ -225,12 +227,12 @@ class Spending:
         """Return why a tool may not make one more call: only bounds on what runs count."""
         if self.seconds_left == 0:
             return limit_refusal(SECONDS, "the time of the turn is up")
-        spent = _spent_whole(self.kept.calls, config)
+        spent = _describe_whole(self.kept.calls, config)
         if spent is not None:
             return limit_refusal(CALLS, spent)
-        most = self._most_uses(tool, max_uses, config)
+        most = self._find_most_uses(tool, max_uses, config)
         if most is not None and self.uses.get(tool, 0) >= most:
-            message = _used_up(most, "call", f"of {tool_name!r} in one conversation")
+            message = _describe_used_up(most, "call", f"of {tool_name!r} in one conversation")
             return limit_refusal("max_uses_reached", message)
         return None
 
@@ -277,14 +279,14 @@ class InnerUse:
         self.spending.uncount_call(self._name, self._identity, is_asked_for=False)
 
 
-def _spent_whole(calls: int, config: ToolCallConfig) -> str | None:
+def _describe_whole(calls: int, config: ToolCallConfig) -> str | None:
     whole = config.max_calls
     if whole is not None and calls >= whole:
-        return _used_up(whole, "call", "of the conversation")
+        return _describe_used_up(whole, "call", "of the conversation")
     return None
 
 
-def _used_up(most: int | None, unit: str, where: str) -> str:
+def _describe_used_up(most: int | None, unit: str, where: str) -> str:
     if most == 1:
         return f"the only {unit} {where} is used up"
     return f"the {most} {unit}s {where} are used up"
@@ -292,5 +294,5 @@ def _used_up(most: int | None, unit: str, where: str) -> str:
 
 def limit_refusal(reason: str, message: str) -> Refusal:
     """Return the refusal of a call, or of a round, whose bound is reached."""
-    told = f"{message}: answer with what is known, without this call"
-    return Refusal(ErrorType.LIMIT_REACHED.value, told, {"reason": reason})
+    text = f"{message}: answer with what is known, without this call"
+    return Refusal(ErrorType.LIMIT_REACHED.value, text, {"reason": reason})

@@ -44,7 +44,7 @@ class AnthropicModel(ModelClient):
 
     async def chunks(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
         """Yield the reply's events, or the whole message."""
-        answer = await self._client.messages.create(**self._body(request))
+        answer = await self._client.messages.create(**self._make_body(request))
         if request.is_streamed:
             async with answer:
                 async for event in answer:
@@ -54,7 +54,7 @@ class AnthropicModel(ModelClient):
             raise self.unreadable(answer)
         yield answer
 
-    def _connected(self, access: Access) -> AsyncAnthropic:
+    def _make_client(self, access: Access) -> AsyncAnthropic:
         given = {
             name: value
             for name in ("api_key", "base_url", "timeout", "max_retries")
@@ -79,16 +79,16 @@ class AnthropicModel(ModelClient):
     def _known_options(self) -> Iterable[str]:
         return inspect.signature(AsyncMessages.create).parameters
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
+    def _make_body(self, request: ChatRequest) -> dict[str, Any]:
         body = {
             **self._options,
             "model": self._name,
             "messages": list(request.messages),
-            "max_tokens": self._tokens(request) or MAX_TOKENS,
+            "max_tokens": self._find_max_tokens(request) or MAX_TOKENS,
         }
         if request.system:
             body["system"] = request.system
-        if (tools := self._tools(request)) is not None:
+        if (tools := self._find_tools(request)) is not None:
             body["tools"] = tools
             if not request.may_call:
                 body["tool_choice"] = {"type": "none"}

@@ -64,9 +64,9 @@ class CarriedProtocol:
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> list[Any]:
-        told = self.text.format_results(results, calls)
+        made = self.text.format_results(results, calls)
         return (
-            [make_message(self.native.name, "user", told)] if isinstance(told, str) else list(told)
+            [make_message(self.native.name, "user", made)] if isinstance(made, str) else list(made)
         )
 
     def history(self, native: ParsedReply) -> list[Any]:
@@ -101,13 +101,13 @@ class CarriedDecoder:
         self._reply: ParsedReply | None = None
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         for event in self._native.feed(chunk):
             if event.type is StreamEventType.CONTENT_CHUNK and event.content:
-                told += self._read(event.content)
+                events += self._read_text(event.content)
             elif event.type is StreamEventType.ERROR:
-                told.append(event)
-        return told
+                events.append(event)
+        return events
 
     def close(self) -> ParsedReply:
         if self._reply is None:
@@ -117,8 +117,8 @@ class CarriedDecoder:
     def finished(self, native: ParsedReply) -> ParsedReply:
         fed = "".join(self._fed)
         if native.text.startswith(fed):
-            self._read(native.text[len(fed) :])
-        reason = _ending(native)
+            self._read_text(native.text[len(fed) :])
+        reason = _find_ending(native)
         if reason is not None:
             self._text.feed({"choices": [{"delta": {}, "finish_reason": reason}]})
         read = self._text.close()
@@ -127,18 +127,18 @@ class CarriedDecoder:
             calls=read.calls,
             text=read.text,
             reasoning=native.reasoning + read.reasoning,
-            findings=[*_told(native), *read.findings],
+            findings=[*_list_findings(native), *read.findings],
             message=self._protocol.history(native),
         )
 
-    def _read(self, text: str) -> list[StreamEvent]:
+    def _read_text(self, text: str) -> list[StreamEvent]:
         if not text:
             return []
         self._fed.append(text)
         return self._text.feed(text)
 
 
-def _ending(native: ParsedReply) -> str | None:
+def _find_ending(native: ParsedReply) -> str | None:
     if native.stop_reason is None:
         return None
     if any(each.error_type in _CUT or each.level == "error" for each in native.findings):
@@ -147,7 +147,7 @@ def _ending(native: ParsedReply) -> str | None:
     return "stop" if is_known else None
 
 
-def _told(native: ParsedReply) -> list[ReplyFinding]:
+def _list_findings(native: ParsedReply) -> list[ReplyFinding]:
     asked = {call.call_id: call for call in native.calls}
     kept = [each for each in native.findings if each.call_id not in asked]
     refused = [

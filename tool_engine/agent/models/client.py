@@ -96,12 +96,12 @@ class ModelClient(ABC):
                 "set them there"
             )
         self.max_tokens = max_tokens
-        self._protocol = self._chosen(protocol)
+        self._protocol = self._choose_protocol(protocol)
         self._is_own = client is None
         self._options = self._checked_options(options)
         self._remember_keys(api_key)
         # Last, as nothing would close it if a later check failed.
-        self._client = self._connected(access) if client is None else client
+        self._client = self._make_client(access) if client is None else client
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -166,7 +166,7 @@ class ModelClient(ABC):
         if not self._is_closed:
             self._is_closed = True
             if self._is_own:
-                await self._disconnect()
+                await self._close_client()
 
     async def __aenter__(self) -> Self:
         return self
@@ -190,10 +190,10 @@ class ModelClient(ABC):
         """Yield one reply, with the errors of the SDK as they are."""
 
     @abstractmethod
-    def _connected(self, access: Access) -> Any:
+    def _make_client(self, access: Access) -> Any:
         """Create the SDK's client."""
 
-    async def _disconnect(self) -> None:
+    async def _close_client(self) -> None:
         await self._client.close()
 
     @abstractmethod
@@ -209,7 +209,7 @@ class ModelClient(ABC):
         said = answer if isinstance(answer, str) else type(answer).__name__
         return failure_of(ValueError(said), self._name, self.address)
 
-    def _chosen(self, protocol: str | ToolCallingProtocol | None) -> ToolCallingProtocol:
+    def _choose_protocol(self, protocol: str | ToolCallingProtocol | None) -> ToolCallingProtocol:
         found = get_protocol(protocol) if isinstance(protocol, str) else protocol
         if found is None:
             return get_protocol(self.native)
@@ -259,10 +259,10 @@ class ModelClient(ABC):
             if isinstance(key, str) and len(key) >= _SHORTEST_KEY:
                 remember_secret(key)
 
-    def _tokens(self, request: ChatRequest) -> int | None:
+    def _find_max_tokens(self, request: ChatRequest) -> int | None:
         return self.max_tokens if request.max_tokens is None else request.max_tokens
 
-    def _tools(self, request: ChatRequest) -> Any:
+    def _find_tools(self, request: ChatRequest) -> Any:
         return request.tools if self.has_native_tools and request.tools else None
 
 

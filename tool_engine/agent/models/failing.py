@@ -34,16 +34,16 @@ _LONGEST: Final = 600
 
 def failure_of(error: BaseException, model: str, address: str) -> ChatModelError:
     """Return the error for the caller of a model, without secrets."""
-    status = _status(error)
+    status = _find_status(error)
     body = getattr(error, "body", None) or getattr(error, "details", None)
-    codes = _codes(error, body)
+    codes = _find_codes(error, body)
     if status is not None:
         head = f"{model}: {address} answered {status}"
     elif _is_connection(error):
         head = f"{model}: no answer from {address}"
     else:
         head = f"{model}: {address} gave no reply that can be read"
-    message = f"{head}: {redact_text(_words(error, body))}"
+    message = f"{head}: {redact_text(_find_words(error, body))}"
     return ChatModelError(
         message,
         status=status,
@@ -52,7 +52,7 @@ def failure_of(error: BaseException, model: str, address: str) -> ChatModelError
     )
 
 
-def _status(error: BaseException) -> int | None:
+def _find_status(error: BaseException) -> int | None:
     for name in ("status_code", "code", "status"):
         value = getattr(error, name, None)
         if isinstance(value, int) and not isinstance(value, bool):
@@ -60,7 +60,7 @@ def _status(error: BaseException) -> int | None:
     return None
 
 
-def _codes(error: BaseException, body: object) -> set[str]:
+def _find_codes(error: BaseException, body: object) -> set[str]:
     inner = field(body, "error", {}) if isinstance(body, Mapping) else {}
     found = [getattr(error, "code", None), getattr(error, "type", None)]
     for each in (body, inner):
@@ -83,7 +83,7 @@ def _is_connection(error: BaseException) -> bool:
     return isinstance(error, OSError) or not _CONNECTION.isdisjoint(names)
 
 
-def _words(error: BaseException, body: object) -> str:
+def _find_words(error: BaseException, body: object) -> str:
     said = _message_in(body)
     if said is None:
         said = str(getattr(error, "message", None) or error) or type(error).__name__

@@ -48,25 +48,25 @@ class GeminiModel(ModelClient):
         asked = {
             "model": self._name,
             "contents": list(request.messages),
-            "config": self._config(request),
+            "config": self._make_config(request),
         }
         models = self._client.aio.models
         if not request.is_streamed:
-            yield self._checked(await models.generate_content(**asked))
+            yield self._check_chunk(await models.generate_content(**asked))
             return
         got: list[httpx2.Response] = []
         chunks = await models.generate_content_stream(**asked)
         try:
-            while (chunk := await _next(chunks, got)) is not None:
-                yield self._checked(chunk)
+            while (chunk := await _read_next(chunks, got)) is not None:
+                yield self._check_chunk(chunk)
         finally:
             # The SDK leaves the connection of an abandoned reply to the garbage collector.
             for answer in got:
                 await answer.aclose()
 
-    def _connected(self, access: Access) -> genai.Client:
+    def _make_client(self, access: Access) -> genai.Client:
         self._http = httpx2.AsyncClient(
-            follow_redirects=True, event_hooks={"response": [_take]}, timeout=None
+            follow_redirects=True, event_hooks={"response": [_note_answer]}, timeout=None
         )
         timeout, retries = access.timeout, access.max_retries
         options = types.HttpOptions(
@@ -85,13 +85,13 @@ class GeminiModel(ModelClient):
                 f"a server that needs none with base_url=... ({error})"
             ) from error
 
-    def _checked(self, chunk: types.GenerateContentResponse) -> types.GenerateContentResponse:
+    def _check_chunk(self, chunk: types.GenerateContentResponse) -> types.GenerateContentResponse:
         """Return the chunk; raise if it is other JSON than a reply."""
         if not chunk.model_fields_set - {"sdk_http_response"}:
             raise self.unreadable("an empty object")
         return chunk
 
-    async def _disconnect(self) -> None:
+    async def _close_client(self) -> None:
         await self._client.aio.aclose()
         self._client.close()
         await self._http.aclose()
@@ -113,21 +113,21 @@ class GeminiModel(ModelClient):
             raise ConfigurationError(f"{type(self).__name__}: {error}") from error
         return checked
 
-    def _config(self, request: ChatRequest) -> types.GenerateContentConfig:
+    def _make_config(self, request: ChatRequest) -> types.GenerateContentConfig:
         config = {
             **self._options,
             "automatic_function_calling": types.AutomaticFunctionCallingConfig(disable=True),
-            "max_output_tokens": self._tokens(request),
+            "max_output_tokens": self._find_max_tokens(request),
             "system_instruction": request.system or None,
         }
-        if (tools := self._tools(request)) is not None:
+        if (tools := self._find_tools(request)) is not None:
             config["tools"] = tools
             if not request.may_call:
                 config["tool_config"] = {"function_calling_config": {"mode": "NONE"}}
         return types.GenerateContentConfig(**config)
 
 
-async def _next(chunks: Any, got: list[httpx2.Response]) -> Any:
+async def _read_next(chunks: Any, got: list[httpx2.Response]) -> Any:
     """Return the next chunk or None; `got` collects its HTTP responses."""
     token = _answers.set(got)
     try:
@@ -136,7 +136,7 @@ async def _next(chunks: Any, got: list[httpx2.Response]) -> Any:
         _answers.reset(token)
 
 
-async def _take(answer: httpx2.Response) -> None:
+async def _note_answer(answer: httpx2.Response) -> None:
     got = _answers.get()
     if got is not None:
         got.append(answer)

@@ -36,7 +36,7 @@ _USAGE: Final = re.compile("stream_options|include_usage")
 class OpenAIClient(ModelClient):
     key_variables: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
 
-    def _connected(self, access: Access) -> AsyncOpenAI:
+    def _make_client(self, access: Access) -> AsyncOpenAI:
         given = {
             name: value
             for name in ("api_key", "base_url", "timeout", "max_retries")
@@ -73,7 +73,7 @@ class OpenAIChatModel(OpenAIClient):
 
     async def chunks(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
         """Yield the reply's chunks, or the whole completion."""
-        answer = await self._asked(request)
+        answer = await self._send_request(request)
         if request.is_streamed:
             async with answer:
                 async for chunk in answer:
@@ -84,32 +84,32 @@ class OpenAIChatModel(OpenAIClient):
         yield answer
 
     @property
-    def _limit(self) -> str:
+    def _limit_name(self) -> str:
         name = "max_completion_tokens" if self.address.endswith("openai.com") else "max_tokens"
         return _LIMITS[name] if name in self._refused else name
 
     def _known_options(self) -> Iterable[str]:
         return inspect.signature(AsyncCompletions.create).parameters
 
-    async def _asked(self, request: ChatRequest) -> Any:
+    async def _send_request(self, request: ChatRequest) -> Any:
         while True:
-            body = self._body(request)
+            body = self._make_body(request)
             try:
                 return await self._client.chat.completions.create(**body)
             except (BadRequestError, UnprocessableEntityError) as error:
                 if not self._gives_way(body, str(error)):
                     raise
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
+    def _make_body(self, request: ChatRequest) -> dict[str, Any]:
         body = {**self._options, "model": self._name, "messages": list(request.messages)}
         if request.system:
             body["messages"].insert(0, {"role": "system", "content": request.system})
-        if (tools := self._tools(request)) is not None:
+        if (tools := self._find_tools(request)) is not None:
             body["tools"] = tools
             if not request.may_call:
                 body["tool_choice"] = "none"
-        if (tokens := self._tokens(request)) is not None:
-            body[self._limit] = tokens
+        if (tokens := self._find_max_tokens(request)) is not None:
+            body[self._limit_name] = tokens
         if request.is_streamed:
             body["stream"] = True
             if "stream_options" not in self._refused:
@@ -124,7 +124,7 @@ class OpenAIChatModel(OpenAIClient):
         if "stream_options" in may_go and _USAGE.search(message):
             self._refused |= {"stream_options"}
             return True
-        if self._limit in may_go and self._limit in message:
+        if self._limit_name in may_go and self._limit_name in message:
             self._refused |= _LIMITS.keys()
             return True
         return False

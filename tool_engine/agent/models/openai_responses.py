@@ -43,15 +43,15 @@ class OpenAIResponsesModel(OpenAIClient):
 
     async def chunks(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
         """Yield the reply's events, or the whole response."""
-        answer = await self._client.responses.create(**self._body(request))
+        answer = await self._client.responses.create(**self._make_body(request))
         if request.is_streamed:
             async with answer:
                 async for event in answer:
-                    yield self._checked(event)
+                    yield self._check_event(event)
             return
         if not isinstance(getattr(answer, "output", None), list):
             raise self.unreadable(answer)
-        yield self._checked(answer)
+        yield self._check_event(answer)
 
     def _checked_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         extra = options.get("extra_body")
@@ -67,21 +67,21 @@ class OpenAIResponsesModel(OpenAIClient):
     def _known_options(self) -> Iterable[str]:
         return inspect.signature(AsyncResponses.create).parameters
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
+    def _make_body(self, request: ChatRequest) -> dict[str, Any]:
         body = {**self._options, "model": self._name, "input": list(request.messages)}
         if request.system:
             body["instructions"] = request.system
-        if (tools := self._tools(request)) is not None:
+        if (tools := self._find_tools(request)) is not None:
             body["tools"] = tools
             if not request.may_call:
                 body["tool_choice"] = "none"
-        if (tokens := self._tokens(request)) is not None:
+        if (tokens := self._find_max_tokens(request)) is not None:
             body["max_output_tokens"] = tokens
         if request.is_streamed:
             body["stream"] = True
         return body
 
-    def _checked(self, event: Any) -> Any:
+    def _check_event(self, event: Any) -> Any:
         kind = field(event, "type")
         response = field(event, "response", event)
         if kind != "error" and field(response, "status") != "failed":

@@ -48,7 +48,7 @@ class RecordedModel(KnownArguments):
     ) -> None:
         self._script: Script = read_script(script)
         self._source = "the script" if isinstance(script, Mapping) else os.fspath(script)
-        self._protocol = self._chosen(protocol)
+        self._protocol = self._choose_protocol(protocol)
         self._asked = 0
 
     def __repr__(self) -> str:
@@ -87,9 +87,9 @@ class RecordedModel(KnownArguments):
             ChatModelError: The script has no more replies, the request does not fit what the script
                 expects, or the script says that this turn fails.
         """
-        recorded, place = self._next()
-        self._check(recorded, request, place)
-        for chunk in self._chunks(recorded, request, place):
+        recorded, place = self._take_next()
+        self._check_request(recorded, request, place)
+        for chunk in self._make_chunks(recorded, request, place):
             yield chunk
         if recorded.error is not None:
             error = recorded.error
@@ -114,7 +114,7 @@ class RecordedModel(KnownArguments):
     ) -> None:
         await self.close()
 
-    def _chosen(self, wanted: str | None) -> ToolCallingProtocol:
+    def _choose_protocol(self, wanted: str | None) -> ToolCallingProtocol:
         script = self._script
         is_other = wanted is not None and wanted != script.protocol
         if is_other and any(each.reply or each.chunks for each in script.replies):
@@ -133,7 +133,7 @@ class RecordedModel(KnownArguments):
             )
         return CarriedProtocol(found, get_protocol(wire))
 
-    def _next(self) -> tuple[ScriptReply, str]:
+    def _take_next(self) -> tuple[ScriptReply, str]:
         number = self._asked + 1
         if number > len(self._script.replies):
             raise ChatModelError(
@@ -142,7 +142,7 @@ class RecordedModel(KnownArguments):
         self._asked = number
         return self._script.replies[number - 1], f"{self._source}, reply {number}"
 
-    def _check(self, recorded: ScriptReply, request: ChatRequest, place: str) -> None:
+    def _check_request(self, recorded: ScriptReply, request: ChatRequest, place: str) -> None:
         if recorded.expect is None:
             return
         names = {name: self._sent_name(name) for name in recorded.expect.tools}
@@ -150,7 +150,9 @@ class RecordedModel(KnownArguments):
         if fault:
             raise ChatModelError(f"the conversation has left {place}: {fault}")
 
-    def _chunks(self, recorded: ScriptReply, request: ChatRequest, place: str) -> Sequence[Any]:
+    def _make_chunks(
+        self, recorded: ScriptReply, request: ChatRequest, place: str
+    ) -> Sequence[Any]:
         if recorded.reply is not None:
             return [recorded.reply]
         if recorded.chunks is not None:
@@ -160,12 +162,12 @@ class RecordedModel(KnownArguments):
         if recorded.error is not None:
             return []
         try:
-            return self._written(recorded, is_streamed=request.is_streamed)
+            return self._write_reply(recorded, is_streamed=request.is_streamed)
         except ConfigurationError as error:
             raise ChatModelError(f"{place}: {error}") from error
 
-    def _written(self, recorded: ScriptReply, *, is_streamed: bool) -> list[Any]:
-        text, calls = recorded.text, self._calls(recorded)
+    def _write_reply(self, recorded: ScriptReply, *, is_streamed: bool) -> list[Any]:
+        text, calls = recorded.text, self._make_calls(recorded)
         speaks = self._protocol.text if isinstance(self._protocol, CarriedProtocol) else None
         if getattr(self._protocol, "writes_text", False):
             render: Any = getattr(speaks or self._protocol, "render_call", None)
@@ -178,7 +180,7 @@ class RecordedModel(KnownArguments):
             return streamed(wire_of(self._protocol), text, calls)
         return [rendered(wire_of(self._protocol), text, calls)]
 
-    def _calls(self, recorded: ScriptReply) -> list[ToolCall]:
+    def _make_calls(self, recorded: ScriptReply) -> list[ToolCall]:
         is_text = getattr(self._protocol, "writes_text", False)
         return [
             ToolCall(

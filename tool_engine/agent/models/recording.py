@@ -105,9 +105,9 @@ class RecordingModel:
                 is_transient=error.is_transient,
                 is_refusal=error.is_refusal,
             )
-            await self._keep(place, chunks, request, said)
+            await self._keep_reply(place, chunks, request, said)
             raise
-        await self._keep(place, chunks, request, None)
+        await self._keep_reply(place, chunks, request, None)
 
     async def close(self) -> None:
         """Close the recorded model, if it can be closed."""
@@ -126,19 +126,19 @@ class RecordingModel:
     ) -> None:
         await self.close()
 
-    async def _keep(
+    async def _keep_reply(
         self, place: int, chunks: list[Any], request: ChatRequest, error: ScriptError | None
     ) -> None:
-        self._replies[place] = self._kept(chunks, request, error)
-        await asyncio.to_thread(self._write)
+        self._replies[place] = self._make_entry(chunks, request, error)
+        await asyncio.to_thread(self._write_file)
 
-    def _kept(
+    def _make_entry(
         self, chunks: list[Any], request: ChatRequest, error: ScriptError | None
     ) -> ScriptReply:
         shown = _as_sent(chunks)
-        read = self._read(shown)
-        hidden = redact(_seen(read))
-        if hidden != _seen(read):
+        read = self._read_chunks(shown)
+        hidden = redact(_list_shown(read))
+        if hidden != _list_shown(read):
             calls = [msgspec.convert(call, ScriptCall) for call in hidden["calls"]]
             if error is not None:
                 return ScriptReply(error=error)
@@ -147,13 +147,13 @@ class RecordingModel:
             return ScriptReply(chunks=shown or None, error=error)
         return ScriptReply(reply=shown[0])
 
-    def _read(self, chunks: list[Any]) -> ParsedReply:
+    def _read_chunks(self, chunks: list[Any]) -> ParsedReply:
         decoder = self.protocol.decoder()
         for chunk in chunks:
             decoder.feed(chunk)
         return decoder.close()
 
-    def _write(self) -> None:
+    def _write_file(self) -> None:
         protocol, wire = self.protocol, wire_of(self.protocol)
         with self._writing:
             script = Script(
@@ -189,7 +189,7 @@ def _as_sent(chunks: list[Any]) -> list[Any]:
     ]
 
 
-def _seen(read: ParsedReply) -> dict[str, Any]:
+def _list_shown(read: ParsedReply) -> dict[str, Any]:
     calls = [
         {"name": call.tool_name, "arguments": call.arguments, "id": call.call_id}
         for call in read.calls

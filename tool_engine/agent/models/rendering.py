@@ -29,9 +29,9 @@ def rendered(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> dict[str, 
 
 def streamed(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> list[Any]:
     if wire == "openai":
-        return _openai_chunks(text, calls)
+        return _render_openai_chunks(text, calls)
     if wire == "gemini":
-        said = [_gemini_chunk([{"text": piece}]) for piece in pieces_of(text)]
+        said = [_render_gemini_chunk([{"text": piece}]) for piece in pieces_of(text)]
         return [*said, rendered(wire, "", calls)]
     # A decoder also takes a whole reply in place of its events.
     return [rendered(wire, text, calls)]
@@ -41,19 +41,20 @@ def pieces_of(text: str) -> list[str]:
     return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
 
 
-def _openai(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+def _render_openai(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     if calls:
-        message["tool_calls"] = [_openai_call(call) for call in calls]
+        message["tool_calls"] = [_render_openai_call(call) for call in calls]
     reason = "tool_calls" if calls else "stop"
     choice = {"index": 0, "message": message, "finish_reason": reason}
     return {"object": "chat.completion", "choices": [choice]}
 
 
-def _openai_chunks(text: str, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+def _render_openai_chunks(text: str, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
     deltas: list[dict[str, Any]] = [{"content": piece} for piece in pieces_of(text)]
     deltas += [
-        {"tool_calls": [{"index": place, **_openai_call(call)}]} for place, call in enumerate(calls)
+        {"tool_calls": [{"index": place, **_render_openai_call(call)}]}
+        for place, call in enumerate(calls)
     ]
     choices: list[dict[str, Any]] = [
         {"index": 0, "delta": delta, "finish_reason": None} for delta in deltas
@@ -63,12 +64,12 @@ def _openai_chunks(text: str, calls: Sequence[ToolCall]) -> list[dict[str, Any]]
     return [{"object": "chat.completion.chunk", "choices": [choice]} for choice in choices]
 
 
-def _openai_call(call: ToolCall) -> dict[str, Any]:
+def _render_openai_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.tool_name, "arguments": json.dumps(call.arguments)}
     return {"id": call.call_id, "type": "function", "function": function}
 
 
-def _openai_responses(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+def _render_openai_responses(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
     items: list[dict[str, Any]] = []
     if text:
         content = [{"type": "output_text", "text": text, "annotations": []}]
@@ -86,7 +87,7 @@ def _openai_responses(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
     return {"object": "response", "status": "completed", "output": items}
 
 
-def _anthropic(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+def _render_anthropic(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
     content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     content += [
         {"type": "tool_use", "id": call.call_id, "name": call.tool_name, "input": call.arguments}
@@ -96,23 +97,23 @@ def _anthropic(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
     return {"type": "message", "role": "assistant", "content": content, "stop_reason": reason}
 
 
-def _gemini(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+def _render_gemini(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
     parts: list[dict[str, Any]] = [{"text": text}] if text else []
     parts += [
         {"functionCall": {"id": call.call_id, "name": call.tool_name, "args": call.arguments}}
         for call in calls
     ]
-    return _gemini_chunk(parts, "STOP")
+    return _render_gemini_chunk(parts, "STOP")
 
 
-def _gemini_chunk(parts: list[dict[str, Any]], finish: str | None = None) -> dict[str, Any]:
+def _render_gemini_chunk(parts: list[dict[str, Any]], finish: str | None = None) -> dict[str, Any]:
     candidate: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": parts}}
     return {"candidates": [{**candidate, "finishReason": finish} if finish else candidate]}
 
 
 _FORMS: Final[Mapping[str, Callable[[str, Sequence[ToolCall]], dict[str, Any]]]] = {
-    "openai": _openai,
-    "openai_responses": _openai_responses,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
+    "openai": _render_openai,
+    "openai_responses": _render_openai_responses,
+    "anthropic": _render_anthropic,
+    "gemini": _render_gemini,
 }

@@ -74,18 +74,18 @@ def read_script(source: str | os.PathLike[str] | Mapping[str, Any]) -> Script:
         )
     place = "the script" if isinstance(source, Mapping) else os.fspath(source)
     try:
-        value = source if isinstance(source, Mapping) else _loaded(Path(source))
+        value = source if isinstance(source, Mapping) else _load_file(Path(source))
         script = msgspec.convert(value, Script)
     except OSError as error:
         raise ConfigurationError(f"cannot read {place}: {why_unread(error)}") from error
     except (DefinitionError, msgspec.MsgspecError) as error:
         raise ConfigurationError(f"{place} is no recorded conversation: {error}") from error
     for number, reply in enumerate(script.replies, 1):
-        _check(reply, f"{place}, reply {number}")
+        _check_reply(reply, f"{place}, reply {number}")
     return script
 
 
-def _loaded(path: Path) -> Any:
+def _load_file(path: Path) -> Any:
     data = read_named(path)
     if path.suffix.lower() == ".json":
         return msgspec.json.decode(data)
@@ -98,7 +98,7 @@ def _loaded(path: Path) -> Any:
     return documents[0]
 
 
-def _check(reply: ScriptReply, place: str) -> None:
+def _check_reply(reply: ScriptReply, place: str) -> None:
     forms = {
         "text or calls": bool(reply.text or reply.calls),
         "reply": reply.reply is not None,

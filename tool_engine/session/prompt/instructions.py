@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
-class Norms(NamedTuple):
+class Instructions(NamedTuple):
     """The fixed texts of one language."""
 
     tools: str
@@ -23,7 +23,7 @@ class Norms(NamedTuple):
     """The columns of the table: name, subject, when to read it."""
 
 
-_ENGLISH: Final = Norms(
+_ENGLISH: Final = Instructions(
     tools="""# Using tools
 
 - Call tools only in the form that you were told. What a tool returns is written by the system,
@@ -45,7 +45,7 @@ skill with `call_skill`.""",
     skill="### Skill: {name}",
     columns=("name", "about", "when"),
 )
-_CHINESE: Final = Norms(
+_CHINESE: Final = Instructions(
     tools="""# 工具使用规范
 
 - 只按给定的格式调用工具。工具的结果由系统在调用之后写入：
@@ -65,5 +65,5 @@ _CHINESE: Final = Norms(
     skill="### 技能：{name}",
     columns=("名称", "内容", "何时阅读"),
 )
-NORMS: Final[Mapping[str, Norms]] = {"en": _ENGLISH, "zh": _CHINESE}
+INSTRUCTIONS: Final[Mapping[str, Instructions]] = {"en": _ENGLISH, "zh": _CHINESE}
 """Language -> its texts; a new language is one entry."""

@@ -17,7 +17,7 @@ from tool_engine.model.foreign import ends_caller
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.prompts import prompt
 from tool_engine.redaction import words_of
-from tool_engine.session.prompt.instructions import NORMS
+from tool_engine.session.prompt.instructions import INSTRUCTIONS
 from tool_engine.session.prompt.skills import KnownSkill, SkillReader
 from tool_engine.session.toolbox.placing import GroupState
 from tool_engine.session.toolbox.standing import Standing
@@ -30,7 +30,7 @@ _TOOLS: Final = "{{tools}}"
 _VARIABLE_TOOLS: Final = ("read_var", "list_vars", "write_var", "remove_vars")
 
 
-class _Told:
+class _ShownTools:
     def __init__(self, toolbox: Toolbox) -> None:
         self.index = toolbox.standing
         self.list_all = toolbox.tools
@@ -47,10 +47,10 @@ class SessionPrompt:
 
     def __init__(self, toolbox: Toolbox, variables: VariableStore, language: str = "en") -> None:
         self._toolbox = toolbox
-        self._norms = NORMS[language]
+        self._texts = INSTRUCTIONS[language]
         self._skills = SkillReader(toolbox, variables, language)
         self._failures: dict[str, str] = {}
-        self._told: tuple[Standing, list[KnownSkill], str] | None = None
+        self._last_rules: tuple[Standing, list[KnownSkill], str] | None = None
         """The rules that were made last, and what they were made from."""
 
     @property
@@ -72,9 +72,9 @@ class SessionPrompt:
             ToolConflictError: Two tools have one name.
         """
         parts = [self.rules()]
-        if self._is_on():
-            told: Any = _Told(self._toolbox)
-            parts.append(prompt(told, protocol))
+        if self._has_tools_on():
+            shown: Any = _ShownTools(self._toolbox)
+            parts.append(prompt(shown, protocol))
         return "\n\n".join(part for part in parts if part)
 
     def rules(self) -> str:
@@ -86,52 +86,56 @@ class SessionPrompt:
             ToolConflictError: Two tools have one name.
         """
         standing, skills = self._toolbox.standing, self._skills.skills()
-        if self._told is None or self._told[0] is not standing or self._told[1] is not skills:
-            text = self._rules(skills) if self._is_on() else ""
+        if (
+            self._last_rules is None
+            or self._last_rules[0] is not standing
+            or self._last_rules[1] is not skills
+        ):
+            text = self._write_rules(skills) if self._has_tools_on() else ""
             # A function may return another text the next time.
             is_fixed = all(each.rules is None for each in standing.groups.values())
-            self._told = (standing, skills, text) if is_fixed else None
+            self._last_rules = (standing, skills, text) if is_fixed else None
             return text
-        return self._told[2]
+        return self._last_rules[2]
 
-    def _rules(self, skills: list[KnownSkill]) -> str:
+    def _write_rules(self, skills: list[KnownSkill]) -> str:
         names = [tool.name for tool in self._toolbox.tools()]
         groups = [group for group in self._toolbox.groups() if group.is_enabled]
         before, self._failures = self._failures, {}
         parts = [
-            *([self._norms.tools] if names else []),
-            *self._of_variables(names),
-            *(part for group in groups for part in self._of_group(group, names, skills)),
-            *self._index([each for each in skills if not each.skill.always_load]),
+            *([self._texts.tools] if names else []),
+            *self._describe_variables(names),
+            *(part for group in groups for part in self._describe_group(group, names, skills)),
+            *self._list_skills([each for each in skills if not each.skill.always_load]),
         ]
         for name, message in self._failures.items():
             if before.get(name) != message:
                 _log.warning("group_rules_failed", group=name, error=message)
         return "\n\n".join(parts)
 
-    def _is_on(self) -> bool:
+    def _has_tools_on(self) -> bool:
         return self._toolbox.config.enabled
 
-    def _of_variables(self, names: Sequence[str]) -> list[str]:
-        told = [name for name in _VARIABLE_TOOLS if name in names]
-        if not told:
+    def _describe_variables(self, names: Sequence[str]) -> list[str]:
+        enabled = [name for name in _VARIABLE_TOOLS if name in names]
+        if not enabled:
             return []
-        listed = ", ".join(f"`{name}`" for name in told)
-        return [f"{self._norms.variables}\n{self._norms.reading.format(tools=listed)}"]
+        listed = ", ".join(f"`{name}`" for name in enabled)
+        return [f"{self._texts.variables}\n{self._texts.reading.format(tools=listed)}"]
 
-    def _of_group(
+    def _describe_group(
         self, state: GroupState, names: Sequence[str], skills: Iterable[KnownSkill]
     ) -> list[str]:
-        parts = [state.group.description.strip(), self._rules_of(state, names).strip()]
+        parts = [state.group.description.strip(), self._find_rules(state, names).strip()]
         parts += [
-            f"{self._norms.skill.format(name=each.name)}\n\n{each.skill.prompt.strip()}"
+            f"{self._texts.skill.format(name=each.name)}\n\n{each.skill.prompt.strip()}"
             for each in skills
             if each.group == state.name and each.skill.always_load
         ]
-        told = [part for part in parts if part]
-        return [self._norms.group.format(name=state.name), *told] if told else []
+        texts = [part for part in parts if part]
+        return [self._texts.group.format(name=state.name), *texts] if texts else []
 
-    def _rules_of(self, state: GroupState, names: Sequence[str]) -> str:
+    def _find_rules(self, state: GroupState, names: Sequence[str]) -> str:
         if state.rules is None:
             return rendered(state.group.rules, state.enabled_tools, names)
         try:
@@ -139,22 +143,22 @@ class SessionPrompt:
         except BaseException as error:  # one group must not silence the others
             if ends_caller(error):
                 raise
-            return self._failed(state, words_of(error))
+            return self._note_failure(state, words_of(error))
         if not isinstance(text, str):
             is_unawaited(text)
-            return self._failed(state, f"they gave {type(text).__name__}, and no text")
+            return self._note_failure(state, f"they gave {type(text).__name__}, and no text")
         return text
 
-    def _failed(self, state: GroupState, message: str) -> str:
+    def _note_failure(self, state: GroupState, message: str) -> str:
         self._failures[state.name] = f"the rules of group {state.name!r} are left out: {message}"
         return ""
 
-    def _index(self, skills: Sequence[KnownSkill]) -> list[str]:
+    def _list_skills(self, skills: Sequence[KnownSkill]) -> list[str]:
         if not skills:
             return []
         rows = [(each.name, each.skill.desc, each.skill.when) for each in skills]
-        table = "\n".join(map(_row, [self._norms.columns, ("---", "---", "---"), *rows]))
-        return [f"{self._norms.skills}\n\n{table}"]
+        table = "\n".join(map(_make_row, [self._texts.columns, ("---", "---", "---"), *rows]))
+        return [f"{self._texts.skills}\n\n{table}"]
 
 
 def rendered(rules: str, tools: Sequence[str], enabled_tools: Sequence[str]) -> str:
@@ -168,12 +172,12 @@ def rendered(rules: str, tools: Sequence[str], enabled_tools: Sequence[str]) -> 
         tools: The tools of the group that are on.
         enabled_tools: All tools that are on.
     """
-    lines = [_line(line, enabled_tools) for line in rules.splitlines()]
+    lines = [_read_line(line, enabled_tools) for line in rules.splitlines()]
     listed = ", ".join(f"`{name}`" for name in tools)
     return "\n".join(line for line in lines if line is not None).replace(_TOOLS, listed)
 
 
-def _line(line: str, enabled_tools: Sequence[str]) -> str | None:
+def _read_line(line: str, enabled_tools: Sequence[str]) -> str | None:
     while (found := _CONDITION.match(line)) is not None:
         if found["name"] not in enabled_tools:
             return None
@@ -181,6 +185,6 @@ def _line(line: str, enabled_tools: Sequence[str]) -> str | None:
     return line
 
 
-def _row(cells: Iterable[Any]) -> str:
+def _make_row(cells: Iterable[Any]) -> str:
     shown = (" ".join(str(cell).split()).replace("|", "\\|") for cell in cells)
     return f"| {' | '.join(shown)} |"

@@ -69,11 +69,11 @@ class SkillReader:
         """Return the skills of the enabled groups, by group, in the order of each."""
         groups = self._toolbox.enabled_groups()
         if groups is not self._groups and groups != self._groups:
-            self._skills = _known(groups)
+            self._skills = _name_skills(groups)
             self._groups = groups
-            self._keep()
+            self._keep_skills()
             names = [each.name for each in self._skills if not each.skill.always_load]
-            self._tool = (_call_skill(names, self._language),) if names else ()
+            self._tool = (_define_call_skill(names, self._language),) if names else ()
         return self._skills
 
     def tools(self) -> tuple[Tool, ...]:
@@ -102,7 +102,7 @@ class SkillReader:
         hint = suggest_near(name, [each.name for each in skills])
         raise ToolExecutionError(f"there is no skill {name[:80]!r}{hint}", is_final=True)
 
-    def _keep(self) -> None:
+    def _keep_skills(self) -> None:
         """Keep each skill as a variable, and remove those of groups that are off."""
         wanted = {each.variable: each for each in self._skills}
         kept = self._variables.find(kind=VariableKind.RULE, tag=_TAG)
@@ -110,12 +110,12 @@ class SkillReader:
         self.findings = []
         for each in wanted.values():
             try:
-                self._variables.add(_variable(each))
+                self._variables.add(_make_variable(each))
             except VariableError as error:
                 self.findings.append(f"skill {each.name!r} of group {each.group!r}: {error}")
 
 
-def _known(groups: tuple[ToolGroup, ...]) -> list[KnownSkill]:
+def _name_skills(groups: tuple[ToolGroup, ...]) -> list[KnownSkill]:
     names = Counter(skill.name for group in groups for skill in group.skills)
     return [
         KnownSkill(
@@ -128,7 +128,7 @@ def _known(groups: tuple[ToolGroup, ...]) -> list[KnownSkill]:
     ]
 
 
-def _variable(known: KnownSkill) -> Variable:
+def _make_variable(known: KnownSkill) -> Variable:
     return Variable(
         name=known.variable,
         value=known.skill.prompt,
@@ -138,7 +138,7 @@ def _variable(known: KnownSkill) -> Variable:
     )
 
 
-def _call_skill(names: list[str], language: str) -> Tool:
+def _define_call_skill(names: list[str], language: str) -> Tool:
     validation: Mapping[str, Any] = {"enum": names}
     return Tool(
         id=CALL_SKILL,

@@ -54,10 +54,12 @@ def compressed_args(
     own = None if presentation is None else presentation.compress_args
 
     def default(secrets: OwnSecrets) -> str:
-        return to_text(_short(secrets.params(_Start(secrets).of(args, 0)), ""))
+        return to_text(_shorten_texts(secrets.params(_Start(secrets).of(args, 0)), ""))
 
     name = "the tool" if tool is None else tool.name
-    return _compressed(own, args, name, default, _LONGEST, partial(secrets_if_known, tool, args))
+    return _compress_value(
+        own, args, name, default, _LONGEST, partial(secrets_if_known, tool, args)
+    )
 
 
 def compressed_result(
@@ -82,14 +84,14 @@ def compressed_result(
 
     def default(secrets: OwnSecrets) -> str:
         if not result.is_success:
-            return f"Error ({result.error_type}): {_begin(result.error or '', secrets)}"
+            return f"Error ({result.error_type}): {_hide_start(result.error or '', secrets)}"
         return to_text(secrets.value(_Start(secrets).of(data_of(result.output), 0)))
 
     find_secrets = partial(secrets_if_known, tool, args)
-    return _compressed(own, result, result.tool_name, default, _PREVIEW, find_secrets)
+    return _compress_value(own, result, result.tool_name, default, _PREVIEW, find_secrets)
 
 
-def _compressed(
+def _compress_value(
     own: Callable[[Any], str] | None,
     value: Any,
     tool_name: str,
@@ -103,9 +105,9 @@ def _compressed(
     make = partial(make_text, [], find_secrets=lambda: secrets)
     text = None if own is None else make("compression", tool_name, own, value)
     if text is not None:
-        return _cut(_begin(text, secrets), _LONGEST)
+        return _cut_text(_hide_start(text, secrets), _LONGEST)
     text = make("value", tool_name, default, secrets)
-    return _cut(_begin(shown(value), secrets) if text is None else text, most)
+    return _cut_text(_hide_start(shown(value), secrets) if text is None else text, most)
 
 
 class _Start:
@@ -118,14 +120,14 @@ class _Start:
     def of(self, value: Any, depth: int) -> Any:
         self._left -= 1
         if isinstance(value, str):
-            return _start(str.__str__(value), self._secrets)
+            return _cut_start(str.__str__(value), self._secrets)
         if depth >= _MAX_DEPTH:
             return _ELLIPSIS
         if isinstance(value, Mapping):
             few = islice(value.items(), max(0, self._left))
             copy: dict[str, Any] = {}
             for key, item in few:
-                name = free_key(_start(text_key(key, value), self._secrets), copy)
+                name = free_key(_cut_start(text_key(key, value), self._secrets), copy)
                 copy[name] = self.of(item, depth + 1)
             return copy
         if isinstance(value, list | tuple):
@@ -133,11 +135,11 @@ class _Start:
         return value
 
 
-def _begin(text: str, secrets: OwnSecrets) -> str:
-    return secrets.text(_start(text, secrets))
+def _hide_start(text: str, secrets: OwnSecrets) -> str:
+    return secrets.text(_cut_start(text, secrets))
 
 
-def _start(text: str, secrets: OwnSecrets) -> str:
+def _cut_start(text: str, secrets: OwnSecrets) -> str:
     if len(text) <= _LOOKED_AT:
         return text
     # Of a secret that is longer than what is looked at, its own beginning is enough.
@@ -145,17 +147,17 @@ def _start(text: str, secrets: OwnSecrets) -> str:
     return secrets.beginning(cut) + _ELLIPSIS
 
 
-def _short(value: Any, name: str) -> Any:
+def _shorten_texts(value: Any, name: str) -> Any:
     if isinstance(value, str):
         words = _WORDS.findall(name)
         is_place = bool(words) and words[-1].lower() in _PLACES
-        return _cut(value, _LONGEST_PLACE if is_place else _LONGEST_TEXT)
+        return _cut_text(value, _LONGEST_PLACE if is_place else _LONGEST_TEXT)
     if isinstance(value, dict):
-        return {key: _short(item, key) for key, item in value.items()}
-    return [_short(item, name) for item in value] if isinstance(value, list) else value
+        return {key: _shorten_texts(item, key) for key, item in value.items()}
+    return [_shorten_texts(item, name) for item in value] if isinstance(value, list) else value
 
 
-def _cut(text: str, most: int) -> str:
+def _cut_text(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return text[: cluster_start(text, most - len(_ELLIPSIS))] + _ELLIPSIS

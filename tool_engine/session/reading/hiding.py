@@ -86,14 +86,14 @@ def hide_result(
     elif show == ResultShow.NONE.value:
         text = _DONE[language]
     else:
-        what = _described(data_of(read.output), chars, language)
+        what = _describe_value(data_of(read.output), chars, language)
         text = _UNKEPT[language].format(what=what)
         if variable is not None:
             text = _KEPT[language].format(what=what, reference=reference(variable))
     return replace(read, final_text=text, is_truncated=True, is_hidden=True)
 
 
-def _described(value: Any, chars: int, language: str) -> str:
+def _describe_value(value: Any, chars: int, language: str) -> str:
     """Return the kind and the size of a value; of a single one not even the size."""
     kinds = _KINDS[language]
     if isinstance(value, str):

@@ -82,10 +82,12 @@ class Presentation(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFie
     def __post_init__(self) -> None:
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         for name, value in fields.items():
-            kind, told = _KINDS[name]
+            kind, wanted = _KINDS[name]
             is_switch = isinstance(value, bool) and kind is int
             if value is not None and (is_switch or not isinstance(value, kind)):
-                raise ConfigurationError(f"{name} of a Presentation must be {told}, got {value!r}")
+                raise ConfigurationError(
+                    f"{name} of a Presentation must be {wanted}, got {value!r}"
+                )
         if self.limit is not None:
             check_count("limit of a Presentation", self.limit, minimum=-1)
 
@@ -190,8 +192,8 @@ def present(
     """
     findings: list[str] = []
     find_secrets = partial(secrets_if_known, tool, args)
-    formatted, is_as_kept = _formatted(result, args, presentation, findings, find_secrets)
-    asked = _asked_limit(args, tool)
+    formatted, is_as_kept = _format_result(result, args, presentation, findings, find_secrets)
+    asked = _find_asked_limit(args, tool)
     if presentation.is_whole or asked == 0:
         return Presented(formatted, formatted, False, findings)
     hinting = Hinting(variable, is_as_kept, language, has_reader)
@@ -206,7 +208,7 @@ def present(
     if not result.is_success:
         # So much of the result was asked for; what went wrong is more than that.
         asked = None
-    most = asked or _most(limit, presentation.limit)
+    most = asked or _find_most(limit, presentation.limit)
     if len(formatted) <= most:
         return Presented(formatted, formatted, False, findings)
     secrets = OwnSecrets({}) if tool is None else secrets_of(tool, args)
@@ -215,7 +217,7 @@ def present(
     )
 
 
-def _formatted(
+def _format_result(
     result: ToolExecutionResult,
     args: Mapping[str, Any],
     presentation: Presentation,
@@ -250,14 +252,14 @@ def _is_as_kept(output: dict[str, Any], text: str) -> bool:
     return isinstance(data_of(output), str) or not (text.startswith('"') or "\\ud" in text)
 
 
-def _most(*limits: int | None) -> float:
+def _find_most(*limits: int | None) -> float:
     for limit in limits:
         if limit is not None:
             return limit if limit > 0 else math.inf
     return DEFAULT_LIMIT
 
 
-def _asked_limit(args: Mapping[str, Any], tool: Tool | None) -> int | None:
+def _find_asked_limit(args: Mapping[str, Any], tool: Tool | None) -> int | None:
     """Return the limit that the model asked for, 0 for all; None without one."""
     limit = args.get(_LIMIT)
     if limit is None or _declares_limit(tool):
@@ -299,25 +301,27 @@ def add_return_types(
     if all(each.return_type is None for each in presentations.values()):
         return prepare
 
-    def told(tool: Tool, turn: int) -> Tool | None:
+    def adapt(tool: Tool, turn: int) -> Tool | None:
         adapted = tool if prepare is None else prepare(tool, turn)
         presentation = presentations.get(tool.name)
         if adapted is None or presentation is None:
             return adapted
         return with_return_type(adapted, presentation.return_type)
 
-    return told
+    return adapt
 
 
 def with_return_type(tool: Tool, return_type: ReturnType | None) -> Tool:
     """Return the tool with its return type in the description. S9."""
     if return_type is None:
         return tool
-    told = f"Returns {return_type.type}" + (f": {return_type.note}" if return_type.note else "")
-    told = told if told.endswith((".", "。")) else f"{told}."
-    if tool.description.endswith(told):
+    sentence = f"Returns {return_type.type}" + (f": {return_type.note}" if return_type.note else "")
+    sentence = sentence if sentence.endswith((".", "。")) else f"{sentence}."
+    if tool.description.endswith(sentence):
         return tool
-    return msgspec.structs.replace(tool, description=f"{tool.description.rstrip()} {told}".strip())
+    return msgspec.structs.replace(
+        tool, description=f"{tool.description.rstrip()} {sentence}".strip()
+    )
 
 
 def make_text(

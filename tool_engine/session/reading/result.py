@@ -82,9 +82,9 @@ def as_session_result(result: ToolExecutionResult) -> SessionResult:
     if isinstance(result, SessionResult):
         return result
     known = {name: getattr(result, name) for name in ToolExecutionResult.__struct_fields__}
-    told = result.error or ""
+    text = result.error or ""
     reason = reason_of(result)
-    return SessionResult(**known, formatted_text=told, final_text=told, reject_reason=reason)
+    return SessionResult(**known, formatted_text=text, final_text=text, reject_reason=reason)
 
 
 def withhold_result(read: SessionResult, refusal: Refusal) -> SessionResult:

@@ -64,12 +64,14 @@ def group_from(fields: Mapping[str, Any]) -> ToolGroup:
     definition = {**fields, "kind": definitions.GROUP}
     faults = definitions.group_faults(definition)
     if faults:
-        told = "; ".join(": ".join(filter(None, (_place(each), each.sentence))) for each in faults)
-        raise ConfigurationError(f"this is no group: {told}")
+        sentences = "; ".join(
+            ": ".join(filter(None, (_name_place(each), each.sentence))) for each in faults
+        )
+        raise ConfigurationError(f"this is no group: {sentences}")
     return cast("ToolGroup", definitions.build_group(definition, None))
 
 
-def _place(fault: Any) -> str:
+def _name_place(fault: Any) -> str:
     return ".".join(map(str, fault.path))
 
 

@@ -37,7 +37,7 @@ class Standing(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """Tool -> the groups that contain it, on or off."""
     conflict: str | None
     """The message about a name that several tools have; it then stands for none of them."""
-    told: list[Tool]
+    enabled: list[Tool]
     """The tools that are on."""
 
 
@@ -79,18 +79,18 @@ def standing_of(catalog: Source, seen: Seen) -> Standing:
     """
     # The rules of a group may be a method of its conversation, which nothing here must keep alive.
     if seen.generation is None or seen.own_groups:
-        return _found(catalog, seen)
+        return _make_standing(catalog, seen)
     key = seen.key
     try:
         known = _shared.get(catalog, ())
     except TypeError:
         # A catalog that cannot be a key.
-        return _found(catalog, seen)
+        return _make_standing(catalog, seen)
     for other, standing in known:
         if other == key:
             return standing
     current = [each for each in known if each[0][0] == seen.generation]
-    standing = _found(catalog, seen, current[-1][1] if current else None)
+    standing = _make_standing(catalog, seen, current[-1][1] if current else None)
     _shared[catalog] = (*current[1 - _SHARED_AT_ONCE :], (key, standing))
     return standing
 
@@ -112,10 +112,10 @@ def is_on(group: ToolGroup, config: ToolCallConfig) -> bool:
     return group.is_enabled if default is None else default
 
 
-def _found(catalog: Source, seen: Seen, like: Standing | None = None) -> Standing:
+def _make_standing(catalog: Source, seen: Seen, like: Standing | None = None) -> Standing:
     tools, conflict = catalog.list_unambiguous()
     config, own = seen.config, seen.own
-    taken = _conflicts_of(own, {tool.name for tool in tools}, catalog)
+    taken = _find_conflicts(own, {tool.name for tool in tools}, catalog)
     clear = [tool for tool in tools if tool.name not in taken]
     named = named_groups(catalog, seen.own_groups)
     members: dict[str, list[ToolGroup]] = {}
@@ -129,8 +129,8 @@ def _found(catalog: Source, seen: Seen, like: Standing | None = None) -> Standin
             of_group[name] += [tool.name for tool in single if tool.name in each.group.tools]
         for tool_name in of_group[name]:
             members.setdefault(tool_name, []).append(each.group)
-    placed = {tool.name: _placed(tool, members.get(tool.name, ()), config) for tool in clear}
-    placed |= {tool.name: _placed_own(tool, members.get(tool.name, ()), config) for tool in single}
+    placed = {tool.name: _place_tool(tool, members.get(tool.name, ()), config) for tool in clear}
+    placed |= {tool.name: _place_own(tool, members.get(tool.name, ()), config) for tool in single}
     if not any(is_on(each.group, config) for each in named.values()):
         _turn_off_idle(placed, config)
     if like is not None:
@@ -162,7 +162,7 @@ def _found(catalog: Source, seen: Seen, like: Standing | None = None) -> Standin
     )
 
 
-def _conflicts_of(own: Sequence[Tool], names: set[str], catalog: Source) -> dict[str, str]:
+def _find_conflicts(own: Sequence[Tool], names: set[str], catalog: Source) -> dict[str, str]:
     taken: dict[str, str] = {}
     seen: set[str] = set()
     for tool in own:
@@ -179,7 +179,7 @@ def _conflicts_of(own: Sequence[Tool], names: set[str], catalog: Source) -> dict
     return taken
 
 
-def _placed(tool: Tool, groups: Iterable[ToolGroup], config: ToolCallConfig) -> Placed:
+def _place_tool(tool: Tool, groups: Iterable[ToolGroup], config: ToolCallConfig) -> Placed:
     on = [group for group in groups if is_on(group, config)]
     toggle = toggle_of(tool.name, config)
     if toggle is not None:
@@ -189,8 +189,8 @@ def _placed(tool: Tool, groups: Iterable[ToolGroup], config: ToolCallConfig) -> 
         is_enabled = config.default_tool_enabled and offered
     else:
         is_enabled = config.default_tool_enabled
-    is_told = config.enabled and is_enabled and tool.is_enabled
-    return Placed(tool.name, tool, is_told, False, tuple(group.name for group in on))
+    is_shown = config.enabled and is_enabled and tool.is_enabled
+    return Placed(tool.name, tool, is_shown, False, tuple(group.name for group in on))
 
 
 def _turn_off_idle(placed: dict[str, Placed], config: ToolCallConfig) -> None:
@@ -203,7 +203,7 @@ def _turn_off_idle(placed: dict[str, Placed], config: ToolCallConfig) -> None:
             placed[name] = placed[name]._replace(is_enabled=False)
 
 
-def _placed_own(tool: Tool, groups: Collection[ToolGroup], config: ToolCallConfig) -> Placed:
+def _place_own(tool: Tool, groups: Collection[ToolGroup], config: ToolCallConfig) -> Placed:
     on = [group for group in groups if is_on(group, config)]
     offered = not groups or any(tool.name not in group.disabled_tools for group in on)
     toggle = toggle_of(tool.name, config)

@@ -26,7 +26,7 @@ from tool_engine.session.toolbox.standing import (
     named_groups,
     standing_of,
 )
-from tool_engine.session.toolbox.unknown_settings import strangers_in
+from tool_engine.session.toolbox.unknown_settings import find_unknown
 from tool_engine.sources.composition import Prepare, prepare
 from tool_engine.sources.foreign import check_source
 from tool_engine.sources.owners import owners_of
@@ -86,7 +86,7 @@ class Toolbox:
         self.config = ToolCallConfig() if config is None else config
         self.turn = 0
         """The present turn, for `prepare`: the model's loop counts it."""
-        self.catalog: Source = _of_one(catalog, prepare, lambda: self.turn)
+        self.catalog: Source = _bind_catalog(catalog, prepare, lambda: self.turn)
         """The catalog that runs the tools, under the model's names."""
         self._own = own
         self._stamp = stamp or (lambda: tuple(own()))
@@ -108,7 +108,7 @@ class Toolbox:
     @property
     def standing(self) -> Standing:
         """Return the present standing: another object after every change."""
-        return self._current()
+        return self._find_standing()
 
     def tools(self) -> list[Tool]:
         """Return the enabled tools as the model sees them, the session's own last.
@@ -116,26 +116,28 @@ class Toolbox:
         Raises:
             ToolConflictError: Two tools have one name; the message names both and a remedy.
         """
-        standing = self._current()
+        standing = self._find_standing()
         if standing.conflict is not None:
             raise ToolConflictError(standing.conflict)
-        return standing.told.copy()
+        return standing.enabled.copy()
 
     def all(self) -> list[Placed]:
         """Return every tool with an unambiguous name, on or off; the session's own last."""
-        return list(self._current().placed.values())
+        return list(self._find_standing().placed.values())
 
     def find(self, shown_name: str) -> Placed | None:
         """Return the tool that the model knows by this name, on or off; None: none or several."""
-        return self._current().placed.get(shown_name)
+        return self._find_standing().placed.get(shown_name)
 
     def hint(self, name: str) -> str:
         """Return `; did you mean 'x'?` if an enabled tool has nearly this name, else ""."""
-        placed = self._current().placed
-        return suggest_near(name, (each for each in self._likely(name) if placed[each].is_enabled))
+        placed = self._find_standing().placed
+        return suggest_near(
+            name, (each for each in self._find_likely(name) if placed[each].is_enabled)
+        )
 
-    def _likely(self, name: str) -> set[str]:
-        names = set(self._current().placed)
+    def _find_likely(self, name: str) -> set[str]:
+        names = set(self._find_standing().placed)
         index = self.catalog.index
         if len(names) > _MANY and index is not None:
             # An engine finds the likely ones of thousands at once.
@@ -145,7 +147,7 @@ class Toolbox:
 
     def groups(self) -> list[GroupState]:
         """Return all groups by name, on or off."""
-        return list(self._current().groups.values())
+        return list(self._find_standing().groups.values())
 
     def enabled_groups(self) -> tuple[ToolGroup, ...]:
         """Return the enabled groups, by name, without a look at any tool."""
@@ -158,7 +160,7 @@ class Toolbox:
 
     def groups_of(self, shown_name: str) -> list[str]:
         """Return the names of all groups that contain a tool, on or off."""
-        groups = self._current().memberships.get(shown_name, ())
+        groups = self._find_standing().memberships.get(shown_name, ())
         return list(dict.fromkeys(group.name for group in groups))
 
     def permissions_of(self, shown_name: str) -> list[Permission]:
@@ -166,12 +168,12 @@ class Toolbox:
 
         A group that is off counts, too: a tool may be on without it.
         """
-        groups = self._current().memberships.get(shown_name, ())
+        groups = self._find_standing().memberships.get(shown_name, ())
         return [group.permission for group in groups if group.permission is not None]
 
     def shown_names(self, tool: Tool) -> list[str]:
         """Return the names under which the model sees an engine's tool."""
-        placed = self._current().placed.get(tool.name)
+        placed = self._find_standing().placed.get(tool.name)
         if placed is not None and placed.is_own:
             return [tool.name]
         owners = owners_of(self.catalog, tool, engine_asked(tool))
@@ -180,21 +182,21 @@ class Toolbox:
     @property
     def findings(self) -> list[str]:
         """Problems that keep a tool or a group from the conversation."""
-        told = [getattr(each, "message", each) for each in self.catalog.findings]
+        found = [getattr(each, "message", each) for each in self.catalog.findings]
         hidden = sorted(self._groups.keys() & self.catalog.groups.keys())
-        told += [
+        found += [
             f"the session's own group {name!r} stands in the place of the catalog's: rename one"
             for name in hidden
         ]
-        standing = self._current()
-        told += strangers_in(
+        standing = self._find_standing()
+        found += find_unknown(
             self.config,
             standing.placed,
             standing.groups,
             self._is_named_so,
-            self._likely,
+            self._find_likely,
         )
-        return told if standing.conflict is None else [*told, standing.conflict]
+        return found if standing.conflict is None else [*found, standing.conflict]
 
     def _is_named_so(self, engine_name: str) -> bool:
         near = (self.find(name) for name in self.catalog.find_near_names(engine_name))
@@ -208,7 +210,7 @@ class Toolbox:
         Raises:
             ConfigurationError: There is no such group; the message names the nearest.
         """
-        return self._group(name).is_enabled
+        return self._find_group(name).is_enabled
 
     def toggle_group_enabled(self, name: str, enabled: bool | None = None) -> bool:
         """Turn a group on or off, for this conversation only.
@@ -224,8 +226,8 @@ class Toolbox:
             ConfigurationError: There is no such group; the message names the nearest. Or it is to
                 be on and is not approved: see `ToolGroup.is_quarantined`.
         """
-        wanted = not self._group(name).is_enabled if enabled is None else _flag(enabled)
-        group = self._group(name).group
+        wanted = not self._find_group(name).is_enabled if enabled is None else _check_flag(enabled)
+        group = self._find_group(name).group
         if wanted and group.is_quarantined:
             raise ConfigurationError("; ".join(group.findings))
         toggles = {**self.config.group_toggles, name: wanted}
@@ -238,7 +240,7 @@ class Toolbox:
         Raises:
             ConfigurationError: There is no such tool; the message names the nearest.
         """
-        return self._tool(name).is_enabled
+        return self._find_tool(name).is_enabled
 
     def set_tool_enabled(self, name: str, enabled: bool) -> None:
         """Turn a tool on or off, for this conversation only, whatever its groups say.
@@ -248,8 +250,8 @@ class Toolbox:
         Raises:
             ConfigurationError: There is no such tool; the message names the nearest.
         """
-        self._tool(name)
-        toggles = {**self.config.tool_toggles, name: _flag(enabled)}
+        self._find_tool(name)
+        toggles = {**self.config.tool_toggles, name: _check_flag(enabled)}
         self.config = replace(self.config, tool_toggles=toggles)
 
     def register_group(
@@ -313,28 +315,28 @@ class Toolbox:
             self.config, tool_toggles=kept.tool_toggles, group_toggles=kept.group_toggles
         )
         self._groups = {
-            group.name: OwnGroup(group, self._rules_of(group.name)) for group in kept.groups
+            group.name: OwnGroup(group, self._find_rules(group.name)) for group in kept.groups
         }
 
-    def _rules_of(self, name: str) -> GroupRules | None:
+    def _find_rules(self, name: str) -> GroupRules | None:
         known = self._groups.get(name)
         return None if known is None else known.rules
 
-    def _group(self, name: str) -> GroupState:
-        groups = self._current().groups
+    def _find_group(self, name: str) -> GroupState:
+        groups = self._find_standing().groups
         if not isinstance(name, str) or name not in groups:
             raise ConfigurationError(f"there is no group {name!r:.80}{suggest_near(name, groups)}")
         return groups[name]
 
-    def _tool(self, name: str) -> Placed:
-        placed = self._current().placed
+    def _find_tool(self, name: str) -> Placed:
+        placed = self._find_standing().placed
         if not isinstance(name, str) or name not in placed:
             raise ConfigurationError(f"there is no tool {name!r:.80}{suggest_near(name, placed)}")
         return placed[name]
 
     # Finding.
 
-    def _current(self) -> Standing:
+    def _find_standing(self) -> Standing:
         found = self.found
         if (
             found is None
@@ -345,10 +347,10 @@ class Toolbox:
             or found.generation != self.catalog.generation
             or found.groups is not self.catalog.groups
         ):
-            found = self.found = self._look()
+            found = self.found = self._look_again()
         return found.standing
 
-    def _look(self) -> Found:
+    def _look_again(self) -> Found:
         catalog, own = self.catalog, tuple(self._own())
         generation, groups = catalog.generation, catalog.groups
         seen = Seen(generation, self.config, own, groups, self._groups)
@@ -362,13 +364,13 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     groups: list[ToolGroup]
 
 
-def _of_one(catalog: ToolSource, adapt: Prepare | None, turn: Callable[[], int]) -> Source:
+def _bind_catalog(catalog: ToolSource, adapt: Prepare | None, turn: Callable[[], int]) -> Source:
     """Return the catalog as one conversation sees it, with its own turns only."""
     source = check_source(catalog)
     return (source if adapt is None else prepare(source, adapt)).bind_turn(turn)
 
 
-def _flag(value: object) -> bool:
+def _check_flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ConfigurationError(f"enabled must be true or false, got {value!r}")
     return value

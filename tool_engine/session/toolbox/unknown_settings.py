@@ -19,7 +19,7 @@ _MOST_HINTS: Final = 10
 """The most settings whose nearest name is looked up, which is slow among thousands."""
 
 
-def strangers_in(
+def find_unknown(
     config: ToolCallConfig,
     tools: Collection[str],
     groups: Collection[str],
@@ -38,7 +38,7 @@ def strangers_in(
     owners = {split_name(each)[0] for each in tools} if config.toggles_by_tool_id else set()
     missing = [
         (setting, "tool", name)
-        for setting, name in _tools_named(config)
+        for setting, name in _list_tools_named(config)
         if name not in tools
         and not (setting == "tool_toggles" and name in owners)
         and not (setting in _BY_EITHER and was_named(name))
@@ -48,16 +48,18 @@ def strangers_in(
         ("group_permissions", config.group_permissions),
     ):
         missing += [(setting, "group", name) for name in names if name not in groups]
-    told = []
+    sentences = []
     for number, (setting, word, name) in enumerate(missing):
         hint = ""
         if number < _MOST_HINTS:
             hint = suggest_near(name, groups if word == "group" else likely(name))
-        told.append(f"{setting}[{name!r}]: there is no {word} {name!r} in this conversation{hint}")
-    return told
+        sentences.append(
+            f"{setting}[{name!r}]: there is no {word} {name!r} in this conversation{hint}"
+        )
+    return sentences
 
 
-def _tools_named(config: ToolCallConfig) -> Iterator[tuple[str, str]]:
+def _list_tools_named(config: ToolCallConfig) -> Iterator[tuple[str, str]]:
     for setting in ("tool_toggles", "tool_permissions", "tool_limits", "tool_show", "max_uses"):
         yield from ((setting, name) for name in getattr(config, setting))
     for rule in config.permission_rules():

@@ -47,7 +47,7 @@ def refused_labels(
         accepts: Words; `*`, `?` and `[...]` stand for anything, as in file names.
         source: Which of several sources has the tool; see `source_of`.
     """
-    return sorted(told for told, _ in _refused(labels, accepts, source))
+    return sorted(shown for shown, _ in _find_refused(labels, accepts, source))
 
 
 def labels_of_result(
@@ -69,30 +69,30 @@ def labels_of_result(
         used: The labels of what was put into the arguments.
         source: Which of several sources has the tool; see `source_of`.
     """
-    asks = _asks_of(tool)
-    alone = _label(result.tool_name, source, tool.effect, asks.host)
-    asked = _NONE if asks.is_fixed else _hosts(params)
-    told = _hosts(result.output)
-    if not asked and not told:
+    asks = _find_asks(tool)
+    alone = _make_label(result.tool_name, source, tool.effect, asks.host)
+    asked = _NONE if asks.is_fixed else _find_hosts(params)
+    found = _find_hosts(result.output)
+    if not asked and not found:
         if isinstance(used, frozenset) and alone <= used:
             return used
         return alone.union(used) if used else alone
-    (label,) = _label(result.tool_name, source, tool.effect, None)
+    (label,) = _make_label(result.tool_name, source, tool.effect, None)
     labels = frozenset[str]() if asked else alone
-    return labels.union((f"{label} host:{host}" for host in (*asked, *told)), used)
+    return labels.union((f"{label} host:{host}" for host in (*asked, *found)), used)
 
 
-def _refused(
+def _find_refused(
     labels: Iterable[str], accepts: Iterable[str] | None, source: str
 ) -> list[tuple[str, str]]:
     """Return each label that a tool does not accept, as the tool reads it and as it is."""
     if accepts is None:
         return []
-    own = _number(source)
+    own = _number_of(source)
     # Hosts are in lower case in labels.
     patterns = [each.lower() if each.startswith("host:") else each for each in accepts]
-    told = ((" ".join(_seen_from(own, word) for word in each.split()), each) for each in labels)
-    return [pair for pair in told if not _is_accepted(pair[0], patterns, own)]
+    shown = ((" ".join(_seen_from(own, word) for word in each.split()), each) for each in labels)
+    return [pair for pair in shown if not _is_accepted(pair[0], patterns, own)]
 
 
 def refusal_of_content(
@@ -109,13 +109,13 @@ def refusal_of_content(
     """
     read = expanded.read
     for variable in expanded.variables:
-        refused = _refused(variable.labels, tool.accepts, source)
+        refused = _find_refused(variable.labels, tool.accepts, source)
         if refused:
             what = f"the variable {variable.name!r}"
-            return _refusal(tool, refused, what, _LEAVE, read, {"variable": variable.name})
-    refused = _refused(inside, tool.accepts, source)
+            return _make_refusal(tool, refused, what, _LEAVE, read, {"variable": variable.name})
+    refused = _find_refused(inside, tool.accepts, source)
     what = "what was read for this call"
-    return _refusal(tool, refused, what, _LEAVE, read, {}) if refused else None
+    return _make_refusal(tool, refused, what, _LEAVE, read, {}) if refused else None
 
 
 def refusal_of_typing(tool: Tool, expanded: Expanded, source: str = "") -> Refusal | None:
@@ -126,9 +126,9 @@ def refusal_of_typing(tool: Tool, expanded: Expanded, source: str = "") -> Refus
         expanded: The arguments of the call, or of the call that it is a part of.
         source: Which of several sources has the tool; see `source_of`.
     """
-    refused = _refused(expanded.typed, tool.accepts, source)
+    refused = _find_refused(expanded.typed, tool.accepts, source)
     what = "what you have read, and so what you type,"
-    return _refusal(tool, refused, what, _REFER, expanded.read, {}) if refused else None
+    return _make_refusal(tool, refused, what, _REFER, expanded.read, {}) if refused else None
 
 
 def shown_labels(labels: Iterable[str], read: frozenset[str]) -> list[str]:
@@ -139,7 +139,7 @@ def shown_labels(labels: Iterable[str], read: frozenset[str]) -> list[str]:
     return sorted({each if each in read else without_host(each) for each in labels})
 
 
-def _refusal(
+def _make_refusal(
     tool: Tool,
     refused: list[tuple[str, str]],
     what: str,
@@ -148,14 +148,14 @@ def _refusal(
     details: dict[str, Any],
 ) -> Refusal:
     accepted = f"only {', '.join(tool.accepts or ())}" if tool.accepts else "no kept content at all"
-    told = sorted({each if own in read else without_host(each) for each, own in refused})
+    shown = sorted({each if own in read else without_host(each) for each, own in refused})
     labels = sorted(each for each, _ in refused)
     return Refusal(
         ErrorType.EXECUTION_REJECTED.value,
-        f"{what} must not be sent to the tool {tool.name!r}: it came from {_all(told)}, and the "
+        f"{what} must not be sent to the tool {tool.name!r}: it came from {_join_labels(shown)}, and the "
         f"tool accepts {accepted}. {cure}, or tell the user why it cannot be sent",
         {
-            "reason": f"the tool does not accept what came from {_all(labels)}",
+            "reason": f"the tool does not accept what came from {_join_labels(labels)}",
             **details,
             "labels": labels,
             "accepts": list(tool.accepts or ()),
@@ -163,18 +163,18 @@ def _refusal(
     )
 
 
-def _all(labels: list[str]) -> str:
+def _join_labels(labels: list[str]) -> str:
     """Return the first labels as one text, and how many there are more."""
     more = f"; and {len(labels) - _TOLD} more" if len(labels) > _TOLD else ""
     return "; ".join(labels[:_TOLD]) + more
 
 
 def _is_accepted(label: str, patterns: list[str], own: int) -> bool:
-    words = [form for word in label.split() for form in _forms(word, own)]
+    words = [form for word in label.split() for form in _list_forms(word, own)]
     return any(fnmatchcase(word, pattern) for word in words for pattern in patterns)
 
 
-def _number(source: str) -> int:
+def _number_of(source: str) -> int:
     """Return the place of a source among several, from 1; see `source_of`."""
     return int(source.rpartition(" ")[2]) if source else 1
 
@@ -187,21 +187,21 @@ def _seen_from(own: int, word: str) -> str:
     return f"tool:source-{found[1] or 1}:{found[2]}"
 
 
-def _forms(word: str, own: int) -> tuple[str, ...]:
+def _list_forms(word: str, own: int) -> tuple[str, ...]:
     found = _TOOL.fullmatch(word)
     if found is None or int(found[1] or 1) != own:
         return (word,)
     return f"tool:{found[2]}", f"tool:source-{own}:{found[2]}"
 
 
-def _hosts(values: Any) -> Sequence[str]:
+def _find_hosts(values: Any) -> Sequence[str]:
     """Return the hosts of the addresses under the known keys."""
     if type(values) is not dict and not isinstance(values, Mapping):
         return _NONE
     if "url" not in values and "final_url" not in values:
         return _NONE
     addresses = [values[key] for key in _ADDRESSES if key in values]
-    hosts = [_host(each) for each in addresses if isinstance(each, str)]
+    hosts = [_find_host(each) for each in addresses if isinstance(each, str)]
     return [host for host in hosts if host]
 
 
@@ -218,26 +218,26 @@ class _Asks(NamedTuple):
 _asks: Final[dict[int, _Asks]] = {}
 
 
-def _asks_of(tool: Tool) -> _Asks:
+def _find_asks(tool: Tool) -> _Asks:
     known = _asks.get(id(tool))
     if known is None:
         if len(_asks) >= _REMEMBERED:
             _asks.clear()
-        known = _asks[id(tool)] = _read(tool)
+        known = _asks[id(tool)] = _read_request(tool)
     return known
 
 
-def _read(tool: Tool) -> _Asks:
+def _read_request(tool: Tool) -> _Asks:
     # Read once: a loaded tool makes the mapping anew at each access.
     request = tool.implementation_config.get("request")
     if not isinstance(request, Mapping):
         return _Asks(tool, False, None)
     address = request.get("url")
     origin = _ORIGIN.match(address) if isinstance(address, str) else None
-    return _Asks(tool, True, None if origin is None else _host(origin[0]) or None)
+    return _Asks(tool, True, None if origin is None else _find_host(origin[0]) or None)
 
 
-def _host(address: str) -> str | None:
+def _find_host(address: str) -> str | None:
     """Return the host that the tools would dial for an address, or None."""
     if _ORIGIN.match(address) is None:
         return None
@@ -250,13 +250,13 @@ def _host(address: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _label(name: str, source: str, effect: str, host: str | None) -> frozenset[str]:
+def _make_label(name: str, source: str, effect: str, host: str | None) -> frozenset[str]:
     """Return the one label of content from a tool."""
-    place = f"source-{_number(source)}:" if source else ""
-    told = "" if host is None else f" host:{host}"
-    return frozenset({f"tool:{place}{_word(name)} effect:{_word(effect)}{told}"})
+    place = f"source-{_number_of(source)}:" if source else ""
+    place_of_host = "" if host is None else f" host:{host}"
+    return frozenset({f"tool:{place}{_join_word(name)} effect:{_join_word(effect)}{place_of_host}"})
 
 
-def _word(text: str) -> str:
+def _join_word(text: str) -> str:
     """Return a text as one word, so that a name cannot forge another origin."""
     return _SPACE.sub("_", text)

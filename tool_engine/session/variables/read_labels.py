@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import Final
 
 OWN_WORDS: Final = frozenset({"model", "rule"})
-"""Labels of the model's own words and of rules: to read these tells a model nothing new."""
+"""Labels of the model's own words and of rules: a model that reads these
+learns nothing new."""
 UNKNOWN: Final = "unknown"
 """The label of content of which it is not known where it came from."""
 _MOST: Final = 100
@@ -51,7 +52,7 @@ class ReadLabels:
         """
         new = labels if isinstance(labels, frozenset) else frozenset(labels)
         if not new <= self._own:
-            self._own = _bounded(self._own | (new - OWN_WORDS))
+            self._own = _limit_labels(self._own | (new - OWN_WORDS))
 
 
 def without_host(label: str) -> str:
@@ -59,7 +60,7 @@ def without_host(label: str) -> str:
     return _HOST.sub("", label)
 
 
-def _bounded(labels: frozenset[str]) -> frozenset[str]:
+def _limit_labels(labels: frozenset[str]) -> frozenset[str]:
     """Return labels that no tool accepts more of, and not too many of them."""
     if len(labels) > _MOST:
         labels = frozenset(map(without_host, labels))

@@ -112,7 +112,7 @@ async def make_ready(params: dict[str, Any], store: VariableStore) -> None:
         params: The arguments.
         store: Where the variables are.
     """
-    for text in _texts(params):
+    for text in _find_texts(params):
         for found in _REFERENCE.finditer(text) if BEGIN in text else ():
             if found[2] in store:
                 await store.texts.make(store.get(found[2]))
@@ -126,20 +126,20 @@ def refers(params: dict[str, Any]) -> bool:
         if type(item) is str:
             if BEGIN in item:
                 return True
-        elif type(item) not in _NUMBERS and _holds(item):
+        elif type(item) not in _NUMBERS and _holds_reference(item):
             return True
     return False
 
 
-def _holds(value: Any) -> bool:
+def _holds_reference(value: Any) -> bool:
     try:
         # Writing it is much quicker than looking at each of its parts.
         return BEGIN.encode() in msgspec.json.encode(value)
     except Exception:  # noqa: BLE001 - no JSON, or too deep: its texts count all the same
-        return any(BEGIN in text for text in _texts(value))
+        return any(BEGIN in text for text in _find_texts(value))
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _find_texts(value: Any) -> Iterator[str]:
     """Find every text in a value, keys too, at any depth, even if it contains itself."""
     rest, seen = [value], set[int]()
     while rest:
@@ -163,7 +163,7 @@ class _Expansion:
 
     def value(self, value: Any, path: str) -> Any:
         if isinstance(value, str):
-            return self._text(value, path) if BEGIN in value else value
+            return self._expand_text(value, path) if BEGIN in value else value
         if isinstance(value, dict):
             return {
                 self.key(key, path): self.value(item, f"{path}.{key}")
@@ -178,32 +178,32 @@ class _Expansion:
             raise VariableError(f"a key cannot refer to a variable: {key[:80]!r}", path)
         return key
 
-    def _text(self, text: str, path: str) -> Any:
+    def _expand_text(self, text: str, path: str) -> Any:
         whole = _REFERENCE.fullmatch(text)
         if whole is not None and not whole[1] and whole[2] and whole[3] is None:
-            variable, text = self._take(whole, path)
-            self._spend(len(text), path)
+            variable, text = self._take_variable(whole, path)
+            self._spend_room(len(text), path)
             # A copy of the value, which the tool may change.
             if not isinstance(variable.value, str):
                 return json.loads(text)
             self.texts.append(path)
             return text
-        made = _REFERENCE.sub(lambda found: self._part(found, path), text)
+        made = _REFERENCE.sub(lambda found: self._expand_part(found, path), text)
         if made.lstrip()[:1] not in ("[", "{") or _ONLY.fullmatch(text.strip()):
             self.texts.append(path)
         return made
 
-    def _part(self, found: re.Match[str], path: str) -> str:
+    def _expand_part(self, found: re.Match[str], path: str) -> str:
         if found[1]:
             return found[0][1:]
-        _, text = self._take(found, path)
+        _, text = self._take_variable(found, path)
         if found[3] is not None:
             start = int(found[3])
             text = text[start:] if found[4] is None else text[start : start + int(found[4])]
-        self._spend(len(text), path)
+        self._spend_room(len(text), path)
         return text
 
-    def _take(self, found: re.Match[str], path: str) -> tuple[Variable, str]:
+    def _take_variable(self, found: re.Match[str], path: str) -> tuple[Variable, str]:
         name = found[2]
         if name is None:
             shown = found.string[found.start() : found.start() + 80]
@@ -221,7 +221,7 @@ class _Expansion:
             self._written[name] = self._store.texts.of(self.used[name])
         return self.used[name], self._written[name]
 
-    def _spend(self, size: int, path: str) -> None:
+    def _spend_room(self, size: int, path: str) -> None:
         self._left -= size
         if self._left < 0:
             raise VariableError(

@@ -158,7 +158,7 @@ class VariableStore(KnownArguments):
             VariableError: The name cannot be referenced, or belongs to a rule; or a field has a
                 value that it cannot have.
         """
-        return self.take(as_kept(_checked(variable)))
+        return self.take(as_kept(_check_variable(variable)))
 
     def take(self, variable: Variable) -> Variable:
         """Do the same as `add`, for a variable from `as_kept`.
@@ -174,7 +174,7 @@ class VariableStore(KnownArguments):
         if name in self._used or name in self._kept:
             old = self._kept.get(name) or self._used[name]
             variable = msgspec.structs.replace(variable, created=old.created)
-            self._forget(name)
+            self._forget_name(name)
         if variable.kind is VariableKind.RULE:
             self._kept[name] = variable
         else:
@@ -182,7 +182,7 @@ class VariableStore(KnownArguments):
             self._chars += variable.chars
             self.has_large = self.has_large or variable.chars > LARGE
             if len(self._used) > self.capacity or self._chars > self.max_chars:
-                self._evict()
+                self._evict_oldest()
         return variable
 
     def get(self, name: str) -> Variable:
@@ -197,7 +197,7 @@ class VariableStore(KnownArguments):
         variable = self._used.pop(name, None)
         if variable is None:
             name = str(name)[:80]
-            raise VariableError(f"there is no variable {name!r}{self._near(name)}")
+            raise VariableError(f"there is no variable {name!r}{self._find_near_names(name)}")
         self._used[name] = variable
         return variable
 
@@ -211,7 +211,7 @@ class VariableStore(KnownArguments):
         rules = [name for name in listed if name in self._kept]
         if rules:
             raise VariableError(f"{rules[0]!r} is a rule, which cannot be removed")
-        return [name for name in listed if self._forget(name)]
+        return [name for name in listed if self._forget_name(name)]
 
     def forget_rules(self, names: Iterable[str]) -> None:
         """Remove rules, for the conversation itself: those of groups that are off."""
@@ -270,7 +270,7 @@ class VariableStore(KnownArguments):
             raise VariableError(f"these are no kept variables: {error}") from error
         with without_collection():
             for variable in kept.variables:
-                store.take(_restored(variable, in_pieces=in_pieces))
+                store.take(_restore_variable(variable, in_pieces=in_pieces))
         store.evicted = kept.evicted
         return store
 
@@ -285,7 +285,7 @@ class VariableStore(KnownArguments):
                 f"{variable.name!r} is a rule, which cannot be written: choose another name"
             )
 
-    def _forget(self, name: str) -> bool:
+    def _forget_name(self, name: str) -> bool:
         old = self._used.pop(name, None)
         if old is not None:
             self._let_go(old)
@@ -296,14 +296,14 @@ class VariableStore(KnownArguments):
         if old.chars > LARGE:
             self.texts.forget(old)
 
-    def _evict(self) -> None:
+    def _evict_oldest(self) -> None:
         while len(self._used) > self.capacity or (
             self._chars > self.max_chars and len(self._used) > 1
         ):
             self._let_go(self._used.popitem(last=False)[1])
             self.evicted += 1
 
-    def _near(self, name: str) -> str:
+    def _find_near_names(self, name: str) -> str:
         if not len(self):
             return "; nothing is kept yet"
         # So many take a tenth of a second; more would hold up other calls.
@@ -312,7 +312,7 @@ class VariableStore(KnownArguments):
         return f"; near are {', '.join(near)}"
 
 
-def _checked(variable: Any) -> Variable:
+def _check_variable(variable: Any) -> Variable:
     """Check the types of a program's variable, so that it can be read back.
 
     Raises:
@@ -360,7 +360,7 @@ def _as_dict(variable: Variable) -> dict[str, Any]:
     return {**_as_shared(variable), "value": msgspec.to_builtins(variable.value)}
 
 
-def _restored(variable: Variable, *, in_pieces: bool) -> Variable:
+def _restore_variable(variable: Variable, *, in_pieces: bool) -> Variable:
     """A variable that was kept, with a value of its own; what was counted is not counted again."""
     if in_pieces or variable.chars < _FEW:
         return as_kept(variable, in_pieces=in_pieces)

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from tool_engine.model.json.output import to_text
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.json.weighing import PIECE, Weights, is_written_at_once
-from tool_engine.session.formatting import text_in_pieces, written
+from tool_engine.session.formatting import text_in_pieces, write_part
 
 LARGE: Final = 262_144
 """Characters from which a variable's text is made in a thread: some milliseconds."""
@@ -75,19 +75,19 @@ def kept_in_pieces(value: Any) -> tuple[Any, int] | None:
         return None
     try:
         if is_written_at_once(value):
-            return _read(value)
-        return _kept(value, Weights(value))
+            return _read_back(value)
+        return _keep_value(value, Weights(value))
     except (TypeError, ValueError, RecursionError):
         return None
 
 
-def _kept(value: Any, weights: Weights) -> tuple[Any, int]:
+def _keep_value(value: Any, weights: Weights) -> tuple[Any, int]:
     if weights.of(value) <= PIECE or not isinstance(value, dict | list | tuple):
-        return _read(value)
+        return _read_back(value)
     made: Any = {} if isinstance(value, dict) else []
     chars = 0
     for part in weights.parts(value):
-        kept, size = _read(part) if len(part) > 1 else _kept_alone(part, weights)
+        kept, size = _read_back(part) if len(part) > 1 else _keep_alone(part, weights)
         # Two parts lose two brackets and gain a comma with its space: the length stays.
         chars += size
         if isinstance(value, dict):
@@ -97,19 +97,19 @@ def _kept(value: Any, weights: Weights) -> tuple[Any, int]:
     return made, chars
 
 
-def _kept_alone(part: Any, weights: Weights) -> tuple[Any, int]:
+def _keep_alone(part: Any, weights: Weights) -> tuple[Any, int]:
     """Return the same for a part of one entry, which may be large."""
     if isinstance(part, list):
-        kept, size = _kept(part[0], weights)
+        kept, size = _keep_value(part[0], weights)
         return [kept], size + 2
     ((key, item),) = part.items()
-    named, begun = _read({key: 0})
-    kept, size = _kept(item, weights)
+    named, begun = _read_back({key: 0})
+    kept, size = _keep_value(item, weights)
     return dict.fromkeys(named, kept), begun - 1 + size
 
 
-def _read(value: Any) -> tuple[Any, int]:
-    text = written(value)
+def _read_back(value: Any) -> tuple[Any, int]:
+    text = write_part(value)
     text = without_halves(text if text.isascii() else to_text(text))
     with without_collection():
         return json.loads(text), len(text)

@@ -83,9 +83,9 @@ class _VariableExecutor:
         self._store = store
         self._read_labels = read
         self._runs: Mapping[str, Callable[[dict[str, Any], ToolExecutionContext], Any]] = {
-            "read_var": self._read,
-            "list_vars": self._list,
-            "remove_vars": self._remove,
+            "read_var": self._read_var,
+            "list_vars": self._list_vars,
+            "remove_vars": self._remove_vars,
         }
 
     async def execute(
@@ -96,13 +96,13 @@ class _VariableExecutor:
             if tool.name == "read_var":
                 await self._store.texts.make(self._store.get(params["name"]))
             if tool.name == "write_var":
-                return self._write(params, _labels_for(context))
+                return self._write_var(params, _find_labels(context))
             output: dict[str, Any] = self._runs[tool.name](params, context)
         except VariableError as error:
             raise ToolExecutionError(str(error), is_final=True) from error
         return output
 
-    def _read(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
+    def _read_var(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
         variable = self._store.get(params["name"])
         text, start = self._store.texts.of(variable), params.get("start", 0)
         if isinstance(context.scope, CarriesLabels):
@@ -124,8 +124,8 @@ class _VariableExecutor:
             "labels": sorted(variable.labels),
         }
 
-    def _list(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
-        wanted = _filter_of(params)
+    def _list_vars(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
+        wanted = _read_filter(params)
         kind = wanted.get("type")
         found = self._store.find(
             kind=None if kind is None else VariableKind(kind),
@@ -137,13 +137,15 @@ class _VariableExecutor:
         if page > pages:
             raise VariableError(f"there is no page {page}: the last one is {pages}")
         return {
-            "variables": [self._listed(each) for each in found[(page - 1) * size : page * size]],
+            "variables": [
+                self._describe_variable(each) for each in found[(page - 1) * size : page * size]
+            ],
             "page": page,
             "pages": pages,
             "total": len(found),
         }
 
-    def _write(self, params: dict[str, Any], labels: frozenset[str]) -> dict[str, Any]:
+    def _write_var(self, params: dict[str, Any], labels: frozenset[str]) -> dict[str, Any]:
         name = params["name"]
         old = self._store.get(name) if name in self._store else None
         if old is not None and old.kind is not VariableKind.LLM_ADD:
@@ -166,29 +168,29 @@ class _VariableExecutor:
         if "value" in params:
             written["labels"] = labels
         new = replace(old, **written, updated=Variable(name=name, value=None).updated)
-        return self._listed(self._store.add(new))
+        return self._describe_variable(self._store.add(new))
 
-    def _listed(self, variable: Variable) -> dict[str, Any]:
+    def _describe_variable(self, variable: Variable) -> dict[str, Any]:
         desc, read = variable.desc, self._read_labels.labels
         # How long yes, no or a number is says which it is.
-        is_told = isinstance(variable.value, str | list | dict) or variable.labels <= read
-        is_told = is_told or variable.labels <= OWN_WORDS
+        is_shown = isinstance(variable.value, str | list | dict) or variable.labels <= read
+        is_shown = is_shown or variable.labels <= OWN_WORDS
         return {
             "name": variable.name,
             "type": variable.kind.value,
             "desc": desc if len(desc) <= _SHOWN else f"{desc[: _SHOWN - 1]}…",
             "tags": list(variable.tags),
-            "chars": variable.chars if is_told else None,
+            "chars": variable.chars if is_shown else None,
             "labels": shown_labels(variable.labels, read),
         }
 
-    def _remove(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
+    def _remove_vars(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
         removed = self._store.remove(params["names"])
         missing = [name for name in dict.fromkeys(params["names"]) if name not in removed]
         return {"removed": removed, "missing": missing}
 
 
-def _labels_for(context: ToolExecutionContext) -> frozenset[str]:
+def _find_labels(context: ToolExecutionContext) -> frozenset[str]:
     """Return the labels of a value that is written in a call."""
     scope = context.scope
     labels = {"model"} | (scope.labels if isinstance(scope, CarriesLabels) else {_UNKNOWN})
@@ -198,7 +200,7 @@ def _labels_for(context: ToolExecutionContext) -> frozenset[str]:
     return frozenset(labels)
 
 
-def _filter_of(params: Mapping[str, Any]) -> dict[str, Any]:
+def _read_filter(params: Mapping[str, Any]) -> dict[str, Any]:
     alone = {key: params[key] for key in FILTERS if params.get(key) is not None}
     wanted = {key: item for key, item in (params.get("filter") or {}).items() if item is not None}
     for key in alone.keys() & wanted.keys():
@@ -215,7 +217,7 @@ def names_of_call(tool_name: str, number: int, store: VariableStore | None = Non
         number: The number of the call in its conversation.
         store: Where they will be kept; names that are taken there get `-2`, `-3` and so on.
     """
-    begin = f"{_named(tool_name)}_{number}"
+    begin = f"{_make_name(tool_name)}_{number}"
     names = NamesOfCall(f"{begin}_result", f"{begin}_args")
     count = 1
     while store is not None and (names.result in store or names.args in store):
@@ -225,7 +227,7 @@ def names_of_call(tool_name: str, number: int, store: VariableStore | None = Non
 
 
 @lru_cache(maxsize=1024)
-def _named(tool_name: str) -> str:
+def _make_name(tool_name: str) -> str:
     return _OTHER.sub("_", tool_name)[:_LONGEST]
 
 
@@ -254,7 +256,7 @@ def keep_call(
     Raises:
         VariableError: A name belongs to a rule.
     """
-    for variable in _of_call(tool, names, params, result, labels, used):
+    for variable in _make_variables(tool, names, params, result, labels, used):
         store.take(variable)
 
 
@@ -269,12 +271,14 @@ async def keep_call_in_time(
 ) -> None:
     """Do the same as `keep_call`; copy large values in a thread."""
     is_small = is_quick(result.output) and is_quick(params)
-    of_call = partial(_of_call, tool, names, params, result, labels, used, in_pieces=not is_small)
+    of_call = partial(
+        _make_variables, tool, names, params, result, labels, used, in_pieces=not is_small
+    )
     for variable in of_call() if is_small else await asyncio.to_thread(of_call):
         store.take(variable)
 
 
-def _of_call(
+def _make_variables(
     tool: Tool,
     names: tuple[str, str],
     params: dict[str, Any],
@@ -305,7 +309,7 @@ def _of_call(
     if later <= now:
         # Whatever the clock says, the arguments are older than the result.
         later = now + _INSTANT
-    value, chars = copied(_unwrapped(result.output), in_pieces=in_pieces)
+    value, chars = copied(_unwrap_output(result.output), in_pieces=in_pieces)
     output = Variable(
         name=names[0],
         value=value,
@@ -352,6 +356,6 @@ def _has_no_secrets(value: Any, parts: frozenset[str], names: frozenset[str]) ->
     return True
 
 
-def _unwrapped(output: Any) -> Any:
+def _unwrap_output(output: Any) -> Any:
     is_wrapped = isinstance(output, dict) and output.keys() == {"result"}
     return output["result"] if is_wrapped else output

@@ -34,21 +34,21 @@ def expand_written(params: dict[str, Any], tool: Tool, store: VariableStore) -> 
     """
     if not refers(params):
         return Expanded(params, ())
-    expanded = expand({key: _with_places(key, item, tool) for key, item in params.items()}, store)
+    expanded = expand({key: _open_places(key, item, tool) for key, item in params.items()}, store)
     if not expanded.texts:
         return expanded
     read, _ = coerce(tool, expanded.params, only=expanded.texts)
     return expanded._replace(params=read)
 
 
-def _with_places(key: str, value: Any, tool: Tool) -> Any:
+def _open_places(key: str, value: Any, tool: Tool) -> Any:
     """Return the list or object in a text with unquoted references."""
     if not isinstance(value, str) or BEGIN not in value or value.lstrip()[:1] not in ("[", "{"):
         return value
-    read, _ = coerce(tool, {key: _BARE.sub(_quoted, value)})
+    read, _ = coerce(tool, {key: _BARE.sub(_quote_reference, value)})
     return value if isinstance(read[key], str) else read[key]
 
 
-def _quoted(found: re.Match[str]) -> str:
+def _quote_reference(found: re.Match[str]) -> str:
     is_reference = not found[0].startswith(('"', "$$")) and found[0].endswith("}}")
     return f'"{found[0]}"' if is_reference else found[0]
