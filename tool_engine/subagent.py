@@ -185,7 +185,7 @@ class ToolSubAgent(KnownArguments):
 
     @property
     def controller(self) -> Any:
-        """The controller that admits the calls; None where there is not exactly one."""
+        """The controller that admits the calls; None: not exactly one."""
         return self._source.controller
 
     async def execute(
@@ -293,7 +293,7 @@ class ToolSubAgent(KnownArguments):
 
     @property
     def enabled_tools(self) -> list[str]:
-        """The names of the tools offered to its model now: first ones, then found ones."""
+        """The tools offered to its model now: first ones, then found ones."""
         return [tool.name for tool in self._shown.tools()]
 
     def tool_definitions(self, format_name: str) -> list[dict[str, Any]]:
@@ -309,7 +309,7 @@ class ToolSubAgent(KnownArguments):
         return self._shown.definitions(format_name)
 
     def clear_history(self) -> None:
-        """Forget every call; the totals start again at 0. The records of the calls stay."""
+        """Forget every call; totals start at 0, and records stay."""
         self._history.clear()
 
     async def _run_pending(
@@ -319,7 +319,7 @@ class ToolSubAgent(KnownArguments):
             results[position] = await self._run_one(position, call)
 
     async def _run_one(self, position: int, call: object) -> ToolExecutionResult:
-        """Run one call of a batch; only the caller's own cancellation gets out of it."""
+        """Run one call of a batch; only the caller's cancellation escapes."""
         tool_name, params = parts_of(call)
         if not isinstance(tool_name, str) or not isinstance(params, Mapping):
             refused = _make_failure(
@@ -350,7 +350,7 @@ class ToolSubAgent(KnownArguments):
             return await self._refuse_call(past)
 
     async def _refuse_call(self, past: PastCall) -> ToolExecutionResult:
-        """Return a failed result for a call that got none from the engine."""
+        """Return a failed result for a call without the engine's."""
         store = self._source.store
         if isinstance(store, ToolKnowledgeStore):
             store.add(record_of_refused(past, self.agent_id, self.conversation_id))
@@ -400,7 +400,7 @@ class ToolSubAgent(KnownArguments):
 
 
 def _find_limit(timeout: float | None, tool: Tool | None) -> float:
-    """Return the seconds that a call may take: the caller's, else the tool's, else the default."""
+    """Return a call's seconds: the caller's, the tool's, or the default."""
     if timeout is not DEFAULT_TIMEOUT and timeout is not None:
         return timeout
     own = None if tool is None else tool.timeout

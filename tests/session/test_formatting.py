@@ -76,7 +76,7 @@ def test_a_value_that_holds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(formatting, "PIECE", 10)
     monkeypatch.setattr(weighing, "PIECE", 10)
-    monkeypatch.setattr(formatting, "written", written)
+    monkeypatch.setattr(formatting, "write_part", written)
     value: list[Any] = [["x"] * 20]
     value.append(value)
     assert text_in_pieces(value) == to_text(value)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.session.catalogs import definition, engine_over, group, write
-from tests.session.test_facade import kinds, vcp
+from tests.session.test_replies import kinds, vcp
 from tool_engine import ToolCallConfig, ToolEngine, ToolExecutionContext, ToolSession
 from tool_engine.session.narrowing import HOW
 

@@ -121,7 +121,7 @@ class AgentLoop(KnownArguments):
         return self.listeners.is_running
 
     def transcript(self) -> list[TranscriptEntry]:
-        """Return what was said and done, in one form for every model. A42.
+        """Return what was said and done, for every model alike. A42.
 
         More than the messages: it includes what the loop itself said to the model, and turns that
         broke off before the model said anything.

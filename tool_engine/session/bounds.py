@@ -161,7 +161,7 @@ class Meter:
         self._own.stopped = limit_refusal(reason, message)
 
     def begin_round(self) -> Refusal | None:
-        """Count one request to the model; return a refusal if none is left."""
+        """Count one request to the model, or return a refusal."""
         reason = self.reached()
         if reason is not None:
             return limit_refusal(reason, "the turn has come to its bound")
@@ -175,7 +175,7 @@ class Meter:
     def take(
         self, tool_name: str, max_uses: int | None = None, *, is_asked_for: bool = True
     ) -> Refusal | None:
-        """Count one call, or return why it may not run and count nothing.
+        """Count one call, or return why it may not run.
 
         Args:
             tool_name: The tool.
@@ -265,7 +265,7 @@ class Meter:
         return ROUNDS if self._own.rounds >= self.config.max_iterations else None
 
     def seconds_left(self) -> float | None:
-        """Return the seconds left for the turn, at least 0; None without a bound."""
+        """Return the turn's seconds left, at least 0; None: no bound."""
         spenders = self.spenders()
         left = [each.seconds_left for each in spenders if each.seconds_left is not None]
         return min(left, default=None)
@@ -302,7 +302,7 @@ class Meter:
 
 
 def read_tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the tokens read, the tokens written, and the total (the provider's, if given)."""
+    """Return the tokens read and written, and the provider's total, if given."""
     read, wrote = _sum_counts(usage, _INPUT), _sum_counts(usage, _OUTPUT)
     return read, wrote, max(read + wrote, _sum_counts(usage, _TOTAL))
 

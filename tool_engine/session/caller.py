@@ -19,7 +19,7 @@ _UNSET: Final = 30.0
 
 
 class Caller:
-    """The name in which one conversation calls, and its time for a call.
+    """The name in which one conversation calls, and its time.
 
     Args:
         session_id: Names the conversation.
@@ -53,7 +53,7 @@ class Caller:
     def bind(
         self, context: ToolExecutionContext | None, tool: Tool | None, scope: CallScope
     ) -> ToolExecutionContext:
-        """Return a copy of the context that names the conversation of a call.
+        """Return a copy of a context that names the conversation.
 
         Args:
             context: Who calls, and within which limits; None: the conversation itself.
@@ -90,7 +90,7 @@ class Caller:
         )
 
     def find_timeout(self, tool: Tool | None) -> float:
-        """Return the seconds for a call of a tool, where its caller says nothing."""
+        """Return the seconds for a call whose caller says nothing."""
         own, limit = None if tool is None else tool.timeout, self._toolbox.config.timeout
         if own is not None:
             limit = own if limit == _UNSET else min(own, limit)

@@ -128,7 +128,7 @@ class SessionCalls:
     def refuse(
         self, tool_name: str, params: Any, context: ToolExecutionContext | None, refusal: Refusal
     ) -> SessionResult:
-        """End a call that is not made and of which nothing is kept."""
+        """End a call that is not made, and keep nothing."""
         bound = self._bind_refused(context, None)
         return as_session_result(self._tools.source.refuse(tool_name, params, bound, refusal))
 
@@ -297,7 +297,7 @@ class SessionCalls:
 
 
 def _describe_error(error: VariableError, tool: Tool) -> str:
-    """Return what is wrong with a reference, without the words of a secret argument."""
+    """Return a reference's fault, without the words of a secret argument."""
     places = {place.rstrip("]") for place in str(error.path).replace("[", ".").split(".")}
     is_secret = not places.isdisjoint(tool.secret_names | tool.secret_parts)
     return hide_quotes(str(error)) if is_secret else str(error)

@@ -60,7 +60,9 @@ class _ToolCallFields(msgspec.Struct, frozen=True, metaclass=KnownFields):
 
 
 class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
-    """The settings of one conversation. Immutable JSON values; the session changes its own copy.
+    """The settings of one conversation: immutable JSON values.
+
+    What is toggled later changes the session's own copy.
 
     Raises:
         ConfigurationError: A value is invalid; the message names it.
@@ -202,7 +204,9 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
 
 
 def as_config(config: ToolCallConfig | Mapping[str, Any]) -> ToolCallConfig:
-    """Return the settings, given as such or as a mapping (also of the founding document's names).
+    """Return the settings, given as such or as a mapping.
+
+    A mapping may have the founding document's names, too.
 
     Raises:
         ConfigurationError: They are none.
@@ -215,7 +219,7 @@ def as_config(config: ToolCallConfig | Mapping[str, Any]) -> ToolCallConfig:
 
 
 def find_names_said(settings: ToolCallConfig | Mapping[str, Any]) -> set[str]:
-    """Return the names of settings that are given or differ from their defaults."""
+    """Return the settings that are given or differ from their defaults."""
     if isinstance(settings, Mapping):
         return set(_rename_keys(settings))
     default = ToolCallConfig()

@@ -68,7 +68,7 @@ def note_deferred(
 
 
 def find_tool(tools: SessionTools, request: ApprovalRequest, kept: Deferred) -> Tool | None:
-    """Return the current tool of a request, under its name in this session.
+    """Return a request's current tool, under its name in this session.
 
     Raises:
         ApprovalError: Several may be meant.
@@ -118,7 +118,7 @@ def check_engine(tools: SessionTools, request: ApprovalRequest, tool: Tool | Non
 
 
 def join_scopes(scope: SessionScope, request: ApprovalRequest, kept: Deferred) -> CallScope:
-    """Return the scope of a deferred call, joined with those of other conversations."""
+    """Return a deferred call's scope, joined with those of other conversations."""
     for part in kept.parts:
         if isinstance(part, SessionScope):
             # They were asked when it was made.

@@ -59,7 +59,7 @@ def plan_helper(
 
 
 def hand_down(parent: SessionParts, child: SessionParts, names: set[str]) -> None:
-    """Give a helper what only its parent has of its groups and of the named tools."""
+    """Give a helper its parent's own groups and the named tools."""
     for state in parent.tools.toolbox.groups():
         if state.is_own:
             # What they say of permissions holds for helpers, too.
@@ -70,7 +70,7 @@ def hand_down(parent: SessionParts, child: SessionParts, names: set[str]) -> Non
 
 
 def _report_requests(of: ApprovalGate, to: ApprovalGate) -> None:
-    """Let the listeners of a parent's gate hear of a helper's requests and their answers."""
+    """Report a helper's requests and their answers to its parent's listeners."""
 
     def report_request(request: ApprovalRequest) -> object:
         return None if to.on_request is None else to.on_request(request)

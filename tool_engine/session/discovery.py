@@ -47,7 +47,7 @@ class DiscoveredTool(TypedDict):
 
 
 class ToolDiscoveryService:
-    """Find tools, and make and cache the prompt that shows them to a model.
+    """Find tools, and cache the prompt that shows them to a model.
 
     Args:
         toolbox: The tools, and which of them are on.
@@ -67,7 +67,7 @@ class ToolDiscoveryService:
         return f"ToolDiscoveryService({self._toolbox!r}, {len(self._prompts)} prompts kept)"
 
     def get_discovered_methods(self, filter: MethodFilter | None = None) -> list[DiscoveredTool]:  # noqa: A002 - the founding document's word
-        """Return the enabled tools, each as a tool with its methods. A24, A35.
+        """Return the enabled tools, each with its methods. A24, A35.
 
         A name is split at its last `_`: `web_page_read` is the method `read` of `web_page`; a name
         without one is a tool whose only method has the same name.
@@ -135,7 +135,7 @@ class ToolDiscoveryService:
 def create_tool_discovery_service(
     catalog: ToolSource, config: ToolCallConfig | None = None
 ) -> ToolDiscoveryService:
-    """Make a service that finds the tools of an engine or a conversation. A23.
+    """Make a service for the tools of an engine or a conversation. A23.
 
     Args:
         catalog: A `ToolEngine`, what `combine` and the like make of some, or a `ToolSession`.

@@ -29,7 +29,7 @@ def short_text(output: Mapping[str, Any]) -> str | None:
 
 
 def default_text(result: ToolExecutionResult) -> str:
-    """Return the full text of a result, or the error of a failure. A37, S27."""
+    """Return the full text of a result, or its error. A37, S27."""
     if not result.is_success:
         return result.error or ""
     output = result.output
@@ -38,7 +38,7 @@ def default_text(result: ToolExecutionResult) -> str:
 
 
 def text_in_pieces(value: Any) -> str:
-    """Return the text of `to_text`, made in pieces to let other threads run. Never raises."""
+    """Return the text of `to_text`, while other threads run. Never raises."""
     text = _write_short(value)
     if text is not None:
         return text

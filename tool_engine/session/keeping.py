@@ -112,7 +112,7 @@ class Ended(NamedTuple):
 
 
 class ResultKeeper:
-    """Turn the ended calls of one session into what its model reads, and keep them."""
+    """Keep ended calls, and make what a session's model reads of them."""
 
     def __init__(self, parts: SessionParts) -> None:
         self._tools = parts.tools
@@ -172,7 +172,7 @@ class ResultKeeper:
     async def finish_later(
         self, tool: Tool, tool_name: str, request: ApprovalRequest, kept: Deferred
     ) -> SessionResult:
-        """Finish a call whose result was approved for reading after the call had ended."""
+        """Finish an ended call whose result was approved later."""
         self._results.allow(request.call_id)
         read = await finish_result(tool_name, request, kept, None)
         if kept.rest is None:
@@ -197,7 +197,7 @@ class ResultKeeper:
         result: ToolExecutionResult,
         scope: SessionScope | None,
     ) -> Refusal | None:
-        """Return why the model may not read a result, which then stays out of its variables."""
+        """Return why the model may not read a result; None: it may."""
         tool, params = placed.tool, arguments
         if scope is not None and scope.tool is not None:
             # Rules are about the tool as the engine has it, and about what it ran with.
@@ -258,7 +258,7 @@ class ResultKeeper:
     def _show_result(
         self, read: SessionResult, call: Ended, labels: frozenset[str], *, has_begun: bool
     ) -> SessionResult:
-        """Return what the model reads of a call, and note where that came from."""
+        """Return what the model reads, and note where it came from."""
         show = self._find_show(read.tool_name, call.tool)
         # What the engine itself says of a call that did not begin holds nothing of its tool.
         if show != _FULL and has_begun and call.result.error_type not in _ENGINES_WORDS:
@@ -274,7 +274,7 @@ class ResultKeeper:
         return read
 
     def _find_show(self, tool_name: str, tool: Tool | None) -> str:
-        """Return how much of a result the model reads: what its reply's settings say counts too."""
+        """Return how much the model reads, its reply's settings included."""
         config, of_reply = self._tools.config, settings_of_reply(self._tools.toolbox)
         is_of_tool = bool(config.tool_show) or (tool is not None and tool.result is not None)
         if of_reply is None and config.show == _FULL and not is_of_tool:
@@ -284,7 +284,7 @@ class ResultKeeper:
         return show if of_reply is None else least_shown(show, find_show(of_reply, tool_name, tool))
 
     def _find_limit(self, tool_name: str, tool: Tool | None, presentation: Presentation) -> int:
-        """Return the limit: the session's, the code's, the definition's or the default. S7."""
+        """Return the limit: of session, code, definition or default. S7."""
         declared = None if tool is None or tool.result is None else tool.result.limit
         said = presentation.limit if presentation.limit is not None else declared
         limit = _limit_by(self._tools.config, tool_name, said)
@@ -298,7 +298,7 @@ class ResultKeeper:
 def find_labels_read(
     call: Ended, labels: frozenset[str], *, has_begun: bool, is_formatted: bool
 ) -> frozenset[str]:
-    """Return the labels of what a model reads of a call that has ended.
+    """Return the labels of what a model reads of an ended call.
 
     Args:
         call: The call.

@@ -26,7 +26,7 @@ def _keep_own(own: Any, said: Any) -> Any:
 
 
 def _take_said(own: Any, said: Any) -> Any:
-    """Use the reply's value: it is checked beside the conversation's, or it allows nothing."""
+    """Use the reply's value: the conversation's is checked beside it."""
     del own
     return said
 
@@ -125,7 +125,7 @@ def hold_reply(toolbox: Toolbox, config: ToolCallConfig) -> Iterator[None]:
 
 
 def settings_of_reply(toolbox: Toolbox) -> ToolCallConfig | None:
-    """Return the settings of the reply that a conversation's call belongs to, or None."""
+    """Return the settings of a call's reply, or None."""
     known = _REPLY.get()
     return known.get(toolbox) if known else None
 

@@ -31,7 +31,7 @@ from tool_engine.sources.composition import Prepare
 
 
 class SessionParts(NamedTuple):
-    """What one session consists of; what works on it takes from here what it needs."""
+    """What one session consists of, for the objects that work on it."""
 
     tools: SessionTools
     """Its tools, with its settings."""

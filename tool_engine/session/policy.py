@@ -39,7 +39,8 @@ def rules_of_replies() -> RulesOfReplies:
 
 @contextmanager
 def hold_rules(rules: RulesOfReplies) -> Iterator[None]:
-    """Let these rules decide beside those that hold here; one thread may not have them."""
+    """Let these rules decide beside those that hold here."""
+    # A thread may have the context of a call without the rules set around it.
     known = _ALSO.get()
     if known is rules:
         yield
@@ -91,7 +92,7 @@ class SessionPolicy:
         """What holds for a tool, by identity: all candidates, where its engine is unclear."""
 
     def decide(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
-        """Decide about a call of a tool, in the form in which the engine has it."""
+        """Decide about a call of a tool as the engine has it."""
         own, others = self._decide_own(tool, params), _ALSO.get()
         for also in others.get(self, ()) if others else ():
             own = _take_stricter(own, also.decide(tool, params))
@@ -111,7 +112,7 @@ class SessionPolicy:
 
     @contextmanager
     def also(self, config: ToolCallConfig) -> Iterator[None]:
-        """Apply other settings to the calls made meanwhile, too: the stricter word holds.
+        """Apply other settings to calls meanwhile: the stricter word holds.
 
         Args:
             config: The other settings. That they ask before each call is checked by their owner.
@@ -202,7 +203,7 @@ class SessionPolicy:
     def _find_groups(
         self, tool: Tool, owner: Source | None, names: Sequence[str]
     ) -> dict[str, list[ToolGroup]]:
-        """Return all groups of a tool by name; a session may have its own of the same name."""
+        """Return all groups of a tool by name, hidden ones too."""
         found: dict[str, list[ToolGroup]] = {}
         standing = self._toolbox.standing
         for name in dict.fromkeys(names):
@@ -257,7 +258,7 @@ def _is_unapproved(groups: Iterable[ToolGroup]) -> bool:
 
 
 def _find_strictest(permissions: Iterable[Permission | None]) -> Permission | None:
-    """Return the stricter one of the permissions that places of one kind give."""
+    """Return the strictest of the permissions from places of one kind."""
     given = [each for each in permissions if each is not None]
     if not given:
         return None

@@ -75,7 +75,7 @@ class RepetitionGuard:
         return max(Counter(self._turns).values(), default=0)
 
     def see(self, turn: Iterable[tuple[str, Mapping[str, Any], Any]]) -> Advice:
-        """Take in one turn: the tool, arguments and result of each of its calls.
+        """Note one turn: tool, arguments and result of each call.
 
         A turn without calls never counts as repetition.
         """

@@ -139,7 +139,7 @@ class ReplyRunner:
     async def _choose_protocol(
         self, protocol: ToolCallingProtocol | str | None, reply: object, settings: str | None = None
     ) -> ToolCallingProtocol:
-        """Return the named protocol for a reply, or else that of the settings."""
+        """Return the protocol for a reply: the named, or the settings'."""
         name = protocol or settings or self._toolbox.config.protocol
         if isinstance(name, str) and name not in PROTOCOLS:
             # To look among the installed packages is to read files.

@@ -68,7 +68,7 @@ class KeptSession(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Restored(NamedTuple):
-    """What was kept of a session, for one that is made of it."""
+    """What was kept of a session, to make it again."""
 
     kept: KeptSession
     variables: VariableStore
@@ -130,7 +130,7 @@ class SessionState:
         return state
 
     def _collect_state(self, *, is_shared: bool = True) -> dict[str, Any]:
-        """Return the same with tuples and, if it is shared, with the kept values themselves."""
+        """Return the same with tuples; if it is shared, with kept values."""
         caller, deferred = self._caller, self._deferred
         return {
             "session_id": caller.session_id,
@@ -198,7 +198,7 @@ class SessionState:
         )
 
     def describe_left_out(self) -> list[str]:
-        """Return a sentence for each tool and group that must still be registered again."""
+        """Return a sentence for each tool or group to register again."""
         made = {each.name for each in self._tools.toolbox.groups() if each.rules}
         return [
             *(
@@ -291,7 +291,7 @@ async def load_session(
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Raise whatever is wrong with what is kept as one kind of error."""
+    """Raise any fault in what is kept as one kind of error."""
     try:
         yield
     except (
@@ -312,13 +312,13 @@ def _read_kept(data: Mapping[str, Any], sources: list[str], *, in_pieces: bool =
 
 
 def _read_aside(data: Mapping[str, Any], sources: list[str]) -> Restored:
-    """Do the same in a thread, so that the loop gets its turn meanwhile."""
+    """Do the same in a thread, while the loop runs on."""
     with without_collection():
         return _read_kept(data, sources, in_pieces=True)
 
 
 def _adapt_sources(kept: KeptSession, sources: list[str]) -> KeptSession:
-    """Return the state adapted to engines in another order, or to other engines."""
+    """Return the state adapted to engines in another order, or others."""
     moves = Moves(kept.sources, sources)
     if moves:
         kept.variables = moves.variables(kept.variables)
@@ -332,7 +332,7 @@ def _adapt_sources(kept: KeptSession, sources: list[str]) -> KeptSession:
 
 
 def _labels_read(kept: KeptSession, variables: VariableStore) -> frozenset[str]:
-    """Return the labels of what the model has read: as saved, or else all that a save holds."""
+    """Return the labels of what the model has read."""
     if _are_labels(kept.read):
         return frozenset(kept.read)
     # Former versions saved no such labels, but those of what variables had held.

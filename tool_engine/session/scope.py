@@ -150,14 +150,14 @@ class SessionScope:
 
     @property
     def conversation(self) -> tuple[object, ...]:
-        """A key for the rules and labels of the calls that its tool makes."""
+        """A key for the rules and labels of its tool's calls."""
         return self._gate, frozenset(self.labels), marks_of_replies()
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         return self._own(tool_name)
 
     async def lets_in(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Return why the contents of the arguments must not reach a tool; None: they may.
+        """Return why the arguments' contents must not reach a tool, or None.
 
         What the model typed is another question, which `consent` asks: of a call by a helper the
         helper's own scope does, since it knows all that its conversations have read.
@@ -169,7 +169,8 @@ class SessionScope:
 
     @property
     def has_begun(self) -> bool:
-        """Return True if the call itself has reached the engine: later ones are its tool's."""
+        """Return True if the call itself has reached the engine."""
+        # Later ones are its tool's.
         return self._call_id is not None
 
     def uses_of(self, tool: Tool, engine: Source | None) -> list[InnerUse]:
@@ -256,7 +257,7 @@ class SessionScope:
         return self._find_off()
 
     def _was_approved(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> bool:
-        """Return True if the call waited until it was approved; good for one call."""
+        """Return True if the call waited for its approval, once."""
         if self._consented is not None and self._consented == self._make_fingerprint(
             tool, params, is_nested
         ):
@@ -272,7 +273,7 @@ class SessionScope:
     async def _ask_consent(
         self, call_id: str, tool: Tool, params: dict[str, Any], is_nested: bool
     ) -> Refusal | None:
-        """Return what its content, its rules or a person have against a call."""
+        """Return why content, rules or a person refuse a call, or None."""
         refusal = await self.lets_in(tool, params)
         if refusal is not None:
             return refusal
@@ -310,11 +311,11 @@ class SessionScope:
         self._allowed = request
 
     def share(self, token: str, parts: tuple[CallScope, ...]) -> None:
-        """Note the scopes of other conversations that must agree to a deferred call."""
+        """Note the conversations that must agree to a deferred call."""
         self.shared[token] = parts
 
     async def take_back(self, token: str) -> None:
-        """Withdraw a deferred call: it does not run, whatever the answer to its request."""
+        """Withdraw a deferred call: whatever the answer, it does not run."""
         self.deferred.pop(token, None)
         self.shared.pop(token, None)
         await self._gate.book.take_back(token)
@@ -325,13 +326,13 @@ class SessionScope:
         self._asks_on_error |= getattr(other, "_asks_on_error", False)
 
     def _note_result(self, tool: Tool, params: dict[str, Any]) -> None:
-        """Note that a tool gets the result of its own call, which its result may reveal."""
+        """Note that a tool gets its own call's result."""
         with hold_rules(self._rules):
             self._asks |= not self._gate.is_readable(tool, params, is_error=False)
             self._asks_on_error |= not self._gate.is_readable(tool, params, is_error=True)
 
     def note_inside(self, tools: Iterable[Tool]) -> None:
-        """Note the tools that were called by a call whose result is shared."""
+        """Note the tools that a call with a shared result has called."""
         for tool in tools:
             said = (
                 ResultPolicy.ALWAYS if self._showing is None else self._showing.result_policy(tool)
@@ -340,11 +341,11 @@ class SessionScope:
             self._asks_on_error |= said is not ResultPolicy.NEVER
 
     def asks_about_result(self, is_error: bool) -> bool:
-        """Return True if calls that the tool made require approval of the result."""
+        """Return True if its tool's calls require approval of the result."""
         return self._asks or (is_error and self._asks_on_error)
 
     def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Return why an admitted call may not start any more; None: it may."""
+        """Return why an admitted call may not start any more, or None."""
         refusal = self._gate.denied(tool, params)
         if refusal is not None or self._find_off is None or call_id != self._call_id:
             return refusal
@@ -354,7 +355,7 @@ class SessionScope:
         return None if self._showing is None else self._showing.find_tool(tool)
 
     def refusal_of_result(self, record: ToolCallRecord, tool: Tool | None) -> Refusal | None:
-        """Return why a result may not be read; None: it may, and its labels are added."""
+        """Return why a result may not be read, or add its labels."""
         if self._showing is None:
             return Refusal(ErrorType.RESULT_REJECTED.value, "no results are read here")
         found = self._showing.find_labels(record)
@@ -365,7 +366,7 @@ class SessionScope:
 
 
 def refuse_changed(tool_name: str) -> Refusal:
-    """Return the refusal of a call whose tool changed after it was approved."""
+    """Return the refusal of a call whose tool changed since its approval."""
     message = (
         f"the tool {tool_name!r} has changed since a person said yes to this call: call it "
         "again, so that they are asked again"

@@ -178,7 +178,7 @@ class ToolSession(KnownArguments, Source):
 
     @property
     def findings(self) -> list[str]:
-        """Problems that keep a tool, a group or its rules from the model."""
+        """Problems that keep a tool, group or rules from the model."""
         return [*self.toolbox.findings, *self._tools.prompt.findings, *self.left_out()]
 
     def tools(self) -> list[Tool]:
@@ -230,11 +230,11 @@ class ToolSession(KnownArguments, Source):
         return self._tools.register(tool, handler)
 
     def protocol(self, protocol: ToolCallingProtocol | str | None = None) -> ToolCallingProtocol:
-        """Return the protocol that shows these tools to a model; always the same for one name.
+        """Return the protocol that shows these tools to a model.
 
         Args:
-            protocol: The name of one, an object, which is given back, or None: that of the
-                settings.
+            protocol: The name of one, always the same object; an object, which is given back; or
+                None: that of the settings.
 
         Raises:
             ConfigurationError: There is no such protocol, or this is none.
@@ -242,7 +242,7 @@ class ToolSession(KnownArguments, Source):
         return self._replies.find_protocol(protocol)
 
     def system_prompt(self, protocol: ToolCallingProtocol | str | None = None) -> str:
-        """Return the system prompt: use of tools, rules of groups, and skills. S24.
+        """Return the system prompt: tools, rules of groups, and skills. S24.
 
         With a text protocol also the tools themselves; otherwise the request contains them.
         Empty when tools are switched off. A5.
@@ -283,11 +283,11 @@ class ToolSession(KnownArguments, Source):
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> SessionResult:
-        """End a call that is not made, as the engine's method of this name does."""
+        """End a call that is not made, as the engine does."""
         return self.calls.refuse(tool_name, params, context, refusal)
 
     def sub_agent(self, agent_id: str, **options: Any) -> ToolSubAgent:
-        """Make a caller with its own history, whose calls belong to this conversation.
+        """Make a caller with its own history within this conversation.
 
         Args:
             agent_id: Who calls.
@@ -300,7 +300,7 @@ class ToolSession(KnownArguments, Source):
     def derive(
         self, name: str | None = None, *, tools: Iterable[str] | None = None, **changes: Any
     ) -> ToolSession:
-        """Make a session for a part of the work, with no more rights than this one.
+        """Make a session for a part of the work, without more rights.
 
         It has variables of its own, and spends what this session may spend.
 
@@ -358,7 +358,7 @@ class ToolSession(KnownArguments, Source):
         return await self.home.carry(partial(self.calls.resume, str(token), decision))
 
     def take_news(self) -> list[str]:
-        """Return the results of deferred calls that ended since, as text for the model.
+        """Return the deferred calls that ended since, as text for the model.
 
         Each is given once.
         """
@@ -379,7 +379,7 @@ class ToolSession(KnownArguments, Source):
         *,
         on_result: OnResult | None = None,
     ) -> ToolCallCycleResult:
-        """Parse a reply, run its calls and format their results for the model.
+        """Parse a reply, run its calls and format their results.
 
         Calls that only read run at the same time, unless `config.parallel_execution` is off; each
         other one runs alone, in its place.
@@ -408,7 +408,7 @@ class ToolSession(KnownArguments, Source):
         config: ToolCallConfig | Mapping[str, Any] | None = None,
         on_before_execute: BeforeExecute | None = None,
     ) -> ToolCallCycleResult:
-        """Parse one reply of the model, run its calls and format the results. A38.
+        """Parse one reply, run its calls and format the results. A38.
 
         Args:
             text: The reply, whole.
@@ -469,7 +469,7 @@ class ToolSession(KnownArguments, Source):
         return self._discovery.generate_prompt(config, agent_id)
 
     def get_discovered_methods(self, filter: MethodFilter | None = None) -> list[DiscoveredTool]:  # noqa: A002 - the founding document's word
-        """Return the enabled tools, or those that `filter` accepts, with their methods. A24.
+        """Return the enabled or the accepted tools, with their methods. A24.
 
         Raises:
             ToolConflictError: Two tools have one name.
@@ -477,7 +477,7 @@ class ToolSession(KnownArguments, Source):
         return self._discovery.get_discovered_methods(filter)
 
     def invalidate_discovery_cache(self) -> None:
-        """Forget the cached prompts; not needed, since a change of the tools is noticed. A26."""
+        """Forget the cached prompts, although any change is noticed. A26."""
         self._discovery.invalidate_cache()
 
     def has_tool_calling_enabled(
@@ -495,7 +495,7 @@ class ToolSession(KnownArguments, Source):
 
     @property
     def revisions(self) -> tuple[str, ...]:
-        """The saved states that its storage may hold, the one that it continues first."""
+        """The saved states that its storage may hold, its own first."""
         return self._state.revisions
 
     def left_out(self) -> list[str]:
@@ -529,15 +529,13 @@ class ToolSession(KnownArguments, Source):
         Raises:
             SessionError: The data is not what `to_dict` writes; the message names the place.
         """
-        return cls._make_restored(
-            read_session(data, as_source(engine)), engine, approver, **options
-        )
+        return cls._make_from(read_session(data, as_source(engine)), engine, approver, **options)
 
     @classmethod
     async def restore(
         cls, engine: ToolSource, session_id: str, approver: Approver | None = None, **options: Any
     ) -> Self | None:
-        """Load the conversation that `save` kept; None: nothing is kept under this id.
+        """Load the conversation that `save` kept; None: there is none.
 
         Args:
             engine: As for a new session.
@@ -551,12 +549,10 @@ class ToolSession(KnownArguments, Source):
         """
         storage, source = options.get("storage"), as_source(engine)
         restored = await load_session(choose_storage(storage, source), session_id, source)
-        return (
-            None if restored is None else cls._make_restored(restored, engine, approver, **options)
-        )
+        return None if restored is None else cls._make_from(restored, engine, approver, **options)
 
     @classmethod
-    def _make_restored(
+    def _make_from(
         cls, restored: Restored, engine: ToolSource, approver: Approver | None, **options: Any
     ) -> Self:
         session = restored.make(cls, engine, approver, **options)
@@ -594,7 +590,7 @@ class ToolSession(KnownArguments, Source):
         await self._state.save(storage, self.more, as_id, overwrite=overwrite)
 
     async def is_behind(self) -> bool:
-        """Return True if another session object has saved it, so that `save` would fail.
+        """Return True if another session object has saved it since.
 
         Raises:
             SessionError: There is no storage, or what is kept is damaged.

@@ -34,12 +34,12 @@ class ShownResults:
         self._withheld: OrderedDict[str, None] = OrderedDict()
 
     def note(self, call_id: str | None, labels: frozenset[str]) -> None:
-        """Note that the model has read a result, or its beginning, with these labels."""
+        """Note that the model has read a result with these labels."""
         if call_id is not None and call_id not in self._withheld:
             keep_newest(self._labels, call_id, labels, _MOST)
 
     def withhold(self, call_id: str | None) -> None:
-        """Note that a result was refused to the model, for good unless `allow` follows."""
+        """Note that a result was refused to the model, until `allow`."""
         if call_id is not None:
             self._labels.pop(call_id, None)
             keep_newest(self._withheld, call_id, None, _MOST)
@@ -86,16 +86,16 @@ class Showing:
         self._results = results
 
     def find_tool(self, tool: Tool) -> Tool | None:
-        """Return an engine's tool as the model knows it; None: it is off here, or absent."""
+        """Return an engine's tool as the model knows it, or None."""
         names = self._tools.toolbox.shown_names(tool)
         return next(filter(None, map(self._tools.get, names)), None)
 
     def result_policy(self, tool: Tool) -> ResultPolicy:
-        """Return when a result of the tool needs approval, whatever its arguments were."""
+        """Return when a tool's result needs approval, whatever its arguments."""
         return self._policy.result_policy(tool)
 
     def find_labels(self, record: ToolCallRecord) -> frozenset[str] | Refusal:
-        """Return the labels of a call's result, or why it may not be read."""
+        """Return a result's labels, or why it may not be read."""
         call_id = record.call_id or ""
         # The contents of a result of an inner call, or of another process, are unknown here.
         known = self._results.labels_of(call_id)

@@ -27,7 +27,7 @@ _REMEMBERED: Final = 1_000
 
 
 class Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """The state that outlives a process; a turn is only reported, and bounds nothing."""
+    """The state that outlives a process; its turn bounds nothing."""
 
     turns: _Count = 0
     calls: _Count = 0
@@ -86,7 +86,7 @@ class Spending:
         return tool_name if self.identity is None else self.identity(tool_name)
 
     def names_of(self, tool: Tool, engine: Source | None) -> tuple[str, str]:
-        """Return the conversation's name for an engine's tool, and the tool's identity here.
+        """Return the conversation's name for an engine's tool, and its identity.
 
         Args:
             tool: In the form in which the engine has it.
@@ -110,7 +110,7 @@ class Spending:
         return known[2:]
 
     def names_for(self, tool_name: str, other: Spending) -> tuple[str, str]:
-        """Return the same in the conversation `other`, for a name of this one."""
+        """Return the same in the conversation `other`, for a name here."""
         identity = self.tool_of(tool_name)
         if self.catalog is None or other.catalog is None:
             return tool_name, identity
@@ -129,7 +129,7 @@ class Spending:
         self.rounds, self.calls_of_turn, self._seconds, self._began = rounds, calls, seconds, None
 
     def count_call(self, tool_name: str, tool: str, *, is_asked_for: bool = True) -> None:
-        """Count a call that may run; the turn counts only what the conversation asks for."""
+        """Count a call, for the turn only if the conversation asked."""
         self.uses[tool] = self.uses.get(tool, 0) + 1
         self.kept.calls += 1
         self.calls_of_turn += is_asked_for
@@ -197,7 +197,7 @@ class Spending:
         return most.get(tool, max_uses)
 
     def _find_meant(self, name: str) -> list[str]:
-        """Return the identities of the tools that a name in the settings means."""
+        """Return the identities of the tools that a setting names."""
         found = [self.tool_of(name)]
         if self.catalog is not None and (catalog := self.catalog()).get(name) is None:
             engines = [each for each in catalog.list_origins() if each.get(name) is not None]
@@ -207,7 +207,7 @@ class Spending:
     def refusal(
         self, tool_name: str, tool: str, max_uses: int | None, config: ToolCallConfig | None = None
     ) -> Refusal | None:
-        """Return why one more call may not run, by its own or by other settings."""
+        """Return why one more call may not run, or None."""
         config = self.config if config is None else config
         if self.stopped is not None:
             return self.stopped
@@ -224,7 +224,8 @@ class Spending:
     def refusal_inside(
         self, tool_name: str, tool: str, max_uses: int | None, config: ToolCallConfig
     ) -> Refusal | None:
-        """Return why a tool may not make one more call: only bounds on what runs count."""
+        """Return why a tool may not make one more call, or None."""
+        # A turn bounds what the model asks for; here only bounds on what runs count.
         if self.seconds_left == 0:
             return limit_refusal(SECONDS, "the time of the turn is up")
         spent = _describe_whole(self.kept.calls, config)
@@ -293,6 +294,6 @@ def _describe_used_up(most: int | None, unit: str, where: str) -> str:
 
 
 def limit_refusal(reason: str, message: str) -> Refusal:
-    """Return the refusal of a call, or of a round, whose bound is reached."""
+    """Return the refusal of a call or round at its bound."""
     text = f"{message}: answer with what is known, without this call"
     return Refusal(ErrorType.LIMIT_REACHED.value, text, {"reason": reason})

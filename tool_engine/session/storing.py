@@ -15,12 +15,12 @@ _KIND: Final = "session"
 
 
 def find_storage(source: Source, kind: str) -> Any:
-    """Return what keeps `sessions` or `approvals` where a source has its records, or None."""
+    """Return what keeps `sessions` or `approvals` for a source, or None."""
     return getattr(source.store, kind, None)
 
 
 def choose_storage(storage: Any, source: Source) -> SessionStorage | None:
-    """Return the given storage, or else the one where a source has its records.
+    """Return the given storage, or else that of the source's records.
 
     Raises:
         ConfigurationError: It cannot keep sessions.
@@ -71,7 +71,7 @@ async def save_data(
     *,
     overwrite: bool,
 ) -> bool:
-    """Save the data, unless the storage holds a state that is not known; return success.
+    """Save the data over a known state; return True if saved.
 
     Raises:
         RecordsUnavailableError: The storage failed.

@@ -25,7 +25,7 @@ _LONGEST: Final = 200
 
 
 class SessionTools:
-    """The tools of one conversation: its catalog's, and those that only it has.
+    """The tools of one conversation: its catalog's, and its own.
 
     Args:
         catalog: A `ToolEngine`, or what `combine` and the like make of some.
@@ -108,7 +108,7 @@ class SessionTools:
         )
 
     def identify(self, tool_name: str) -> str:
-        """Return what says which tool a name means, whatever else it is called."""
+        """Return what says which tool a name means."""
         if tool_name in self.registered:
             return identity_of_own(tool_name)
         return identity_of(self.source, tool_name)
@@ -132,7 +132,7 @@ class SessionTools:
         return loaded
 
     def find_refusal(self, tool_name: str) -> Refusal | None:
-        """Return why an existing tool may not be called, or None if it may."""
+        """Return why an existing tool may not be called, or None."""
         if self.get(tool_name) is not None:
             return None
         if self.toolbox.find(tool_name) is None:
@@ -142,7 +142,7 @@ class SessionTools:
         return Refusal(ErrorType.REJECTED.value, message)
 
     def find_refusal_since(self, found: Found | None, tool_name: str) -> Refusal | None:
-        """Do the same for a tool that was on when its toolbox stood as `found`."""
+        """Do the same for a tool that was on when `found` held."""
         is_as_it_was = self.toolbox.found is found and self.parent is None
         return None if is_as_it_was else self.find_refusal(tool_name)
 

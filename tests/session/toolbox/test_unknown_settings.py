@@ -53,7 +53,7 @@ async def test_many_misspelled_names(engine: ToolEngine, monkeypatch: pytest.Mon
         looked.append(name)
         return {"post"}
 
-    monkeypatch.setattr(Toolbox, "_likely", likely)
+    monkeypatch.setattr(Toolbox, "_find_likely", likely)
     found = findings(engine, tool_toggles={f"post_{number}": False for number in range(30)})
     assert len(found) == 30
     assert sum("did you mean 'post'" in each for each in found) == len(looked) == 10

@@ -78,7 +78,7 @@ class SessionPrompt:
         return "\n\n".join(part for part in parts if part)
 
     def rules(self) -> str:
-        """Return the norms, then rules and skills of each enabled group: `toolRules()`. S24.
+        """Return the fixed texts, and each enabled group's rules and skills. S24.
 
         Empty while the model has neither tools nor groups.
 

@@ -66,7 +66,7 @@ class SkillReader:
         self.findings: list[str] = []
 
     def skills(self) -> list[KnownSkill]:
-        """Return the skills of the enabled groups, by group, in the order of each."""
+        """Return the skills of the enabled groups, in their order."""
         groups = self._toolbox.enabled_groups()
         if groups is not self._groups and groups != self._groups:
             self._skills = _name_skills(groups)
@@ -103,7 +103,7 @@ class SkillReader:
         raise ToolExecutionError(f"there is no skill {name[:80]!r}{hint}", is_final=True)
 
     def _keep_skills(self) -> None:
-        """Keep each skill as a variable, and remove those of groups that are off."""
+        """Keep skills as variables, and remove those of disabled groups."""
         wanted = {each.variable: each for each in self._skills}
         kept = self._variables.find(kind=VariableKind.RULE, tag=_TAG)
         self._variables.forget_rules(each.name for each in kept if each.name not in wanted)

@@ -41,7 +41,7 @@ _ELLIPSIS: Final = "…"
 def compressed_args(
     args: Mapping[str, Any], presentation: Presentation | None = None, tool: Tool | None = None
 ) -> str:
-    """Return the arguments as a short JSON text for logs, at most 1,000 characters. S8, U41.
+    """Return arguments as short JSON for logs, at most 1,000 characters. S8, U41.
 
     Texts are cut at 50 characters, all but ids and paths. Never raises: where
     `presentation.compress_args` does, or returns no text, the default is used.
@@ -68,7 +68,7 @@ def compressed_result(
     args: Mapping[str, Any] | None = None,
     tool: Tool | None = None,
 ) -> str:
-    """Return the beginning of a result for logs, at most 200 characters. S8, U41.
+    """Return a result's beginning for logs, at most 200 characters. S8, U41.
 
     Never raises: where `presentation.compress_result` does, or returns no text, the default is
     used. What that function makes may have 1,000 characters.
@@ -111,7 +111,7 @@ def _compress_value(
 
 
 class _Start:
-    """Copy the beginning of a value; a large one costs no more than a small one."""
+    """Copy the beginning of a value: large ones cost no more."""
 
     def __init__(self, secrets: OwnSecrets) -> None:
         self._left = _MOST_VALUES

@@ -98,7 +98,7 @@ class Hinting(NamedTuple):
 
 
 def cut_with_hint(text: str, most: int, splits: Splits, hinting: Hinting) -> str:
-    """Return a text cut to at most `most` characters, with the most helpful hint that fits."""
+    """Return a text cut to `most` characters, with the best hint."""
     total = len(text)
     longest = hinting.longest(total)
     rank = next(
@@ -110,7 +110,7 @@ def cut_with_hint(text: str, most: int, splits: Splits, hinting: Hinting) -> str
 
 
 def add_hint(text: str, cut: str, hinting: Hinting) -> str:
-    """Return the tool's own cut of the text, with a hint if anything is missing."""
+    """Return the tool's own cut, with a hint if anything is missing."""
     if cut == text:
         return cut
     if not text.startswith(cut):
@@ -132,7 +132,7 @@ class _Shortened(NamedTuple):
 def _list_hints(
     cut: _Shortened, variable: str | None, language: str, *, has_reader: bool = True
 ) -> list[str]:
-    """Return the hint in several wordings, the most helpful first, the last one empty. U39, S30.
+    """Return the hint's wordings, the most helpful first, the last empty. U39, S30.
 
     Args:
         cut: What is shown.

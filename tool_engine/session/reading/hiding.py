@@ -94,7 +94,7 @@ def hide_result(
 
 
 def _describe_value(value: Any, chars: int, language: str) -> str:
-    """Return the kind and the size of a value; of a single one not even the size."""
+    """Return a value's kind, and its size unless it is single."""
     kinds = _KINDS[language]
     if isinstance(value, str):
         return kinds["text"].format(chars=chars)

@@ -173,7 +173,7 @@ def present(
     language: str = "en",
     has_reader: bool = True,
 ) -> Presented:
-    """Return the text of a result for a model. S15, S28. Never raises.
+    """Return a result's text for a model. S15, S28. Never raises.
 
     A text that is too long is cut by `presentation.truncate`, or else so that its beginning and its
     end stay. The limit counts everything that the model reads: text, marker and hint. Where there
@@ -224,7 +224,7 @@ def _format_result(
     findings: list[str],
     find_secrets: Callable[[], OwnSecrets | None],
 ) -> tuple[str, bool]:
-    """Return the full text, and whether a variable with the output has the same text."""
+    """Return the full text, and whether a variable has the same."""
     name = result.tool_name
     if result.is_success and presentation.format is not None:
         data = data_of(result.output)
@@ -242,7 +242,7 @@ def _format_result(
 
 
 def _is_as_kept(output: dict[str, Any], text: str) -> bool:
-    """Return True if positions are the same in the text of a variable with the output.
+    """Return True if a variable's text has the same positions.
 
     A variable holds JSON: of a date or half a character it holds the letters, which as text are
     without the quotes, or with one more backslash.
@@ -260,7 +260,7 @@ def _find_most(*limits: int | None) -> float:
 
 
 def _find_asked_limit(args: Mapping[str, Any], tool: Tool | None) -> int | None:
-    """Return the limit that the model asked for, 0 for all; None without one."""
+    """Return the model's limit, 0 for all; None: it asked for none."""
     limit = args.get(_LIMIT)
     if limit is None or _declares_limit(tool):
         return None
@@ -277,7 +277,7 @@ def _declares_limit(tool: Tool | None) -> bool:
 
 
 def with_limit(arguments: dict[str, Any], params: Any) -> dict[str, Any]:
-    """Return the arguments, with the `limit` that is not for the tool. U39."""
+    """Return the arguments with the `limit` for the session. U39."""
     asked = params.get("limit") if isinstance(params, dict) else None
     return arguments if asked is None else {"limit": asked, **arguments}
 

@@ -88,7 +88,7 @@ def as_session_result(result: ToolExecutionResult) -> SessionResult:
 
 
 def withhold_result(read: SessionResult, refusal: Refusal) -> SessionResult:
-    """Return a result that the program gets and the model may not read. S31."""
+    """Return a result that the program gets, and no model. S31."""
     details = {} if refusal.details is None else {"error_details": refusal.details}
     return replace(
         read,
@@ -103,14 +103,14 @@ def withhold_result(read: SessionResult, refusal: Refusal) -> SessionResult:
 
 
 def reason_of(result: ToolExecutionResult) -> str | None:
-    """Return the reason for which the call was refused; None: no reason was given."""
+    """Return the reason for which the call was refused, or None."""
     details = result.metadata.get("error_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     return reason if isinstance(reason, str) else None
 
 
 def as_tool_call_result(result: SessionResult) -> dict[str, Any]:
-    """Return a result in the form of the founding document, for front ends. S14.
+    """Return a result in the founding document's form, for front ends. S14.
 
     `data` is what the tool returned; None where it did not run to its end.
     """

@@ -51,7 +51,7 @@ class GroupState(NamedTuple):
 
 
 def group_from(fields: Mapping[str, Any]) -> ToolGroup:
-    """Return the group that the keys of a definition describe; no file is needed.
+    """Return the group that the keys of a definition describe.
 
     Raises:
         ConfigurationError: They describe no group; the message names every fault.
@@ -76,13 +76,13 @@ def _name_place(fault: Any) -> str:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Return the `toolId` and the method of a tool's name, split at its last `_`. A35."""
+    """Return `toolId` and method, split at the last `_`. A35."""
     owner, _, method = name.rpartition("_")
     return (owner, method) if owner and method else (name, name)
 
 
 def toggle_of(name: str, config: ToolCallConfig) -> bool | None:
-    """Return the toggle of a tool, by its name or else its `toolId`; None: it has none. A7."""
+    """Return a tool's toggle, by name or `toolId`, or None. A7."""
     toggles = config.tool_toggles
     if name in toggles or not config.toggles_by_tool_id:
         return toggles.get(name)

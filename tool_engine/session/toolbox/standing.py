@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Return a key that is equal if the standing would be; a copy of the settings."""
+        """Return a key that is equal where the standing would be."""
         config = self.config
         switches = (
             config.enabled,
@@ -71,7 +71,7 @@ _shared: Final[WeakKeyDictionary[Any, tuple[tuple[tuple[Any, ...], Standing], ..
 
 
 def standing_of(catalog: Source, seen: Seen) -> Standing:
-    """Return the state of a catalog's tools and groups, found now or shared.
+    """Return the state of a catalog's tools and groups, perhaps shared.
 
     Args:
         catalog: Where the tools are, as the conversation sees it.
@@ -103,7 +103,7 @@ def named_groups(catalog: Source, own_groups: Mapping[str, OwnGroup]) -> dict[st
 
 
 def is_on(group: ToolGroup, config: ToolCallConfig) -> bool:
-    """Return True if a group is on while tools are on at all. S21, S22."""
+    """Return True if a group is on, where tools are. S21, S22."""
     if group.is_quarantined:
         return False
     if group.name in config.group_toggles:

@@ -40,7 +40,7 @@ _LIKELY: Final = 20
 
 
 class Found(NamedTuple):
-    """The standing at the last look, and what shows whether it is still valid."""
+    """The last standing, and what shows whether it is still valid."""
 
     standing: Standing
     stamp: object
@@ -59,7 +59,7 @@ class _On(NamedTuple):
 
 @live("take that of another session")
 class Toolbox:
-    """The tools and groups of one conversation, and which of them are on.
+    """The tools and groups of one conversation, on or off.
 
     A reload of the engine is seen at the next question; where nothing changed, a question costs
     next to nothing.
@@ -111,7 +111,7 @@ class Toolbox:
         return self._find_standing()
 
     def tools(self) -> list[Tool]:
-        """Return the enabled tools as the model sees them, the session's own last.
+        """Return the enabled tools, the session's own last.
 
         Raises:
             ToolConflictError: Two tools have one name; the message names both and a remedy.
@@ -122,15 +122,15 @@ class Toolbox:
         return standing.enabled.copy()
 
     def all(self) -> list[Placed]:
-        """Return every tool with an unambiguous name, on or off; the session's own last."""
+        """Return every unambiguous tool, on or off, the session's own last."""
         return list(self._find_standing().placed.values())
 
     def find(self, shown_name: str) -> Placed | None:
-        """Return the tool that the model knows by this name, on or off; None: none or several."""
+        """Return the one tool of a shown name, on or off, or None."""
         return self._find_standing().placed.get(shown_name)
 
     def hint(self, name: str) -> str:
-        """Return `; did you mean 'x'?` if an enabled tool has nearly this name, else ""."""
+        """Return `; did you mean 'x'?` for a near tool, or ""."""
         placed = self._find_standing().placed
         return suggest_near(
             name, (each for each in self._find_likely(name) if placed[each].is_enabled)
@@ -159,7 +159,7 @@ class Toolbox:
         return on.enabled
 
     def groups_of(self, shown_name: str) -> list[str]:
-        """Return the names of all groups that contain a tool, on or off."""
+        """Return the names of a tool's groups, on or off."""
         groups = self._find_standing().memberships.get(shown_name, ())
         return list(dict.fromkeys(group.name for group in groups))
 
@@ -243,7 +243,7 @@ class Toolbox:
         return self._find_tool(name).is_enabled
 
     def set_tool_enabled(self, name: str, enabled: bool) -> None:
-        """Turn a tool on or off, for this conversation only, whatever its groups say.
+        """Turn a tool on or off, here only, whatever its groups say.
 
         A tool that its definition does not offer to models (a draft, a deprecated one) stays off.
 
@@ -257,7 +257,7 @@ class Toolbox:
     def register_group(
         self, group: ToolGroup | Mapping[str, Any], rules: GroupRules | None = None
     ) -> ToolGroup:
-        """Add a group for this conversation only; replace its own one of that name.
+        """Add or replace a group for this conversation only.
 
         Args:
             group: The group, or its definition as a mapping.
@@ -279,7 +279,7 @@ class Toolbox:
         return made
 
     def under(self, config: ToolCallConfig) -> Toolbox:
-        """Return the same tools and groups under other settings, for a few questions."""
+        """Return the same tools under other settings, for a few questions."""
         if config == self.config:
             return self
         made = object.__new__(type(self))
@@ -290,7 +290,7 @@ class Toolbox:
     # Saving.
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the toggles and the session's own groups as JSON values, for `restore`.
+        """Return the toggles and the session's own groups as JSON values.
 
         Functions that make rules are left out: register them again.
         """
@@ -365,7 +365,7 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _bind_catalog(catalog: ToolSource, adapt: Prepare | None, turn: Callable[[], int]) -> Source:
-    """Return the catalog as one conversation sees it, with its own turns only."""
+    """Return the catalog as one conversation sees it, in its turns."""
     source = check_source(catalog)
     return (source if adapt is None else prepare(source, adapt)).bind_turn(turn)
 

@@ -26,7 +26,7 @@ def find_unknown(
     was_named: Callable[[str], bool],
     likely: Callable[[str], Iterable[str]],
 ) -> list[str]:
-    """Return a sentence for each setting without a target; the first name the nearest.
+    """Return a sentence for each setting that names nothing known.
 
     Args:
         config: The settings.

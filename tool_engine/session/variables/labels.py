@@ -40,7 +40,7 @@ _TOOL: Final = re.compile(r"tool:(?:source-(\d+):)?([^:]*)")
 def refused_labels(
     labels: Iterable[str], accepts: Iterable[str] | None, source: str = ""
 ) -> list[str]:
-    """Return the labels that a tool does not accept, sorted; none with `accepts` None.
+    """Return the labels that a tool does not accept, sorted.
 
     Args:
         labels: Where a content came from.
@@ -57,7 +57,7 @@ def labels_of_result(
     used: Iterable[str] = (),
     source: str = "",
 ) -> frozenset[str]:
-    """Return the labels of a call's result: of its tool and of its arguments' contents.
+    """Return the labels of a result: its tool's and its arguments'.
 
     The host is the one of the URL that the definition names, where it names one, else of the
     argument `url`; a result with an address under `url` or `final_url` came from there, too.
@@ -85,7 +85,7 @@ def labels_of_result(
 def _find_refused(
     labels: Iterable[str], accepts: Iterable[str] | None, source: str
 ) -> list[tuple[str, str]]:
-    """Return each label that a tool does not accept, as the tool reads it and as it is."""
+    """Return refused labels, as the tool reads them and as they are."""
     if accepts is None:
         return []
     own = _number_of(source)
@@ -98,7 +98,7 @@ def _find_refused(
 def refusal_of_content(
     tool: Tool, expanded: Expanded, inside: Iterable[str] = (), source: str = ""
 ) -> Refusal | None:
-    """Return why kept content must not reach a tool that limits what it accepts; None: it may.
+    """Return why a tool may not get kept content, or None.
 
     Args:
         tool: Its `accepts`; None there: it takes everything.
@@ -119,7 +119,7 @@ def refusal_of_content(
 
 
 def refusal_of_typing(tool: Tool, expanded: Expanded, source: str = "") -> Refusal | None:
-    """Return why what a model typed must not reach a tool; None: it may.
+    """Return why a tool may not get typed words, or None.
 
     Args:
         tool: Its `accepts`; None there: it takes everything.
@@ -132,7 +132,7 @@ def refusal_of_typing(tool: Tool, expanded: Expanded, source: str = "") -> Refus
 
 
 def shown_labels(labels: Iterable[str], read: frozenset[str]) -> list[str]:
-    """Return labels as a model may see them, sorted: the hosts of unread content are left out.
+    """Return labels for a model, sorted, without hosts of unread content.
 
     A page may name any host as its address, so that a host is a part of its content.
     """
@@ -152,8 +152,9 @@ def _make_refusal(
     labels = sorted(each for each, _ in refused)
     return Refusal(
         ErrorType.EXECUTION_REJECTED.value,
-        f"{what} must not be sent to the tool {tool.name!r}: it came from {_join_labels(shown)}, and the "
-        f"tool accepts {accepted}. {cure}, or tell the user why it cannot be sent",
+        f"{what} must not be sent to the tool {tool.name!r}: it came from "
+        f"{_join_labels(shown)}, and the tool accepts {accepted}. {cure}, "
+        "or tell the user why it cannot be sent",
         {
             "reason": f"the tool does not accept what came from {_join_labels(labels)}",
             **details,
@@ -164,7 +165,7 @@ def _make_refusal(
 
 
 def _join_labels(labels: list[str]) -> str:
-    """Return the first labels as one text, and how many there are more."""
+    """Return the first labels as text, and how many follow."""
     more = f"; and {len(labels) - _TOLD} more" if len(labels) > _TOLD else ""
     return "; ".join(labels[:_TOLD]) + more
 
@@ -180,7 +181,7 @@ def _number_of(source: str) -> int:
 
 
 def _seen_from(own: int, word: str) -> str:
-    """Return a word as a source's tool reads it: it names other sources."""
+    """Return a word as a tool reads it: other sources are named."""
     found = _TOOL.fullmatch(word)
     if found is None or int(found[1] or 1) == own:
         return word
@@ -238,7 +239,7 @@ def _read_request(tool: Tool) -> _Asks:
 
 
 def _find_host(address: str) -> str | None:
-    """Return the host that the tools would dial for an address, or None."""
+    """Return the host that tools would dial for an address, or None."""
     if _ORIGIN.match(address) is None:
         return None
     # Loaded late: only tools that dial need it.
@@ -258,5 +259,5 @@ def _make_label(name: str, source: str, effect: str, host: str | None) -> frozen
 
 
 def _join_word(text: str) -> str:
-    """Return a text as one word, so that a name cannot forge another origin."""
+    """Return a text as one word, which forges no other origin."""
     return _SPACE.sub("_", text)

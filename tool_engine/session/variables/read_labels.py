@@ -21,7 +21,7 @@ _HOST: Final = re.compile(r"(?<=\S)\s+host:\S*")
 
 
 class ReadLabels:
-    """The labels of what a session's model, and those of the sessions above, have read.
+    """The labels of what a session's model, and those above, have read.
 
     Args:
         above: Those of the session that it works for, now and later; None: it works for none.
@@ -56,12 +56,12 @@ class ReadLabels:
 
 
 def without_host(label: str) -> str:
-    """Return a label without its host, which a page may have made up."""
+    """Return a label without its host, which may be made up."""
     return _HOST.sub("", label)
 
 
 def _limit_labels(labels: frozenset[str]) -> frozenset[str]:
-    """Return labels that no tool accepts more of, and not too many of them."""
+    """Return labels that are as strict, and not too many."""
     if len(labels) > _MOST:
         labels = frozenset(map(without_host, labels))
     return labels if len(labels) <= _MOST else frozenset({UNKNOWN})

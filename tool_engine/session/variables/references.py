@@ -50,19 +50,19 @@ class Expanded(NamedTuple):
 
     @property
     def labels(self) -> frozenset[str]:
-        """The labels of all that is in the arguments, put in or typed."""
+        """The labels of all that was put in or typed."""
         typed = self.typed
         return typed.union(*(each.labels for each in self.variables)) if self.variables else typed
 
 
 def reference(name: str, start: int | None = None, length: int | None = None) -> str:
-    """Return the text that refers to a variable, or to a part of it."""
+    """Return the text that refers to a variable, or a part."""
     place = "" if start is None else f":{start}"
     return f"{BEGIN}{name}{place}{'' if length is None or start is None else f':{length}'}}}}}"
 
 
 def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
-    """Return the arguments with every reference replaced, in texts at any depth. S25.
+    """Return the arguments with every reference replaced, at any depth. S25.
 
     A text that is nothing but one reference to a whole variable becomes its value, of whatever
     type; elsewhere the text of the value is put in. `$$VAR_REF{{` stands for the literal
@@ -119,7 +119,7 @@ async def make_ready(params: dict[str, Any], store: VariableStore) -> None:
 
 
 def refers(params: dict[str, Any]) -> bool:
-    """Return True if a text in the arguments holds what may be a reference."""
+    """Return True if a text in the arguments may hold a reference."""
     for key, item in params.items():
         if isinstance(key, str) and BEGIN in key:
             return True
@@ -140,7 +140,7 @@ def _holds_reference(value: Any) -> bool:
 
 
 def _find_texts(value: Any) -> Iterator[str]:
-    """Find every text in a value, keys too, at any depth, even if it contains itself."""
+    """Find every text in a value, keys too, at any depth."""
     rest, seen = [value], set[int]()
     while rest:
         item = rest.pop()

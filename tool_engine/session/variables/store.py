@@ -77,7 +77,7 @@ class Variable(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownF
 
     @property
     def text(self) -> str:
-        """The value as a model reads it: a string as it is, anything else as JSON."""
+        """The value as a model reads it: a string, or JSON."""
         return to_text(self.value)
 
     @property
@@ -87,7 +87,7 @@ class Variable(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownF
 
 
 def as_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
-    """Return the variable with its own copy of the value, as JSON values, and a label.
+    """Return the variable with a copied JSON value and a label.
 
     Takes time in proportion to the value, and may do so in a thread; `in_pieces` as in `copied`.
     """
@@ -146,7 +146,7 @@ class VariableStore(KnownArguments):
         return iter([*self._kept.values(), *self._used.values()])
 
     def add(self, variable: Variable) -> Variable:
-        """Keep a variable; replace one of the same name, and take over its `created`.
+        """Keep a variable, over one of its name, whose `created` stays.
 
         What is kept is a copy of the value, of JSON values only: of anything else, such as a date,
         a set or a NaN, what a model reads of it (`to_text`).
@@ -186,7 +186,7 @@ class VariableStore(KnownArguments):
         return variable
 
     def get(self, name: str) -> Variable:
-        """Return the variable of that name, and count this as a use of it.
+        """Return the variable of that name, as one use of it.
 
         Raises:
             VariableError: There is none; the message lists the nearest names.
@@ -202,7 +202,9 @@ class VariableStore(KnownArguments):
         return variable
 
     def remove(self, names: str | Iterable[str]) -> list[str]:
-        """Remove variables and return the names that existed; a text is one name.
+        """Remove variables and return the names that existed.
+
+        A text is one name.
 
         Raises:
             VariableError: One of them is a rule; then none is forgotten.
@@ -313,7 +315,7 @@ class VariableStore(KnownArguments):
 
 
 def _check_variable(variable: Any) -> Variable:
-    """Check the types of a program's variable, so that it can be read back.
+    """Check the types of a variable, so that it reads back.
 
     Raises:
         VariableError: It is no variable, or has a field of another type.
@@ -353,7 +355,7 @@ def _as_shared(variable: Variable) -> dict[str, Any]:
 
 
 def _as_dict(variable: Variable) -> dict[str, Any]:
-    """Return the same with a copy of the value, the keys of that in order.
+    """Return the same with a copy of the value, keys in order.
 
     Positions in its text that a model knows stay the same.
     """
@@ -361,7 +363,7 @@ def _as_dict(variable: Variable) -> dict[str, Any]:
 
 
 def _restore_variable(variable: Variable, *, in_pieces: bool) -> Variable:
-    """A variable that was kept, with a value of its own; what was counted is not counted again."""
+    """Return a kept variable with its own value, counted once."""
     if in_pieces or variable.chars < _FEW:
         return as_kept(variable, in_pieces=in_pieces)
     try:
@@ -378,7 +380,7 @@ def _restore_variable(variable: Variable, *, in_pieces: bool) -> Variable:
 
 
 def copied(value: Any, *, in_pieces: bool = False) -> tuple[Any, int]:
-    """Return a copy of a value as JSON values, and the length of its text.
+    """Return a value's copy as JSON values, and its text's length.
 
     Args:
         value: The value.

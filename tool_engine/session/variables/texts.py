@@ -45,7 +45,7 @@ class KeptTexts:
         self._made: OrderedDict[int, tuple[Any, str]] = OrderedDict()
 
     def of(self, variable: HasText) -> str:
-        """Return the text of a variable; at once, if it is ready or short."""
+        """Return a variable's text; at once, if it is ready or short."""
         made = self._made.get(id(variable.value))
         return variable.text if made is None else made[1]
 
@@ -67,7 +67,7 @@ class KeptTexts:
 
 
 def kept_in_pieces(value: Any) -> tuple[Any, int] | None:
-    """Return a large value as it is kept and the length of its text; see `copied`.
+    """Return a large value as kept, and its text's length.
 
     Other threads get their turn meanwhile. None: it can only be copied as a whole.
     """
@@ -98,7 +98,7 @@ def _keep_value(value: Any, weights: Weights) -> tuple[Any, int]:
 
 
 def _keep_alone(part: Any, weights: Weights) -> tuple[Any, int]:
-    """Return the same for a part of one entry, which may be large."""
+    """Return the same for one entry, which may be large."""
     if isinstance(part, list):
         kept, size = _keep_value(part[0], weights)
         return [kept], size + 2
@@ -116,5 +116,5 @@ def _read_back(value: Any) -> tuple[Any, int]:
 
 
 def without_halves(text: str) -> str:
-    """Return JSON with each half of a surrogate pair replaced by its escape."""
+    """Return JSON with escapes in place of half surrogate pairs."""
     return _HALF.sub(lambda found: found[1] or f"\\{found[2]}", text) if "\\ud" in text else text

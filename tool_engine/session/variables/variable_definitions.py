@@ -195,7 +195,7 @@ def definition_of(name: str) -> Tool:
 
 
 def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
-    """Raise an error for an unknown argument, or for a reference that would be shown.
+    """Check for unknown arguments, and for references that would be shown.
 
     Raises:
         VariableError: The message names the nearest.

@@ -77,7 +77,7 @@ class VariableTools:
 
 
 class _VariableExecutor:
-    """Run the tools; a model's mistake fails the call with a message and a remedy."""
+    """Run the tools; a mistake fails the call with a remedy."""
 
     def __init__(self, store: VariableStore, read: ReadLabels) -> None:
         self._store = store
@@ -91,7 +91,7 @@ class _VariableExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """Return the tool's output; a coroutine, since the store belongs to the event loop."""
+        """Return the tool's output; on the loop, as the store is."""
         try:
             if tool.name == "read_var":
                 await self._store.texts.make(self._store.get(params["name"]))
@@ -240,7 +240,7 @@ def keep_call(
     labels: frozenset[str],
     used: frozenset[str] | None = None,
 ) -> None:
-    """Keep a call's arguments and, if it succeeded, its output as variables. S29.
+    """Keep a call's arguments and any output as variables. S29.
 
     Secrets are hidden in the arguments. An output of `{"result": value}` is kept as the value.
 
@@ -288,7 +288,7 @@ def _make_variables(
     *,
     in_pieces: bool = False,
 ) -> list[Variable]:
-    """Return the variables of a call, the arguments first, since they existed first."""
+    """Return a call's variables, the arguments first, as they existed first."""
     now = datetime.now(UTC)
     secrets = secrets_of(tool, params)
     sent = secrets.hide(_without_secrets(params, secrets.parts, secrets.names))
@@ -326,7 +326,7 @@ def _make_variables(
 def _without_secrets(
     value: Any, parts: frozenset[str], names: frozenset[str] = frozenset(), depth: int = 0
 ) -> Any:
-    """Return arguments without the values of secret names; texts stay as they are."""
+    """Return arguments without values of secret names; texts stay."""
     if depth > _DEEPEST:
         return value
     if _has_no_secrets(value, parts, names):
