@@ -245,7 +245,7 @@ class Meter:
         """Add the tokens of one reply, under its provider's own names."""
         if not isinstance(usage, Mapping):
             return
-        read, wrote, total = read_tokens(usage)
+        read, wrote, total = _read_tokens(usage)
         for each in self.spenders():
             each.count_tokens(read, wrote, total)
 
@@ -301,7 +301,7 @@ class Meter:
         self._own.set_turn(kept.rounds, kept.calls_of_turn, kept.seconds)
 
 
-def read_tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+def _read_tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return the tokens read and written, and the provider's total, if given."""
     read, wrote = _sum_counts(usage, _INPUT), _sum_counts(usage, _OUTPUT)
     return read, wrote, max(read + wrote, _sum_counts(usage, _TOTAL))

@@ -32,7 +32,7 @@ from tool_engine.session.reading.presentation import (
     present_in_time,
     with_limit,
 )
-from tool_engine.session.reading.result import SessionResult, reason_of, withhold_result
+from tool_engine.session.reading.result import SessionResult, make_session_result, withhold_result
 from tool_engine.session.scope import SessionScope
 from tool_engine.session.toolbox.toolbox import Placed
 from tool_engine.session.variables.labels import labels_of_result
@@ -40,7 +40,6 @@ from tool_engine.session.variables.references import Expanded
 from tool_engine.session.variables.variable_definitions import WRITE_VAR
 from tool_engine.session.variables.variable_tools import (
     NamesOfCall,
-    keep_call,
     keep_call_in_time,
     names_of_call,
 )
@@ -159,7 +158,7 @@ class ResultKeeper:
         )
         # What is short is there at once.
         shown = presented if isinstance(presented, Presented) else await presented
-        read, refusal = _make_result(tool_name, result, shown), None
+        read, refusal = _read_result(tool_name, result, shown), None
         if placed is not None and result.error_type not in REFUSED:
             refusal = await self._review_result(placed, arguments, shown.final_text, result, scope)
             token = None if refusal is None else (refusal.details or {}).get("approval_token")
@@ -238,22 +237,13 @@ class ResultKeeper:
         call = Ended(tool, ran_as, arguments, result, frozenset(scope.labels), scope.source)
         labels = call.labels
         if names is not None:
-            await self._keep_variables(call, names, labels)
+            own, put_in = self._variables, call.put_in
+            await keep_call_in_time(own, tool, names, arguments, result, labels, put_in)
             # With room for one variable the result has taken its place.
             read.args_variable = names.args if names.args in self._variables else None
             read.result_variable = names.result if result.is_success else None
         self._results.note(result.call_id, labels)
         return self._show_result(read, call, labels, has_begun=scope.has_begun)
-
-    async def _keep_variables(
-        self, call: Ended, names: NamesOfCall, labels: frozenset[str]
-    ) -> None:
-        tool, arguments, result = call.tool, call.arguments, call.result
-        kept = (self._variables, tool, names, arguments, result, labels, call.put_in)
-        if is_quick(result.output) and is_quick(arguments):
-            keep_call(*kept)
-        else:
-            await keep_call_in_time(*kept)
 
     def _show_result(
         self, read: SessionResult, call: Ended, labels: frozenset[str], *, has_begun: bool
@@ -324,20 +314,9 @@ def _limit_by(config: ToolCallConfig, tool_name: str, said: int | None) -> int:
     return config.limit if said is None else said
 
 
-def _make_result(tool_name: str, result: ToolExecutionResult, shown: Presented) -> SessionResult:
-    metadata = result.metadata
-    return SessionResult(
-        result.is_success,
-        tool_name,
-        result.output,
-        result.error,
-        result.error_type,
-        result.validation_errors,
-        result.execution_time,
-        result.executed_at,
-        {**metadata, "findings": shown.findings} if shown.findings else metadata,
-        formatted_text=shown.formatted_text,
-        final_text=shown.final_text,
-        is_truncated=shown.is_truncated,
-        reject_reason=reason_of(result),
-    )
+def _read_result(tool_name: str, result: ToolExecutionResult, shown: Presented) -> SessionResult:
+    read = make_session_result(result, tool_name, shown.formatted_text, shown.final_text)
+    read.is_truncated = shown.is_truncated
+    if shown.findings:
+        read.metadata = {**result.metadata, "findings": shown.findings}
+    return read

@@ -78,12 +78,7 @@ def make_parts(
         SessionError: An id that no storage could keep.
         ConfigurationError: Something of the wrong kind.
     """
-    if presentations is not None:
-        check_presentations(presentations)
-    if variables is not None and not isinstance(variables, VariableStore):
-        raise ConfigurationError(
-            f"variables must be a VariableStore, got {type(variables).__name__}"
-        )
+    _check_kinds(presentations, variables)
     chosen = as_config({} if config is None else config)
     agent_id = check_session_id(session_id if agent_id is None else agent_id)
     conversation_id = check_session_id(conversation_id or session_id)
@@ -122,6 +117,15 @@ def make_parts(
         {} if parent is None else parent.deferred,
         HomeLoop() if parent is None else parent.home,
     )
+
+
+def _check_kinds(presentations: object, variables: object) -> None:
+    if presentations is not None:
+        check_presentations(presentations)
+    if variables is not None and not isinstance(variables, VariableStore):
+        raise ConfigurationError(
+            f"variables must be a VariableStore, got {type(variables).__name__}"
+        )
 
 
 def _find_book(session_id: str, tools: SessionTools, parent: SessionParts | None) -> ApprovalBook:

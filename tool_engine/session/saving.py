@@ -19,7 +19,7 @@ from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.deferral import Deferred
 from tool_engine.session.parts import SessionParts
-from tool_engine.session.storing import check_storage, load_data, save_data
+from tool_engine.session.storing import check_storage, find_storage, load_data, save_data
 from tool_engine.session.variables.read_labels import UNKNOWN
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.sources.moving import Moves, sources_of
@@ -273,7 +273,8 @@ async def load_session(
         SessionError: There is no storage, or it gave no session, or that of another id.
         RecordsUnavailableError: The storage failed.
     """
-    data = await load_data(check_storage(storage), session_id)
+    found = find_storage(source, "sessions") if storage is None else storage
+    data = await load_data(check_storage(found), session_id)
     if data is None:
         return None
     # Of a large conversation each value is looked at.

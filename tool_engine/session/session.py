@@ -319,7 +319,7 @@ class ToolSession(KnownArguments, Source):
         plan = plan_helper(self._tools, tools, changes)
         child = type(self)(
             keep(self.source, lambda tool: tool.name in plan.tools),
-            f"{self.session_id}/{self._state.children if name is None else name}",
+            f"{self.session_id}/{self.children if name is None else name}",
             plan.config,
             self.gate.approver,
             agent_id=self.agent_id,
@@ -368,8 +368,6 @@ class ToolSession(KnownArguments, Source):
     def usage(self) -> Usage:
         """Return what was spent so far."""
         return self.meter.usage()
-
-    # The replies of its model.
 
     async def process(
         self,
@@ -491,7 +489,10 @@ class ToolSession(KnownArguments, Source):
         own = self.toolbox.config
         return own.enabled if config is None else narrow_settings(own, config).enabled
 
-    # Saving.
+    @property
+    def children(self) -> int:
+        """The number of helpers without a name of their own so far."""
+        return self._state.children
 
     @property
     def revisions(self) -> tuple[str, ...]:
@@ -548,7 +549,7 @@ class ToolSession(KnownArguments, Source):
             RecordsUnavailableError: The storage failed, or its database does not answer.
         """
         storage, source = options.get("storage"), as_source(engine)
-        restored = await load_session(choose_storage(storage, source), session_id, source)
+        restored = await load_session(storage, session_id, source)
         return None if restored is None else cls._make_from(restored, engine, approver, **options)
 
     @classmethod

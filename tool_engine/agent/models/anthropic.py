@@ -55,11 +55,7 @@ class AnthropicModel(ModelClient):
         yield answer
 
     def _make_client(self, access: Access) -> AsyncAnthropic:
-        given = {
-            name: value
-            for name in ("api_key", "base_url", "timeout", "max_retries")
-            if (value := getattr(access, name)) is not None
-        }
+        given = access.list_given()
         try:
             client = AsyncAnthropic(**given)
         except AnthropicError as error:

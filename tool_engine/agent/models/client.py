@@ -36,6 +36,11 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     max_retries: int | None = None
 
+    def list_given(self) -> dict[str, Any]:
+        """Return the settings that are given, under the names of the SDKs."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in fields.items() if value is not None}
+
     def __repr__(self) -> str:
         return f"Access(base_url={self.base_url!r}, timeout={self.timeout!r})"
 

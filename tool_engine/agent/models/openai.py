@@ -37,11 +37,7 @@ class OpenAIClient(ModelClient):
     key_variables: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
 
     def _make_client(self, access: Access) -> AsyncOpenAI:
-        given = {
-            name: value
-            for name in ("api_key", "base_url", "timeout", "max_retries")
-            if (value := getattr(access, name)) is not None
-        }
+        given = access.list_given()
         try:
             return AsyncOpenAI(**given)
         except OpenAIError as error:

@@ -136,30 +136,11 @@ class Presented(msgspec.Struct, frozen=True):
 _DEFAULT: Final = Presentation()
 
 
-async def present_in_time(
-    result: ToolExecutionResult,
-    args: Mapping[str, Any],
-    tool: Tool | None = None,
-    presentation: Presentation = _DEFAULT,
-    limit: int | None = None,
-    *,
-    variable: str | None = None,
-    language: str = "en",
-    has_reader: bool = True,
-) -> Presented:
+async def present_in_time(result: ToolExecutionResult, *args: Any, **options: Any) -> Presented:
     """Do the same as `present`; process large results in a thread."""
-    present_it = partial(
-        present,
-        result,
-        args,
-        tool,
-        presentation,
-        limit,
-        variable=variable,
-        language=language,
-        has_reader=has_reader,
-    )
-    return present_it() if is_quick(result.output) else await asyncio.to_thread(present_it)
+    if is_quick(result.output):
+        return present(result, *args, **options)
+    return await asyncio.to_thread(present, result, *args, **options)
 
 
 def present(

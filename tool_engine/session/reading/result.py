@@ -74,6 +74,26 @@ class SessionResult(ToolExecutionResult, kw_only=True):
         return details.get("approval_token") if isinstance(details, dict) else None
 
 
+def make_session_result(
+    result: ToolExecutionResult, tool_name: str, formatted_text: str, final_text: str
+) -> SessionResult:
+    """Return a result with the conversation's name of the tool, and its texts."""
+    return SessionResult(
+        result.is_success,
+        tool_name,
+        result.output,
+        result.error,
+        result.error_type,
+        result.validation_errors,
+        result.execution_time,
+        result.executed_at,
+        result.metadata,
+        formatted_text=formatted_text,
+        final_text=final_text,
+        reject_reason=_reason_of(result),
+    )
+
+
 def as_session_result(result: ToolExecutionResult) -> SessionResult:
     """Turn a result that the conversation has not processed into a `SessionResult`.
 
@@ -81,10 +101,8 @@ def as_session_result(result: ToolExecutionResult) -> SessionResult:
     """
     if isinstance(result, SessionResult):
         return result
-    known = {name: getattr(result, name) for name in ToolExecutionResult.__struct_fields__}
     text = result.error or ""
-    reason = reason_of(result)
-    return SessionResult(**known, formatted_text=text, final_text=text, reject_reason=reason)
+    return make_session_result(result, result.tool_name, text, text)
 
 
 def withhold_result(read: SessionResult, refusal: Refusal) -> SessionResult:
@@ -102,7 +120,7 @@ def withhold_result(read: SessionResult, refusal: Refusal) -> SessionResult:
     )
 
 
-def reason_of(result: ToolExecutionResult) -> str | None:
+def _reason_of(result: ToolExecutionResult) -> str | None:
     """Return the reason for which the call was refused, or None."""
     details = result.metadata.get("error_details")
     reason = details.get("reason") if isinstance(details, dict) else None

@@ -266,15 +266,14 @@ async def keep_call_in_time(
     names: tuple[str, str],
     params: dict[str, Any],
     result: ToolExecutionResult,
-    labels: frozenset[str],
-    used: frozenset[str] | None = None,
+    *labels: frozenset[str],
 ) -> None:
     """Do the same as `keep_call`; copy large values in a thread."""
-    is_small = is_quick(result.output) and is_quick(params)
-    of_call = partial(
-        _make_variables, tool, names, params, result, labels, used, in_pieces=not is_small
-    )
-    for variable in of_call() if is_small else await asyncio.to_thread(of_call):
+    if is_quick(result.output) and is_quick(params):
+        keep_call(store, tool, names, params, result, *labels)
+        return
+    make = partial(_make_variables, tool, names, params, result, *labels, in_pieces=True)
+    for variable in await asyncio.to_thread(make):
         store.take(variable)
 
 
@@ -284,7 +283,7 @@ def _make_variables(
     params: dict[str, Any],
     result: ToolExecutionResult,
     labels: frozenset[str],
-    used: frozenset[str] | None,
+    used: frozenset[str] | None = None,
     *,
     in_pieces: bool = False,
 ) -> list[Variable]:
