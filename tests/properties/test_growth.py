@@ -28,7 +28,7 @@ from tool_engine.protocols.arguments.text import read_arguments
 from tool_engine.redaction import OwnSecrets, redact, redact_text
 from tool_engine.redaction.readings import readings
 from tool_engine.session.formatting import text_in_pieces
-from tool_engine.session.variables.store import copied
+from tool_engine.session.variables.store import copy_value
 from tool_engine.visible import cut_middle, visible
 
 MOST: Final = 1.5
@@ -120,7 +120,7 @@ OBJECTS: Final[dict[str, Callable[[Any], object]]] = {
     "result": text_in_pieces,
     "output": lambda value: to_text(as_output(value)),
     "record": lambda value: shortened(snapshot(value)),
-    "variable": lambda value: copied(value, in_pieces=True),
+    "variable": lambda value: copy_value(value, in_pieces=True),
     "is it short": is_quick,
     "columns": lambda value: _make_distinct(list(map(str, value))),
 }

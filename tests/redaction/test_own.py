@@ -19,7 +19,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_of
 from tool_engine.session.reading.compression import compressed_args
 from tool_engine.session.variables.store import VariableStore
-from tool_engine.session.variables.variable_tools import keep_call, names_of_call
+from tool_engine.session.variables.variable_tools import keep_call, name_variables
 
 REQUESTED = AgentEventType.APPROVAL_REQUESTED
 SECRET = "Tr0ub4dor&3"
@@ -58,7 +58,7 @@ async def texts_of(params: dict[str, Any]) -> dict[str, str]:
     )
     store = VariableStore()
     result = ToolExecutionResult(is_success=False, tool_name="login", output={})
-    keep_call(store, tool(), names_of_call("login", 1, store), params, result, frozenset())
+    keep_call(store, tool(), name_variables("login", 1, store), params, result, frozenset())
     with previewed_by(Previewing(str(params["user"]))):
         preview = await preview_of(tool(), params)
     return {

@@ -16,7 +16,7 @@ from tool_engine.approval.describe import describe
 from tool_engine.interfaces import Source
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables.labels import refused_labels
+from tool_engine.session.variables.labels import list_refused_labels
 from tool_engine.sources.composition import combine, keep, prefix, rename
 
 TEXT = "The quarterly figures are forty two thousand and eleven, as was expected by everyone."
@@ -154,13 +154,15 @@ async def test_accepted_content_is_of_one_engine(tools: Source) -> None:
 def test_labels_of_several_sources() -> None:
     """U47: a plain word is about the own source, and a whole one about the one that it names."""
     first, second = {"tool:good effect:read"}, {"tool:source-2:good effect:read"}
-    assert refused_labels(first, ["tool:good"]) == []
-    assert refused_labels(first, ["tool:good"], "source 2") == ["tool:source-1:good effect:read"]
-    assert refused_labels(second, ["tool:go*"]) == sorted(second)
-    assert refused_labels(second, ["tool:good"], "source 2") == []
-    assert refused_labels(second, ["tool:good"], "source 3") == sorted(second)
+    assert list_refused_labels(first, ["tool:good"]) == []
+    assert list_refused_labels(first, ["tool:good"], "source 2") == [
+        "tool:source-1:good effect:read"
+    ]
+    assert list_refused_labels(second, ["tool:go*"]) == sorted(second)
+    assert list_refused_labels(second, ["tool:good"], "source 2") == []
+    assert list_refused_labels(second, ["tool:good"], "source 3") == sorted(second)
     for accepts in (["tool:source-2:good"], ["tool:*"], ["effect:read"]):
         for source in ("", "source 2", "source 3"):
-            assert refused_labels(second, accepts, source) == []
-    assert refused_labels(first, ["tool:source-1:good"], "source 2") == []
-    assert refused_labels(first, ["tool:source-1:good"]) == []
+            assert list_refused_labels(second, accepts, source) == []
+    assert list_refused_labels(first, ["tool:source-1:good"], "source 2") == []
+    assert list_refused_labels(first, ["tool:source-1:good"]) == []

@@ -65,13 +65,13 @@ class AgentAnswer(msgspec.Struct, Data, frozen=True, kw_only=True):
         with the conversation, use `messages` itself.
         """
         fields = super().to_dict()
-        return fields | {name: hidden(fields[name], self._secrets) for name in _SPOKEN}
+        return fields | {name: hide_secrets(fields[name], self._secrets) for name in _SPOKEN}
 
 
 _SPOKEN: Final = ("text", "messages", "findings")
 
 
-def hidden(value: Any, secrets: Iterable[OwnSecrets]) -> Any:
+def hide_secrets(value: Any, secrets: Iterable[OwnSecrets]) -> Any:
     for each in secrets:
         value = each.hide(value)
     return value

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.agent.answer import AgentAnswer, hidden
+from tool_engine.agent.answer import AgentAnswer, hide_secrets
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.data import Data
@@ -85,9 +85,9 @@ class AgentEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
         if self.tool_call_arguments_complete is not None:
             fields["tool_call_arguments_complete"] = self._shown_arguments()
         for field in _SPOKEN:
-            fields[field] = hidden(fields[field], self._secrets)
+            fields[field] = hide_secrets(fields[field], self._secrets)
         if fields["result"] is not None:
-            fields["result"] = hidden(_without_secrets(fields["result"]), self._secrets)
+            fields["result"] = hide_secrets(_without_secrets(fields["result"]), self._secrets)
         return {key: value for key, value in fields.items() if value is not None}
 
     def _shown_arguments(self) -> str:
@@ -99,7 +99,7 @@ class AgentEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
         if self._names and not isinstance(arguments, dict):
             # Only a mapping has names that mark its secret values.
             return HIDDEN
-        return to_text(hidden(redact(arguments, self._names, self._names), self._secrets))
+        return to_text(hide_secrets(redact(arguments, self._names, self._names), self._secrets))
 
 
 _SPOKEN: Final = ("tool_call_arguments_complete", "content", "decision", "finding", "error")

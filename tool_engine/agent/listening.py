@@ -189,7 +189,7 @@ class _Hook:
             self._before(request, *decision)
 
 
-async def ended(task: asyncio.Task[Any]) -> None:
+async def end_task(task: asyncio.Task[Any]) -> None:
     """Cancel a task and wait for its end, despite repeated cancellation.
 
     Raises:

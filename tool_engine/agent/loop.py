@@ -13,7 +13,7 @@ import msgspec
 from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent, AgentEventType
 from tool_engine.agent.history import History
-from tool_engine.agent.listening import Listeners, OnEvent, ended
+from tool_engine.agent.listening import Listeners, OnEvent, end_task
 from tool_engine.agent.models.carried import wire_of
 from tool_engine.agent.transcript import ChildHistory, Transcript, TranscriptEntry
 from tool_engine.agent.turn import Turn
@@ -176,7 +176,7 @@ class AgentLoop(KnownArguments):
             if error is not None and not isinstance(error, ToolEngineError):
                 raise error
         finally:
-            await ended(turn)
+            await end_task(turn)
             # A task that is cancelled before its first step has emitted no last event.
             self.listeners.end(begun)
 
@@ -252,7 +252,7 @@ class AgentLoop(KnownArguments):
         loop.history = History(model, kept.messages)
         loop.record = Transcript(kept.transcript)
         loop.children = kept.children
-        session.read_labels.note(_labels_read(kept, session))
+        session.read_labels.note(_find_labels_read(kept, session))
         return loop
 
     def _begin_turn(self, text: object) -> object:
@@ -301,7 +301,7 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     """The labels of what its messages hold; None: a former version kept it."""
 
 
-def _labels_read(kept: _Kept, session: ToolSession) -> list[str]:
+def _find_labels_read(kept: _Kept, session: ToolSession) -> list[str]:
     """Return the labels of what the model reads in the messages.
 
     The session may be another one than theirs, and know nothing of them.

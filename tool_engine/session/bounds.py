@@ -30,7 +30,7 @@ from tool_engine.session.spending import (
     limit_refusal,
 )
 
-__all__ = ["Meter", "Others", "Spending", "Usage", "others_of_replies"]
+__all__ = ["Meter", "Others", "Spending", "Usage", "find_reply_bounds"]
 
 _ALSO: Final[ContextVar[Others]] = ContextVar("also_bounds", default={})  # noqa: B039 - it is never changed
 """The further settings that bound the calls of a reply, by conversation."""
@@ -80,7 +80,7 @@ Others: TypeAlias = Mapping[Spending, tuple[ToolCallConfig, ...]]
 """Further settings that bound the current calls, by what a conversation has spent."""
 
 
-def others_of_replies() -> Others:
+def find_reply_bounds() -> Others:
     return _ALSO.get()
 
 

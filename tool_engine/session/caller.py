@@ -10,7 +10,7 @@ from tool_engine.interfaces import CallScope
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext
 from tool_engine.model.caller import check_context
 from tool_engine.model.tool import Tool
-from tool_engine.session.narrowing import settings_of_reply
+from tool_engine.session.narrowing import find_reply_settings
 from tool_engine.session.toolbox.toolbox import Toolbox
 
 _CALLER: Final = "conversation_agent"
@@ -76,7 +76,7 @@ class Caller:
         timeout = context.timeout
         if timeout is DEFAULT_TIMEOUT or timeout is None:
             timeout = self.find_timeout(tool)
-        elif settings_of_reply(self._toolbox) is not None:
+        elif find_reply_settings(self._toolbox) is not None:
             timeout = min(timeout, self.find_timeout(tool))
         is_anonymous = context.caller_id is None and context.caller_type == "unknown"
         return msgspec.structs.replace(

@@ -45,7 +45,7 @@ from tool_engine.session.variables.references import (
     expand,
     has_typed,
     make_ready,
-    refers,
+    may_refer,
 )
 from tool_engine.session.variables.store import Variable
 from tool_engine.session.variables.variable_definitions import (
@@ -112,7 +112,7 @@ class SessionCalls:
         if context is not None:
             check_context(context)
         params = {} if params is None else read_plain(params)
-        if self._variables.has_large and isinstance(params, dict) and refers(params):
+        if self._variables.has_large and isinstance(params, dict) and may_refer(params):
             await make_ready(params, self._variables)
         placed = self._tools.toolbox.find(tool_name) if isinstance(tool_name, str) else None
         # An invalid tool name may be any object that a program or a model made up.

@@ -21,7 +21,7 @@ from tool_engine.output.shaping import is_quick
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.deferral import Deferred, finish_result, note_deferred
 from tool_engine.session.formatting import data_of
-from tool_engine.session.narrowing import settings_of_reply
+from tool_engine.session.narrowing import find_reply_settings
 from tool_engine.session.parts import SessionParts
 from tool_engine.session.prompt.skills import READING
 from tool_engine.session.reading.hiding import find_show, hide_result, least_shown
@@ -35,13 +35,13 @@ from tool_engine.session.reading.presentation import (
 from tool_engine.session.reading.result import SessionResult, make_session_result, withhold_result
 from tool_engine.session.scope import SessionScope
 from tool_engine.session.toolbox.toolbox import Placed
-from tool_engine.session.variables.labels import labels_of_result
+from tool_engine.session.variables.labels import find_result_labels
 from tool_engine.session.variables.references import Expanded
 from tool_engine.session.variables.variable_definitions import WRITE_VAR
 from tool_engine.session.variables.variable_tools import (
     NamesOfCall,
     keep_call_in_time,
-    names_of_call,
+    name_variables,
 )
 from tool_engine.sources.identity import source_of
 from tool_engine.sources.naming import refusal_named
@@ -107,7 +107,7 @@ class Ended(NamedTuple):
         ran = self.result
         if ran.tool_name != self.engine_name:
             ran = msgspec.structs.replace(ran, tool_name=self.engine_name)
-        return labels_of_result(self.tool, self.arguments, ran, self.put_in, self.source)
+        return find_result_labels(self.tool, self.arguments, ran, self.put_in, self.source)
 
 
 class ResultKeeper:
@@ -140,7 +140,7 @@ class ResultKeeper:
         is_kept = presentation.is_kept and result.error_type not in REFUSED
         if is_kept and placed is not None and scope is not None and tool_name not in READING:
             # What a model reads of its own variables is in them already.
-            names = names_of_call(tool_name, self.number, self._variables)
+            names = name_variables(tool_name, self.number, self._variables)
         arguments = expanded.params if isinstance(expanded.params, dict) else {}
         # Functions in code read what the tool ran with, defaults filled in.
         filled = {} if scope is None or presentation is _WHOLE else scope.params
@@ -265,7 +265,7 @@ class ResultKeeper:
 
     def _find_show(self, tool_name: str, tool: Tool | None) -> str:
         """Return how much the model reads, its reply's settings included."""
-        config, of_reply = self._tools.config, settings_of_reply(self._tools.toolbox)
+        config, of_reply = self._tools.config, find_reply_settings(self._tools.toolbox)
         is_of_tool = bool(config.tool_show) or (tool is not None and tool.result is not None)
         if of_reply is None and config.show == _FULL and not is_of_tool:
             # As almost always.
@@ -278,7 +278,7 @@ class ResultKeeper:
         declared = None if tool is None or tool.result is None else tool.result.limit
         said = presentation.limit if presentation.limit is not None else declared
         limit = _limit_by(self._tools.config, tool_name, said)
-        of_reply = settings_of_reply(self._tools.toolbox)
+        of_reply = find_reply_settings(self._tools.toolbox)
         if of_reply is None:
             return limit
         other = _limit_by(of_reply, tool_name, said)

@@ -124,12 +124,12 @@ def hold_reply(toolbox: Toolbox, config: ToolCallConfig) -> Iterator[None]:
         _REPLY.reset(token)
 
 
-def settings_of_reply(toolbox: Toolbox) -> ToolCallConfig | None:
+def find_reply_settings(toolbox: Toolbox) -> ToolCallConfig | None:
     """Return the settings of a call's reply, or None."""
     known = _REPLY.get()
     return known.get(toolbox) if known else None
 
 
-def marks_of_replies() -> frozenset[int]:
+def find_reply_marks() -> frozenset[int]:
     """Return marks that identify the replies in progress here."""
     return frozenset(map(id, _REPLY.get().values()))

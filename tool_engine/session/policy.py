@@ -32,7 +32,7 @@ RulesOfReplies: TypeAlias = "Mapping[SessionPolicy, tuple[SessionPolicy, ...]]"
 _ALSO: Final[ContextVar[RulesOfReplies]] = ContextVar("also", default={})  # noqa: B039 - read only
 
 
-def rules_of_replies() -> RulesOfReplies:
+def find_reply_rules() -> RulesOfReplies:
     """Return what decides here beside the settings of the conversations."""
     return _ALSO.get()
 

@@ -80,7 +80,7 @@ class ReplyRunner:
     ) -> ToolCallCycleResult:
         """Do the same under other settings; see `ToolSession.process_cycle`."""
         toolbox, own = self._toolbox, self._toolbox.config
-        chosen = await _settings_of(own, config)
+        chosen = await _narrow_in_time(own, config)
         if chosen.asks_always and not own.asks_always:
             # The session's own word about consent is not a part of these settings.
             on_before_execute = on_before_execute or _refuse_call
@@ -165,7 +165,7 @@ class ReplyRunner:
         )
 
 
-async def _settings_of(
+async def _narrow_in_time(
     own: ToolCallConfig, config: ToolCallConfig | Mapping[str, Any]
 ) -> ToolCallConfig:
     name = config.get("protocol") if isinstance(config, Mapping) else None

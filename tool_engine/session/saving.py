@@ -188,7 +188,7 @@ class SessionState:
         for call_id, labels in kept.shown.items():
             self._results.note(call_id, labels)
         self._code = kept.code
-        self._read_labels.note(_labels_read(kept, self._variables))
+        self._read_labels.note(_find_labels_read(kept, self._variables))
 
     def _list_code(self) -> _Code:
         made = [each.name for each in self._tools.toolbox.groups() if each.is_own and each.rules]
@@ -332,7 +332,7 @@ def _adapt_sources(kept: KeptSession, sources: list[str]) -> KeptSession:
     return kept
 
 
-def _labels_read(kept: KeptSession, variables: VariableStore) -> frozenset[str]:
+def _find_labels_read(kept: KeptSession, variables: VariableStore) -> frozenset[str]:
     """Return the labels of what the model has read."""
     if _are_labels(kept.read):
         return frozenset(kept.read)

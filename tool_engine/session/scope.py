@@ -21,12 +21,12 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same
-from tool_engine.session.bounds import others_of_replies
-from tool_engine.session.narrowing import marks_of_replies
-from tool_engine.session.policy import hold_rules, rules_of_replies
+from tool_engine.session.bounds import find_reply_bounds
+from tool_engine.session.narrowing import find_reply_marks
+from tool_engine.session.policy import find_reply_rules, hold_rules
 from tool_engine.session.showing import Showing
 from tool_engine.session.spending import InnerUse, Spending
-from tool_engine.session.variables.labels import refusal_of_content, refusal_of_typing
+from tool_engine.session.variables.labels import refuse_content, refuse_typing
 from tool_engine.session.variables.references import Expanded
 from tool_engine.sources.identity import engine_of, source_text
 from tool_engine.sources.owners import engine_of_inner, leaf_of
@@ -119,8 +119,8 @@ class SessionScope:
         self.line = line
         self.paid = paid
         # A thread may have the context of a call without the context variables set around it.
-        self._others = others_of_replies()
-        self._rules = rules_of_replies()
+        self._others = find_reply_bounds()
+        self._rules = find_reply_rules()
         self._showing = showing
         self._called_name = called_name
         self._catalog = catalog
@@ -151,7 +151,7 @@ class SessionScope:
     @property
     def conversation(self) -> tuple[object, ...]:
         """A key for the rules and labels of its tool's calls."""
-        return self._gate, frozenset(self.labels), marks_of_replies()
+        return self._gate, frozenset(self.labels), find_reply_marks()
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         return self._own(tool_name)
@@ -165,7 +165,7 @@ class SessionScope:
         del params
         # What its own calls have read of the conversation is in what they go on with.
         inside = self.labels - self._sent
-        return refusal_of_content(tool, self._expanded, inside, self._source_of(tool))
+        return refuse_content(tool, self._expanded, inside, self._source_of(tool))
 
     @property
     def has_begun(self) -> bool:
@@ -278,7 +278,7 @@ class SessionScope:
         if refusal is not None:
             return refusal
         has_yes = bool(self._yes) and call_id == self._call_id
-        typed = refusal_of_typing(tool, self._expanded, self._source_of(tool))
+        typed = refuse_typing(tool, self._expanded, self._source_of(tool))
         if typed is not None and not self._gate.asks(tool, params, has_yes=has_yes):
             return typed
         if has_yes:

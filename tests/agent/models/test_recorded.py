@@ -14,7 +14,7 @@ from tests.agent.models.asking import ADD, CALLS, PROVIDERS, TIMEOUT, asked, cli
 from tests.agent.models.servers import Turn, failing, play
 from tool_engine.agent.models import RecordedModel, record
 from tool_engine.agent.models.carried import CarriedProtocol
-from tool_engine.agent.models.rendering import rendered
+from tool_engine.agent.models.rendering import render_reply
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ChatModel
 from tool_engine.model.chat import ChatRequest
@@ -215,7 +215,7 @@ async def test_what_a_protocol_cannot_say() -> None:
 async def test_a_form_that_is_not_known() -> None:
     """Text and calls are written only in forms that are known; others are recorded as sent."""
     with pytest.raises(ConfigurationError, match="cannot be written in the form of 'latin'"):
-        rendered("latin", "Salve.")
+        render_reply("latin", "Salve.")
 
 
 async def test_a_text_protocol_without_the_words() -> None:

@@ -11,7 +11,7 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.model.tool import Tool
-from tool_engine.session.variables.labels import refused_labels
+from tool_engine.session.variables.labels import list_refused_labels
 
 HEAD = "name: t\ndescription: d\n"
 
@@ -122,8 +122,8 @@ def test_a_host_that_no_label_spells_so(host: str, near: str) -> None:
     assert f"did you mean 'host:{near}'?" in finding
     assert load(f"accepts: ['host:{near}']\n").findings == []
     label = f"tool:web effect:read host:{near.replace('*', 'www').lower()}"
-    assert refused_labels([label], [f"host:{host}"]) == [label]
-    assert refused_labels([label], [f"host:{near}"]) == []
+    assert list_refused_labels([label], [f"host:{host}"]) == [label]
+    assert list_refused_labels([label], [f"host:{near}"]) == []
 
 
 def test_right_labels_are_no_findings() -> None:

@@ -16,7 +16,7 @@ from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.prompts import forget_prompts
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.prompt.prompt import SessionPrompt, rendered
+from tool_engine.session.prompt.prompt import SessionPrompt, render_rules
 from tool_engine.session.session import ToolSession
 from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.session.variables.store import VariableKind
@@ -154,7 +154,7 @@ async def test_in_chinese(engine: ToolEngine) -> None:
 )
 def test_the_marks_of_rules(rules: str, expected: str) -> None:
     """`{{tools}}` and, where a line begins, `{{if NAME}}` are marks; nothing else is. S11."""
-    assert rendered(rules, ["a", "b"], ["a", "b", "other"]) == expected
+    assert render_rules(rules, ["a", "b"], ["a", "b", "other"]) == expected
 
 
 async def test_rules_that_are_made(engine: ToolEngine) -> None:

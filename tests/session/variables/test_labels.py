@@ -11,10 +11,10 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.session.variables.labels import (
-    labels_of_result,
-    refusal_of_content,
-    refusal_of_typing,
-    refused_labels,
+    find_result_labels,
+    list_refused_labels,
+    refuse_content,
+    refuse_typing,
 )
 from tool_engine.session.variables.references import expand, reference
 from tool_engine.session.variables.store import Variable, VariableStore
@@ -47,7 +47,7 @@ def labels_of(
     tool: Tool, params: dict[str, Any], output: Any = None, used: tuple[str, ...] = ()
 ) -> set[str]:
     result = ToolExecutionResult(True, tool.name, output or {})
-    return set(labels_of_result(tool, params, result, used))
+    return set(find_result_labels(tool, params, result, used))
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,15 @@ def labels_of(
 )
 def test_one_word_is_enough(label: str, accepts: list[str] | None, is_accepted: bool) -> None:
     """Labels: an origin is accepted by its tool, its effect or its host, whichever is listed."""
-    assert (refused_labels({label}, accepts) == []) is is_accepted
+    assert (list_refused_labels({label}, accepts) == []) is is_accepted
 
 
 def test_each_origin_counts() -> None:
     """Labels: of a content with two origins both must be accepted."""
     accepts = ["user", "tool:calculator"]
-    assert refused_labels({"user", SUM}, accepts) == []
-    assert refused_labels({"user", SUM, WEB}, accepts) == [WEB]
-    assert refused_labels({"rule", WEB}, ["tool:calculator"]) == ["rule", WEB]
+    assert list_refused_labels({"user", SUM}, accepts) == []
+    assert list_refused_labels({"user", SUM, WEB}, accepts) == [WEB]
+    assert list_refused_labels({"rule", WEB}, ["tool:calculator"]) == ["rule", WEB]
 
 
 def test_labels_of_a_plain_tool() -> None:
@@ -92,7 +92,7 @@ def test_labels_of_a_plain_tool() -> None:
     assert labels_of(make_tool("notes", effect="read"), {}) == {"tool:notes effect:read"}
     assert labels_of(make_tool("notes"), {}) == {"tool:notes effect:unknown"}
     result = ToolExecutionResult(True, "notes")
-    assert labels_of_result(make_tool("notes"), "no mapping", result) == {
+    assert find_result_labels(make_tool("notes"), "no mapping", result) == {
         "tool:notes effect:unknown"
     }
 
@@ -177,9 +177,9 @@ def test_the_final_address() -> None:
 def test_a_name_is_one_word() -> None:
     """Labels: a tool that somebody named `x user` has not the label of the user."""
     result = ToolExecutionResult(True, "x user\ttool:calculator", {})
-    labels = labels_of_result(make_tool(), {}, result)
+    labels = find_result_labels(make_tool(), {}, result)
     assert labels == {"tool:x_user_tool:calculator effect:unknown"}
-    assert refused_labels(labels, ["user", "tool:calculator"])
+    assert list_refused_labels(labels, ["user", "tool:calculator"])
 
 
 def test_a_value_by_reference() -> None:
@@ -187,7 +187,7 @@ def test_a_value_by_reference() -> None:
     store = make_store(page=WEB, mine="user")
     mail = make_tool("mail", accepts=["user", "tool:calculator"])
     expanded = expand({"text": reference("page")}, store)
-    refusal = refusal_of_content(mail, expanded._replace(read=frozenset({WEB})))
+    refusal = refuse_content(mail, expanded._replace(read=frozenset({WEB})))
     assert refusal is not None
     assert refusal.error_type == "execution_rejected"
     assert refusal.error == (
@@ -204,13 +204,13 @@ def test_a_value_that_is_accepted() -> None:
     """Labels: a tool takes what it accepts, and a tool that says nothing takes everything."""
     store = make_store(page=WEB, mine="user")
     mail = make_tool("mail", accepts=["user"])
-    assert refusal_of_content(mail, expand({"text": reference("mine")}, store)) is None
-    assert refusal_of_content(mail, expand({"text": "hello"}, store)) is None
+    assert refuse_content(mail, expand({"text": reference("mine")}, store)) is None
+    assert refuse_content(mail, expand({"text": "hello"}, store)) is None
     both = expand({"text": reference("mine") + reference("page")}, store)
-    assert refusal_of_content(make_tool("mail"), both) is None
-    assert refusal_of_content(mail, both) is not None
+    assert refuse_content(make_tool("mail"), both) is None
+    assert refuse_content(mail, both) is not None
     nothing = make_tool("mail", accepts=[])
-    refusal = refusal_of_content(nothing, expand({"text": reference("mine")}, store))
+    refusal = refuse_content(nothing, expand({"text": reference("mine")}, store))
     assert refusal is not None
     assert "accepts no kept content at all" in refusal.error
 
@@ -220,16 +220,16 @@ def test_a_part_has_the_labels_of_the_whole(part: tuple[int, int]) -> None:
     """Labels: even a part of nothing, which tells the size."""
     store = make_store(page=WEB)
     expanded = expand({"text": f"> {reference('page', *part)}"}, store)
-    assert refusal_of_content(make_tool("mail", accepts=["user"]), expanded) is not None
+    assert refuse_content(make_tool("mail", accepts=["user"]), expanded) is not None
 
 
 def test_what_is_typed() -> None:
     """N33: whatever is typed counts as all that was read; what was read before is what counts."""
     mail = make_tool("mail", accepts=["user"])
     typed = expand({"text": "hello"}, VariableStore())._replace(read=frozenset({WEB, "user"}))
-    assert refusal_of_typing(mail, typed) is None
+    assert refuse_typing(mail, typed) is None
     typed = typed._replace(is_typed=True)
-    refusal = refusal_of_typing(mail, typed)
+    refusal = refuse_typing(mail, typed)
     assert refusal is not None
     assert refusal.error_type == "execution_rejected"
     assert refusal.error == (
@@ -241,16 +241,16 @@ def test_what_is_typed() -> None:
     assert refusal.details is not None
     assert refusal.details["labels"] == [WEB]
     assert "variable" not in refusal.details
-    assert refusal_of_typing(make_tool("any"), typed) is None
-    assert refusal_of_typing(mail, typed._replace(read=frozenset())) is None
-    assert refusal_of_typing(make_tool("mail", accepts=["user", "host:*"]), typed) is None
+    assert refuse_typing(make_tool("any"), typed) is None
+    assert refuse_typing(mail, typed._replace(read=frozenset())) is None
+    assert refuse_typing(make_tool("mail", accepts=["user", "host:*"]), typed) is None
 
 
 def test_many_labels() -> None:
     """N33: a refusal names some of them, and the details have all."""
     read = frozenset(f"tool:t{number:02} effect:read" for number in range(30))
     typed = expand({"text": "hello"}, VariableStore())._replace(read=read, is_typed=True)
-    refusal = refusal_of_typing(make_tool("mail", accepts=[]), typed)
+    refusal = refuse_typing(make_tool("mail", accepts=[]), typed)
     assert refusal is not None
     assert "tool:t09 effect:read; and 20 more, and the tool accepts no kept content" in (
         refusal.error
@@ -264,7 +264,7 @@ def test_the_host_of_what_was_not_read() -> None:
     expanded = expand({"text": reference("page")}, make_store(page=WEB))
     mail = make_tool("mail", accepts=["user"])
     for read, is_told in ((frozenset[str](), False), (frozenset({WEB}), True)):
-        refusal = refusal_of_content(mail, expanded._replace(read=read))
+        refusal = refuse_content(mail, expanded._replace(read=read))
         assert refusal is not None
         assert ("host:evil.example" in refusal.error) is is_told
         assert refusal.details is not None
@@ -275,8 +275,8 @@ def test_what_a_tool_has_read_for_its_call() -> None:
     """Labels: what got into a call while it ran must not get out of the calls that it makes."""
     mail = make_tool("mail", accepts=["user"])
     outer = expand({"x": reference("mine", 0, 4)}, make_store(mine="user"))
-    assert refusal_of_content(mail, outer, {"user"}) is None
-    refusal = refusal_of_content(mail, outer, {WEB})
+    assert refuse_content(mail, outer, {"user"}) is None
+    refusal = refuse_content(mail, outer, {WEB})
     assert refusal is not None
     assert "what was read for this call must not be sent to the tool 'mail'" in refusal.error
 

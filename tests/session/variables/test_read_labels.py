@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tool_engine.session.variables.labels import refused_labels
+from tool_engine.session.variables.labels import list_refused_labels
 from tool_engine.session.variables.read_labels import ReadLabels, without_host
 
 WEB = "tool:fetch effect:read host:evil.example"
@@ -37,9 +37,9 @@ def test_many_origins(kinds: int) -> None:
     for number in range(5_000):
         read.note([f"tool:t{number % kinds} effect:read host:h{number}.example"])
         assert len(read.labels) <= 100
-    assert refused_labels(read.labels, ["host:h1.example", "user"])
-    assert refused_labels(read.labels, ["*"]) == []
-    assert bool(refused_labels(read.labels, ["tool:t*"])) is (kinds > 100)
+    assert list_refused_labels(read.labels, ["host:h1.example", "user"])
+    assert list_refused_labels(read.labels, ["*"]) == []
+    assert bool(list_refused_labels(read.labels, ["tool:t*"])) is (kinds > 100)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.effort import share_of
 from tool_engine.errors import ConfigurationError, VariableError
 from tool_engine.model.json.output import to_text
-from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copied
+from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copy_value
 
 
 def store_of(*names: str, capacity: int = 10) -> VariableStore:
@@ -382,7 +382,7 @@ _SINGLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 @example({})
 def test_the_short_way_is_the_long_way(value: Any) -> None:
     """What is plain is neither written nor read to be copied; nobody can tell by what is kept."""
-    kept, chars = copied(value)
+    kept, chars = copy_value(value)
     if "\\ud" not in to_text(value):
         assert kept == (value if isinstance(value, str) else json.loads(to_text(value)))
     assert chars == len(to_text(kept))
@@ -396,9 +396,9 @@ def test_what_only_looks_plain() -> None:
     class Name(str):
         __slots__ = ()
 
-    kept, chars = copied({Name("a"): Name("b"), 1: True})
+    kept, chars = copy_value({Name("a"): Name("b"), 1: True})
     assert (kept, chars) == ({"a": "b", "1": True}, len('{"a": "b", "1": true}'))
     assert [type(key) for key in kept] == [str, str]
-    (key,) = copied({Name("a"): 1})[0]
+    (key,) = copy_value({Name("a"): 1})[0]
     assert type(key) is str
-    assert copied({1: True}) == ({"1": True}, len('{"1": true}'))
+    assert copy_value({1: True}) == ({"1": True}, len('{"1": true}'))

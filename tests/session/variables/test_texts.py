@@ -19,9 +19,9 @@ from tool_engine.session import formatting
 from tool_engine.session.session import ToolSession
 from tool_engine.session.variables import store as variables
 from tool_engine.session.variables import texts
-from tool_engine.session.variables.store import Variable, VariableStore, copied
-from tool_engine.session.variables.texts import LARGE, KeptTexts, kept_in_pieces
-from tool_engine.session.variables.variable_tools import keep_call_in_time, names_of_call
+from tool_engine.session.variables.store import Variable, VariableStore, copy_value
+from tool_engine.session.variables.texts import LARGE, KeptTexts, keep_in_pieces
+from tool_engine.session.variables.variable_tools import keep_call_in_time, name_variables
 
 ROWS: Any = [{"id": place, "name": "x" * 20} for place in range(9_000)]
 VALUES = st.recursive(
@@ -41,8 +41,8 @@ def test_in_pieces_it_is_the_same(value: Any, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(weighing, "PIECE", piece)
         patch.setattr(texts, "PIECE", piece)
-        made = kept_in_pieces(value)
-    assert made == copied(value)
+        made = keep_in_pieces(value)
+    assert made == copy_value(value)
 
 
 @pytest.mark.parametrize("value", [[float("nan")], {1: [0] * 9, (2,): 0}, "text", 5])
@@ -50,7 +50,7 @@ def test_what_cannot_be_taken_apart(value: Any, monkeypatch: pytest.MonkeyPatch)
     """U40: what JSON does not know is left to the copy of the whole."""
     monkeypatch.setattr(weighing, "PIECE", 3)
     monkeypatch.setattr(texts, "PIECE", 3)
-    assert kept_in_pieces(value) is None
+    assert keep_in_pieces(value) is None
 
 
 def test_what_holds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_what_holds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "PIECE", 3)
     inner: list[Any] = [0, 1, 2, 3]
     inner.append(inner)
-    assert kept_in_pieces(inner) is None
+    assert keep_in_pieces(inner) is None
 
 
 async def test_a_text_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ async def test_the_loop_writes_no_large_text(
 async def test_what_is_large_is_not_written_at_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """U40: in a thread it is copied in pieces, or no other call would go on meanwhile."""
     monkeypatch.setattr(variables, "to_text", None)
-    store, names = VariableStore(), names_of_call("rows", 1)
+    store, names = VariableStore(), name_variables("rows", 1)
     tool = tool_of_mapping({"name": "rows", "description": "Rows."}, "<test>")
     result = ToolExecutionResult(True, "rows", {"result": ROWS})
     await keep_call_in_time(store, tool, names, {"rows": ROWS}, result, frozenset({"user"}))

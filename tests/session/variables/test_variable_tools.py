@@ -24,12 +24,12 @@ from tool_engine.session.session import ToolSession
 from tool_engine.session.variables import variable_tools
 from tool_engine.session.variables.read_labels import ReadLabels
 from tool_engine.session.variables.references import expand, reference
-from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copied
+from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copy_value
 from tool_engine.session.variables.variable_tools import (
     VariableTools,
     keep_call,
     keep_call_in_time,
-    names_of_call,
+    name_variables,
 )
 
 LIMIT = 10.0
@@ -377,16 +377,16 @@ async def test_tools_that_use_variables(engine: ToolEngine, store: VariableStore
 
 def test_names_of_calls() -> None:
     """S29: the tool, the number of the call, and what it is."""
-    assert names_of_call("fetch", 3) == ("fetch_3_result", "fetch_3_args")
-    assert names_of_call("crm.find/v1", 1).args == "crm.find/v1_1_args"
-    assert names_of_call("größe messen", 1).result == "gr__e_messen_1_result"
+    assert name_variables("fetch", 3) == ("fetch_3_result", "fetch_3_args")
+    assert name_variables("crm.find/v1", 1).args == "crm.find/v1_1_args"
+    assert name_variables("größe messen", 1).result == "gr__e_messen_1_result"
 
 
 @given(name=st.text(max_size=300), number=st.integers(1, 10**18))
 def test_every_tool_has_names(name: str, number: int) -> None:
     """S29: whatever a tool is called, its variables can be kept and referenced."""
     store = VariableStore()
-    for each in names_of_call(name, number):
+    for each in name_variables(name, number):
         store.add(Variable(name=each, value="x"))
         assert expand({"x": reference(each)}, store).params == {"x": "x"}
     assert len(store) == 2
@@ -396,10 +396,10 @@ def test_names_that_are_taken() -> None:
     """S29: a call never writes over what is there, whoever put it there."""
     store = VariableStore()
     store.add(Variable(name="fetch_3_args", value="mine"))
-    names = names_of_call("fetch", 3, store)
+    names = name_variables("fetch", 3, store)
     assert names == ("fetch_3_result-2", "fetch_3_args-2")
     store.add(Variable(name=names.result, value="mine", kind=VariableKind.RULE))
-    assert names_of_call("fetch", 3, store) == ("fetch_3_result-3", "fetch_3_args-3")
+    assert name_variables("fetch", 3, store) == ("fetch_3_result-3", "fetch_3_args-3")
 
 
 def make_tool(**keys: Any) -> Tool:
@@ -420,7 +420,7 @@ def kept(
     tool = tool or make_tool()
     result = ToolExecutionResult(is_success, tool.name, output)
     labels = frozenset({WEB})
-    keep_call(store, tool, names_of_call("fetch", 1, store), params or {}, result, labels, used)
+    keep_call(store, tool, name_variables("fetch", 1, store), params or {}, result, labels, used)
     return store
 
 
@@ -512,14 +512,14 @@ async def test_large_results_are_kept_in_a_thread(
 
     def seen(value: Any, *, in_pieces: bool) -> tuple[Any, int]:
         threads.append(threading.current_thread())
-        return copied(value, in_pieces=in_pieces)
+        return copy_value(value, in_pieces=in_pieces)
 
-    monkeypatch.setattr(variable_tools, "copied", seen)
+    monkeypatch.setattr(variable_tools, "copy_value", seen)
     store = VariableStore()
     result = ToolExecutionResult(True, "fetch", {"rows": ["x"] * size})
     async with asyncio.timeout(LIMIT):
         await keep_call_in_time(
-            store, make_tool(), names_of_call("fetch", 1), {"a": 1}, result, frozenset({WEB})
+            store, make_tool(), name_variables("fetch", 1), {"a": 1}, result, frozenset({WEB})
         )
     assert store.get("fetch_1_result").value == {"rows": ["x"] * size}
     assert store.get("fetch_1_args").value == {"a": 1}

@@ -56,7 +56,7 @@ class CarriedProtocol:
 
     def parse(self, reply: Any) -> ParsedReply:
         decoder = CarriedDecoder(self)
-        return decoder.finished(self.native.parse(reply))
+        return decoder.finish_reply(self.native.parse(reply))
 
     def decoder(self) -> CarriedDecoder:
         return CarriedDecoder(self)
@@ -111,10 +111,10 @@ class CarriedDecoder:
 
     def close(self) -> ParsedReply:
         if self._reply is None:
-            self._reply = self.finished(self._native.close())
+            self._reply = self.finish_reply(self._native.close())
         return self._reply
 
-    def finished(self, native: ParsedReply) -> ParsedReply:
+    def finish_reply(self, native: ParsedReply) -> ParsedReply:
         fed = "".join(self._fed)
         if native.text.startswith(fed):
             self._read_text(native.text[len(fed) :])

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tool_engine.agent.models.carried import CarriedProtocol, make_message, wire_of
-from tool_engine.agent.models.rendering import pieces_of, rendered, streamed
+from tool_engine.agent.models.rendering import render_chunks, render_reply, split_text
 from tool_engine.agent.models.script import Expectation, Script, ScriptReply, read_script
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
@@ -175,10 +175,10 @@ class RecordedModel(KnownArguments):
                 raise ConfigurationError(f"{self._protocol.name!r} has no render_call: write reply")
             text, calls = "\n".join([*filter(None, [text]), *map(render, calls)]), []
             if speaks is None:
-                return pieces_of(text) if is_streamed else [text]
+                return split_text(text) if is_streamed else [text]
         if is_streamed:
-            return streamed(wire_of(self._protocol), text, calls)
-        return [rendered(wire_of(self._protocol), text, calls)]
+            return render_chunks(wire_of(self._protocol), text, calls)
+        return [render_reply(wire_of(self._protocol), text, calls)]
 
     def _make_calls(self, recorded: ScriptReply) -> list[ToolCall]:
         is_text = getattr(self._protocol, "writes_text", False)

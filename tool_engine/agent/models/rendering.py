@@ -12,7 +12,7 @@ from tool_engine.model.call import ToolCall
 _PIECE: Final = 12
 
 
-def rendered(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> dict[str, Any]:
+def render_reply(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> dict[str, Any]:
     """Return a whole reply of protocol `wire`; calls have their sent names.
 
     Raises:
@@ -27,17 +27,17 @@ def rendered(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> dict[str, 
     return form(text, calls)
 
 
-def streamed(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> list[Any]:
+def render_chunks(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> list[Any]:
     if wire == "openai":
         return _render_openai_chunks(text, calls)
     if wire == "gemini":
-        said = [_render_gemini_chunk([{"text": piece}]) for piece in pieces_of(text)]
-        return [*said, rendered(wire, "", calls)]
+        said = [_render_gemini_chunk([{"text": piece}]) for piece in split_text(text)]
+        return [*said, render_reply(wire, "", calls)]
     # A decoder also takes a whole reply in place of its events.
-    return [rendered(wire, text, calls)]
+    return [render_reply(wire, text, calls)]
 
 
-def pieces_of(text: str) -> list[str]:
+def split_text(text: str) -> list[str]:
     return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
 
 
@@ -51,7 +51,7 @@ def _render_openai(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
 
 
 def _render_openai_chunks(text: str, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-    deltas: list[dict[str, Any]] = [{"content": piece} for piece in pieces_of(text)]
+    deltas: list[dict[str, Any]] = [{"content": piece} for piece in split_text(text)]
     deltas += [
         {"tool_calls": [{"index": place, **_render_openai_call(call)}]}
         for place, call in enumerate(calls)

@@ -137,7 +137,7 @@ class SessionPrompt:
 
     def _find_rules(self, state: GroupState, names: Sequence[str]) -> str:
         if state.rules is None:
-            return rendered(state.group.rules, state.enabled_tools, names)
+            return render_rules(state.group.rules, state.enabled_tools, names)
         try:
             text: object = state.rules(list(state.enabled_tools))
         except BaseException as error:  # one group must not silence the others
@@ -161,7 +161,7 @@ class SessionPrompt:
         return [f"{self._texts.skills}\n\n{table}"]
 
 
-def rendered(rules: str, tools: Sequence[str], enabled_tools: Sequence[str]) -> str:
+def render_rules(rules: str, tools: Sequence[str], enabled_tools: Sequence[str]) -> str:
     """Return the rules of a group as its model reads them. S11.
 
     A line that begins with `{{if NAME}}` stays, without that, while the tool NAME is on; of several

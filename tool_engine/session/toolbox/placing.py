@@ -50,7 +50,7 @@ class GroupState(NamedTuple):
         return self.group.name
 
 
-def group_from(fields: Mapping[str, Any]) -> ToolGroup:
+def make_group(fields: Mapping[str, Any]) -> ToolGroup:
     """Return the group that the keys of a definition describe.
 
     Raises:
@@ -81,7 +81,7 @@ def split_name(name: str) -> tuple[str, str]:
     return (owner, method) if owner and method else (name, name)
 
 
-def toggle_of(name: str, config: ToolCallConfig) -> bool | None:
+def find_toggle(name: str, config: ToolCallConfig) -> bool | None:
     """Return a tool's toggle, by name or `toolId`, or None. A7."""
     toggles = config.tool_toggles
     if name in toggles or not config.toggles_by_tool_id:

@@ -16,7 +16,7 @@ from tool_engine.interfaces.source import Source
 from tool_engine.model.group import ToolGroup, members_of_all
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.toolbox.placing import GroupRules, GroupState, Placed, toggle_of
+from tool_engine.session.toolbox.placing import GroupRules, GroupState, Placed, find_toggle
 from tool_engine.session.variables.variable_definitions import VARIABLE_TOOLS
 
 _SHARED_AT_ONCE: Final = 8
@@ -70,7 +70,7 @@ _shared: Final[WeakKeyDictionary[Any, tuple[tuple[tuple[Any, ...], Standing], ..
 )
 
 
-def standing_of(catalog: Source, seen: Seen) -> Standing:
+def find_standing(catalog: Source, seen: Seen) -> Standing:
     """Return the state of a catalog's tools and groups, perhaps shared.
 
     Args:
@@ -95,7 +95,7 @@ def standing_of(catalog: Source, seen: Seen) -> Standing:
     return standing
 
 
-def named_groups(catalog: Source, own_groups: Mapping[str, OwnGroup]) -> dict[str, OwnGroup]:
+def list_groups(catalog: Source, own_groups: Mapping[str, OwnGroup]) -> dict[str, OwnGroup]:
     """Return all groups by name; the conversation's own replace the catalog's."""
     named = {name: OwnGroup(group, None) for name, group in catalog.groups.items()}
     named |= own_groups
@@ -117,7 +117,7 @@ def _make_standing(catalog: Source, seen: Seen, like: Standing | None = None) ->
     config, own = seen.config, seen.own
     taken = _find_conflicts(own, {tool.name for tool in tools}, catalog)
     clear = [tool for tool in tools if tool.name not in taken]
-    named = named_groups(catalog, seen.own_groups)
+    named = list_groups(catalog, seen.own_groups)
     members: dict[str, list[ToolGroup]] = {}
     of_group: dict[str, list[str]] = {}
     single = [tool for tool in own if tool.name not in taken]
@@ -181,7 +181,7 @@ def _find_conflicts(own: Sequence[Tool], names: set[str], catalog: Source) -> di
 
 def _place_tool(tool: Tool, groups: Iterable[ToolGroup], config: ToolCallConfig) -> Placed:
     on = [group for group in groups if is_on(group, config)]
-    toggle = toggle_of(tool.name, config)
+    toggle = find_toggle(tool.name, config)
     if toggle is not None:
         is_enabled = toggle
     elif groups:
@@ -199,13 +199,13 @@ def _turn_off_idle(placed: dict[str, Placed], config: ToolCallConfig) -> None:
     if any(each.is_enabled for name, each in placed.items() if name not in idle):
         return
     for name in idle:
-        if toggle_of(name, config) is None:
+        if find_toggle(name, config) is None:
             placed[name] = placed[name]._replace(is_enabled=False)
 
 
 def _place_own(tool: Tool, groups: Collection[ToolGroup], config: ToolCallConfig) -> Placed:
     on = [group for group in groups if is_on(group, config)]
     offered = not groups or any(tool.name not in group.disabled_tools for group in on)
-    toggle = toggle_of(tool.name, config)
+    toggle = find_toggle(tool.name, config)
     is_enabled = config.enabled and (offered if toggle is None else toggle)
     return Placed(tool.name, tool, is_enabled, True, tuple(group.name for group in on))

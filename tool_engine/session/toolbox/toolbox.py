@@ -17,14 +17,14 @@ from tool_engine.model.json.copying import live
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.toolbox.placing import GroupRules, GroupState, Placed, group_from
+from tool_engine.session.toolbox.placing import GroupRules, GroupState, Placed, make_group
 from tool_engine.session.toolbox.standing import (
     OwnGroup,
     Seen,
     Standing,
+    find_standing,
     is_on,
-    named_groups,
-    standing_of,
+    list_groups,
 )
 from tool_engine.session.toolbox.unknown_settings import find_unknown
 from tool_engine.sources.composition import Prepare, prepare
@@ -153,7 +153,7 @@ class Toolbox:
         """Return the enabled groups, by name, without a look at any tool."""
         config, groups, own, on = self.config, self.catalog.groups, self._groups, self._on
         if on is None or on.config is not config or on.groups is not groups or on.own is not own:
-            named = named_groups(self.catalog, own).values() if config.enabled else ()
+            named = list_groups(self.catalog, own).values() if config.enabled else ()
             enabled = tuple(each.group for each in named if is_on(each.group, config))
             self._on = on = _On(config, groups, own, enabled)
         return on.enabled
@@ -267,7 +267,7 @@ class Toolbox:
             ConfigurationError: The mapping describes no group.
             ToolConflictError: The catalog has a group of that name.
         """
-        made = group if isinstance(group, ToolGroup) else group_from(group)
+        made = group if isinstance(group, ToolGroup) else make_group(group)
         if made.name in self.catalog.groups:
             raise ToolConflictError(
                 f"the catalog has a group {made.name!r} already: give the session's group another "
@@ -354,7 +354,7 @@ class Toolbox:
         catalog, own = self.catalog, tuple(self._own())
         generation, groups = catalog.generation, catalog.groups
         seen = Seen(generation, self.config, own, groups, self._groups)
-        standing = standing_of(catalog, seen)
+        standing = find_standing(catalog, seen)
         return Found(standing, self._stamp(), generation, self.config, groups, self._groups)
 
 

@@ -37,7 +37,7 @@ _SPACE: Final = re.compile(r"\s")
 _TOOL: Final = re.compile(r"tool:(?:source-(\d+):)?([^:]*)")
 
 
-def refused_labels(
+def list_refused_labels(
     labels: Iterable[str], accepts: Iterable[str] | None, source: str = ""
 ) -> list[str]:
     """Return the labels that a tool does not accept, sorted.
@@ -50,7 +50,7 @@ def refused_labels(
     return sorted(shown for shown, _ in _find_refused(labels, accepts, source))
 
 
-def labels_of_result(
+def find_result_labels(
     tool: Tool,
     params: Any,
     result: ToolExecutionResult,
@@ -95,7 +95,7 @@ def _find_refused(
     return [pair for pair in shown if not _is_accepted(pair[0], patterns, own)]
 
 
-def refusal_of_content(
+def refuse_content(
     tool: Tool, expanded: Expanded, inside: Iterable[str] = (), source: str = ""
 ) -> Refusal | None:
     """Return why a tool may not get kept content, or None.
@@ -118,7 +118,7 @@ def refusal_of_content(
     return _make_refusal(tool, refused, what, _LEAVE, read, {}) if refused else None
 
 
-def refusal_of_typing(tool: Tool, expanded: Expanded, source: str = "") -> Refusal | None:
+def refuse_typing(tool: Tool, expanded: Expanded, source: str = "") -> Refusal | None:
     """Return why a tool may not get typed words, or None.
 
     Args:
@@ -131,7 +131,7 @@ def refusal_of_typing(tool: Tool, expanded: Expanded, source: str = "") -> Refus
     return _make_refusal(tool, refused, what, _REFER, expanded.read, {}) if refused else None
 
 
-def shown_labels(labels: Iterable[str], read: frozenset[str]) -> list[str]:
+def list_shown_labels(labels: Iterable[str], read: frozenset[str]) -> list[str]:
     """Return labels for a model, sorted, without hosts of unread content.
 
     A page may name any host as its address, so that a host is a part of its content.

@@ -72,7 +72,7 @@ def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
         VariableError: A reference is malformed, names no variable, stands in a key, or there is
             too much to put in.
     """
-    if not refers(params):
+    if not may_refer(params):
         return Expanded(params, ())
     expansion = _Expansion(store)
     try:
@@ -118,7 +118,7 @@ async def make_ready(params: dict[str, Any], store: VariableStore) -> None:
                 await store.texts.make(store.get(found[2]))
 
 
-def refers(params: dict[str, Any]) -> bool:
+def may_refer(params: dict[str, Any]) -> bool:
     """Return True if a text in the arguments may hold a reference."""
     for key, item in params.items():
         if isinstance(key, str) and BEGIN in key:

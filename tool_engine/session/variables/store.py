@@ -19,7 +19,7 @@ from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import to_text
 from tool_engine.model.json.unpacking import without_collection
-from tool_engine.session.variables.texts import LARGE, KeptTexts, kept_in_pieces, without_halves
+from tool_engine.session.variables.texts import LARGE, KeptTexts, keep_in_pieces, without_halves
 
 NAME: Final = r"[A-Za-z0-9_./-]{1,200}"
 """The names that a variable may have."""
@@ -86,12 +86,12 @@ class Variable(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownF
         return self.kind is VariableKind.RULE
 
 
-def as_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
+def make_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
     """Return the variable with a copied JSON value and a label.
 
-    Takes time in proportion to the value, and may do so in a thread; `in_pieces` as in `copied`.
+    Takes time in proportion to the value, and may do so in a thread; `in_pieces` as in `copy_value`.
     """
-    value, chars = copied(variable.value, in_pieces=in_pieces)
+    value, chars = copy_value(variable.value, in_pieces=in_pieces)
     labels = variable.labels or frozenset({_LABELS.get(variable.kind, _UNKNOWN)})
     return msgspec.structs.replace(variable, value=value, chars=chars, labels=labels)
 
@@ -158,7 +158,7 @@ class VariableStore(KnownArguments):
             VariableError: The name cannot be referenced, or belongs to a rule; or a field has a
                 value that it cannot have.
         """
-        return self.take(as_kept(_check_variable(variable)))
+        return self.take(make_kept(_check_variable(variable)))
 
     def take(self, variable: Variable) -> Variable:
         """Do the same as `add`, for a variable from `as_kept`.
@@ -365,21 +365,21 @@ def _as_dict(variable: Variable) -> dict[str, Any]:
 def _restore_variable(variable: Variable, *, in_pieces: bool) -> Variable:
     """Return a kept variable with its own value, counted once."""
     if in_pieces or variable.chars < _FEW:
-        return as_kept(variable, in_pieces=in_pieces)
+        return make_kept(variable, in_pieces=in_pieces)
     try:
         text = msgspec.json.encode(variable.value)
         # Python writes a space behind each comma, and some numbers shorter or longer.
         if not len(text.decode()) // 2 <= variable.chars <= 2 * len(text) + 2:
-            return as_kept(variable)
+            return make_kept(variable)
         value = msgspec.json.decode(text)
         is_same = value == variable.value
     except Exception:  # noqa: BLE001 - half of a surrogate pair, or nothing that JSON holds
-        return as_kept(variable)
+        return make_kept(variable)
     # Else something in it has another form in JSON.
-    return msgspec.structs.replace(variable, value=value) if is_same else as_kept(variable)
+    return msgspec.structs.replace(variable, value=value) if is_same else make_kept(variable)
 
 
-def copied(value: Any, *, in_pieces: bool = False) -> tuple[Any, int]:
+def copy_value(value: Any, *, in_pieces: bool = False) -> tuple[Any, int]:
     """Return a value's copy as JSON values, and its text's length.
 
     Args:
@@ -390,7 +390,7 @@ def copied(value: Any, *, in_pieces: bool = False) -> tuple[Any, int]:
     chars = _chars_of_plain(value)
     if chars is not None:
         return value.copy() if type(value) is dict else value, chars
-    made = kept_in_pieces(value) if in_pieces else None
+    made = keep_in_pieces(value) if in_pieces else None
     if made is not None:
         return made
     text = to_text(value)

@@ -66,7 +66,7 @@ class KeptTexts:
         self._made.pop(id(variable.value), None)
 
 
-def kept_in_pieces(value: Any) -> tuple[Any, int] | None:
+def keep_in_pieces(value: Any) -> tuple[Any, int] | None:
     """Return a large value as kept, and its text's length.
 
     Other threads get their turn meanwhile. None: it can only be copied as a whole.

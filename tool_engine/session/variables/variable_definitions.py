@@ -13,7 +13,7 @@ from tool_engine.catalog.definition.building import tool_of_mapping
 from tool_engine.errors import VariableError
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
-from tool_engine.session.variables.references import refers
+from tool_engine.session.variables.references import may_refer
 from tool_engine.session.variables.store import NAME, VariableKind
 
 WRITE_VAR: Final = "write_var"
@@ -177,7 +177,7 @@ _DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 @cache
-def definition_of(name: str) -> Tool:
+def define_tool(name: str) -> Tool:
     definition = {
         "name": name,
         "version": "1.0.0",
@@ -205,7 +205,7 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
     if tool.name == "list_vars" and isinstance(chosen, Mapping):
         _check_keys("filter.", chosen, FILTERS, "its filter")
     shown = {key: item for key, item in arguments.items() if key != "value"}
-    if tool.name == WRITE_VAR and refers(shown):
+    if tool.name == WRITE_VAR and may_refer(shown):
         # Names, descriptions and tags are listed for the model, whatever it has not read.
         raise VariableError(
             "only the value of write_var takes references: write name, desc and tags out"

@@ -18,13 +18,13 @@ from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.redaction import HIDDEN, secrets_of
 from tool_engine.redaction.secret_names import is_secret_key
-from tool_engine.session.variables.labels import shown_labels
+from tool_engine.session.variables.labels import list_shown_labels
 from tool_engine.session.variables.read_labels import OWN_WORDS, ReadLabels
-from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copied
+from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copy_value
 from tool_engine.session.variables.variable_definitions import (
     FILTERS,
     VARIABLE_TOOLS,
-    definition_of,
+    define_tool,
 )
 
 _SHOWN: Final = 200
@@ -67,13 +67,13 @@ class VariableTools:
         self._executor = _VariableExecutor(store, ReadLabels() if read is None else read)
 
     def tools(self) -> list[Tool]:
-        return [definition_of(name) for name in VARIABLE_TOOLS]
+        return [define_tool(name) for name in VARIABLE_TOOLS]
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         """Return the tool of this name and its executor, or None."""
         if tool_name not in VARIABLE_TOOLS:
             return None
-        return definition_of(tool_name), self._executor
+        return define_tool(tool_name), self._executor
 
 
 class _VariableExecutor:
@@ -181,7 +181,7 @@ class _VariableExecutor:
             "desc": desc if len(desc) <= _SHOWN else f"{desc[: _SHOWN - 1]}…",
             "tags": list(variable.tags),
             "chars": variable.chars if is_shown else None,
-            "labels": shown_labels(variable.labels, read),
+            "labels": list_shown_labels(variable.labels, read),
         }
 
     def _remove_vars(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def _read_filter(params: Mapping[str, Any]) -> dict[str, Any]:
     return alone | wanted
 
 
-def names_of_call(tool_name: str, number: int, store: VariableStore | None = None) -> NamesOfCall:
+def name_variables(tool_name: str, number: int, store: VariableStore | None = None) -> NamesOfCall:
     """Return the names of a call's variables: `{tool}_{number}_result` and `..._args`. S29.
 
     Args:
@@ -247,10 +247,10 @@ def keep_call(
     Args:
         store: The variables of the conversation.
         tool: The tool, which says what is secret.
-        names: What `names_of_call` says with this store.
+        names: What `name_variables` says with this store.
         params: The arguments, without references.
         result: How the call ended.
-        labels: Where the result came from: see `labels_of_result`.
+        labels: Where the result came from: see `find_result_labels`.
         used: Where the content came from that was put into the arguments; None: as the result.
 
     Raises:
@@ -291,7 +291,7 @@ def _make_variables(
     now = datetime.now(UTC)
     secrets = secrets_of(tool, params)
     sent = secrets.hide(_without_secrets(params, secrets.parts, secrets.names))
-    value, chars = copied(sent, in_pieces=in_pieces)
+    value, chars = copy_value(sent, in_pieces=in_pieces)
     args = Variable(
         name=names[1],
         value=value,
@@ -308,7 +308,7 @@ def _make_variables(
     if later <= now:
         # Whatever the clock says, the arguments are older than the result.
         later = now + _INSTANT
-    value, chars = copied(_unwrap_output(result.output), in_pieces=in_pieces)
+    value, chars = copy_value(_unwrap_output(result.output), in_pieces=in_pieces)
     output = Variable(
         name=names[0],
         value=value,

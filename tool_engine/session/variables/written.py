@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.coercion import coerce
-from tool_engine.session.variables.references import BEGIN, REFERENCE, Expanded, expand, refers
+from tool_engine.session.variables.references import BEGIN, REFERENCE, Expanded, expand, may_refer
 from tool_engine.session.variables.store import VariableStore
 
 _BARE: Final = re.compile(rf'"[^"\\]*(?:\\.[^"\\]*)*"?|{REFERENCE}', re.S)
@@ -32,7 +32,7 @@ def expand_written(params: dict[str, Any], tool: Tool, store: VariableStore) -> 
     Raises:
         VariableError: As for `expand`.
     """
-    if not refers(params):
+    if not may_refer(params):
         return Expanded(params, ())
     expanded = expand({key: _open_places(key, item, tool) for key, item in params.items()}, store)
     if not expanded.texts:
