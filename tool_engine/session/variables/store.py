@@ -89,7 +89,7 @@ class Variable(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownF
 def make_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
     """Return the variable with a copied JSON value and a label.
 
-    Takes time in proportion to the value, and may do so in a thread; `in_pieces` as in `copy_value`.
+    Takes time in proportion to the value, and may do so in a thread; `in_pieces`: see `copy_value`.
     """
     value, chars = copy_value(variable.value, in_pieces=in_pieces)
     labels = variable.labels or frozenset({_LABELS.get(variable.kind, _UNKNOWN)})
@@ -161,7 +161,7 @@ class VariableStore(KnownArguments):
         return self.take(make_kept(_check_variable(variable)))
 
     def take(self, variable: Variable) -> Variable:
-        """Do the same as `add`, for a variable from `as_kept`.
+        """Do the same as `add`, for a variable from `make_kept`.
 
         Raises:
             VariableError: As for `add`.
@@ -336,7 +336,7 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     variables: list[Variable]
     max_chars: int = MAX_CHARS
     traces: list[dict[str, Any]] = []
-    """Of saves of former versions, whose labels `labels_of_saved` reads."""
+    """Of saves of former versions, whose labels a session reads."""
 
 
 def _as_shared(variable: Variable) -> dict[str, Any]:
