@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import statistics
 
-from tests.meta.sources import PACKAGE, ROOT, functions, modules, project_files
+from tests.meta.sources import PACKAGE, ROOT, functions, modules, project_files, tree
 
 MOST_LINES = 400
 MOST_LINES_OF_A_CLASS = 600
@@ -84,3 +84,35 @@ def test_tools_are_yaml_only() -> None:
 def test_typed() -> None:
     """The package carries `py.typed`, so that type checkers use its hints."""
     assert (PACKAGE / "py.typed").is_file()
+
+
+def name_of(base: ast.expr) -> str:
+    """The last name of a base class, such as `ABC` of `abc.ABC` and `Base` of `Base[T]`."""
+    base = base.value if isinstance(base, ast.Subscript) else base
+    return ast.unparse(base).rpartition(".")[2]
+
+
+def test_no_object_over_several_files() -> None:
+    """An abstract class that only one other file of its folder completes hides a circle: what it
+    needs is given to it, or it stands with what completes it.
+    """
+    homes: dict[str, str] = {}
+    heirs: dict[str, set[str]] = {}
+    for path in modules():
+        file = str(path.relative_to(PACKAGE))
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef):
+                bases = {name_of(base) for base in node.bases}
+                if "ABC" in bases:
+                    homes[node.name] = file
+                for base in bases:
+                    heirs.setdefault(base, set()).add(file)
+    alone = {
+        name: (home, *heirs[name])
+        for name, home in homes.items()
+        if len(heirs.get(name, ())) == 1
+        and home not in heirs[name]
+        and {home.partition("/")[0]} == {each.partition("/")[0] for each in heirs[name]}
+    }
+    # This one is left, in `protocols/`; no other may come.
+    assert alone.keys() <= {"CodeRegions"}, alone
