@@ -25,7 +25,7 @@ from pydantic import BaseModel
 from tests.protocols import wire_anthropic, wire_openai_responses
 from tests.protocols.sdk_types import PARAMETERS, message_faults, required_nulls
 from tool_engine.model.reply import ParsedReply
-from tool_engine.protocols.openai_responses.items import AWAITED, without_awaited
+from tool_engine.protocols.openai_responses.output_items import AWAITED, without_awaited
 from tool_engine.protocols.registry import get_protocol
 
 DEPTH: Final = 6

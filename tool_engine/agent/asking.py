@@ -18,8 +18,8 @@ from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.cycle import parse_reply
-from tool_engine.protocols.large import read_in_time, size_of
-from tool_engine.protocols.objects import readable
+from tool_engine.protocols.large_replies import read_in_time, size_of
+from tool_engine.protocols.object_arguments import readable
 from tool_engine.redaction import OwnSecrets, redact_text, words_of
 
 Emit = Callable[..., None]

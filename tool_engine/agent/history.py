@@ -18,10 +18,10 @@ from tool_engine.agent.models.carried import wire_of
 from tool_engine.agent.models.messages import say
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
-from tool_engine.protocols.anthropic.blocks import without_unanswered
-from tool_engine.protocols.content import REQUEST_ID
-from tool_engine.protocols.objects import readable
-from tool_engine.protocols.openai_responses.items import without_awaited
+from tool_engine.protocols.anthropic.content_blocks import without_unanswered
+from tool_engine.protocols.object_arguments import readable
+from tool_engine.protocols.openai_responses.output_items import without_awaited
+from tool_engine.protocols.result_content import REQUEST_ID
 
 _IDS: Final = ("id", "call_id")
 

@@ -12,7 +12,7 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.record import ToolCallSummary, success_rate
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.cycle import as_execution_result, as_tool_request
-from tool_engine.protocols.objects import readable
+from tool_engine.protocols.object_arguments import readable
 
 
 class TranscriptEntry(msgspec.Struct, frozen=True, kw_only=True):

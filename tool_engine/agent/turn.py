@@ -25,10 +25,10 @@ from tool_engine.model.finding import make_refused
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ParsedReply, ReplyFinding
-from tool_engine.protocols.building import Ending
-from tool_engine.protocols.content import REQUEST_ID, text_of
 from tool_engine.protocols.cycle import ToolCallCycleResult
-from tool_engine.protocols.openai.endings import meaning_of
+from tool_engine.protocols.openai.finish_reasons import meaning_of
+from tool_engine.protocols.reply_builder import Ending
+from tool_engine.protocols.result_content import REQUEST_ID, text_of
 from tool_engine.session.repetition import Advice
 from tool_engine.session.session import ToolSession
 

@@ -23,24 +23,14 @@ from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.arguments.coercion import coerce
-from tool_engine.protocols.content import REQUEST_ID, text_of
-from tool_engine.protocols.large import read_in_time
-from tool_engine.protocols.native import form_of
-from tool_engine.protocols.objects import readable
+from tool_engine.protocols.call_runner import CallRunner
+from tool_engine.protocols.cycle_options import CycleOptions
+from tool_engine.protocols.large_replies import read_in_time
+from tool_engine.protocols.native_calls import form_of
+from tool_engine.protocols.object_arguments import readable
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
-from tool_engine.protocols.running import BeforeExecute, CallRunner, CycleOptions
+from tool_engine.protocols.result_content import REQUEST_ID, text_of
 from tool_engine.redaction import redact_text, secrets_if_known, words_of
-
-__all__ = [
-    "BeforeExecute",
-    "CycleOptions",
-    "ToolCallCycleResult",
-    "as_cycle_result",
-    "as_execution_result",
-    "as_tool_request",
-    "parse_reply",
-    "process_tool_calls",
-]
 
 _log: Final = get_logger(__name__)
 

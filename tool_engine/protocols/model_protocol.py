@@ -11,9 +11,9 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.names import KnownTools, NameRule, ToolCatalog
 from tool_engine.protocols.schemas.fitting import FittedSchema, SchemaSubset, fit_schema
 from tool_engine.protocols.schemas.subsets import ANY_SCHEMA
+from tool_engine.protocols.tool_names import KnownTools, NameRule, ToolCatalog
 
 
 class DefinitionLimits(NamedTuple):

@@ -23,8 +23,8 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.output.shaping import is_quick
-from tool_engine.protocols.allowed import Yes, take_yes
-from tool_engine.protocols.written import is_written
+from tool_engine.protocols.allowed_call import Yes, take_yes
+from tool_engine.protocols.written_arguments import is_written
 from tool_engine.redaction import hide_quotes
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.contexts import context_of

@@ -16,12 +16,18 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.allowed import Consenting
-from tool_engine.protocols.content import text_of
+from tool_engine.protocols.allowed_call import Consenting
 from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
-from tool_engine.protocols.native import form_of
-from tool_engine.protocols.options import BY_EFFECT, BeforeExecute, CycleOptions, OnResult, asking
+from tool_engine.protocols.cycle_options import (
+    BY_EFFECT,
+    BeforeExecute,
+    CycleOptions,
+    OnResult,
+    asking,
+)
+from tool_engine.protocols.native_calls import form_of
 from tool_engine.protocols.registry import PROTOCOLS
+from tool_engine.protocols.result_content import text_of
 from tool_engine.session.bounds import Meter
 from tool_engine.session.config import ToolCallConfig, names_said
 from tool_engine.session.discovery import (

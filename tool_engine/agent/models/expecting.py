@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tool_engine.agent.models.script import Expectation
 from tool_engine.model.chat import ChatRequest
-from tool_engine.protocols.reading import field, plain
+from tool_engine.protocols.chunks import field, plain
 
 _OWN_ROLES: Final = frozenset({"assistant", "model"})
 _OWN_ITEMS: Final = frozenset({"function_call", "reasoning"})

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from tool_engine.errors import MissingExtraError
-from tool_engine.protocols.arguments.tokens import (
+from tool_engine.protocols.arguments.json_tokens import (
     CONTROL,
     MAX_TOKENS,
     JSONToken,

@@ -16,7 +16,7 @@ import msgspec
 
 from tool_engine.model.json.output import PLAIN, shown
 from tool_engine.protocols.schemas.rewrites import REWRITES, union_of_properties
-from tool_engine.protocols.schemas.words import described, words_of
+from tool_engine.protocols.schemas.schema_words import described, words_of
 
 Node = dict[str, Any]
 

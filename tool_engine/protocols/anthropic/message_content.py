@@ -1,0 +1,241 @@
+"""How do the content blocks of an Anthropic message become calls, text and thoughts?
+
+https://docs.claude.com/en/docs/build-with-claude/streaming
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeGuard
+
+from tool_engine.model.json.output import shown
+from tool_engine.model.reply import ParsedReply, StreamEvent
+from tool_engine.protocols.anthropic.content_blocks import (
+    TEXTS,
+    Block,
+    as_message,
+    without_unanswered,
+)
+from tool_engine.protocols.arguments.argument_text import read_arguments
+from tool_engine.protocols.chunks import field
+from tool_engine.protocols.object_arguments import is_sendable, take_object
+from tool_engine.protocols.reply_builder import CallInProgress, Ending, ReplyBuilder
+from tool_engine.protocols.tool_names import NameRule
+
+_MIXED: Final = (
+    "two calls were streamed under one index, so it cannot be told whose these arguments are; "
+    "write the call again, alone"
+)
+_TWICE: Final = "its arguments were sent twice, and differ; write the call again"
+_NO_TEXT: Final = "a part of its arguments is no text; write the call again"
+_UNKNOWN: Final = "a part of it came in a form that is not known; write the call again"
+_LATE: Final = "arguments came for this call after its end; write the call again"
+_STRAY: Final = "arguments came that belong to no call: they may be its own; write it again"
+_NOTHING: Final = "the reply ended before its arguments began; write the call again"
+
+
+class MessageContent:
+    """The content of one message while it streams."""
+
+    def __init__(self, builder: ReplyBuilder) -> None:
+        self._builder = builder
+        self.blocks: list[Block] = []
+        self._at: dict[int | str, Block] = {}
+        self._strays: dict[tuple[int | str | None, str], Block] = {}
+        """Blocks without a start, for deltas of another kind than the block of their index."""
+        self._has_stray_arguments = False
+        self._deltas = {
+            "text_delta": self._text_delta,
+            "thinking_delta": self._thinking_delta,
+            "input_json_delta": self._json_delta,
+        }
+
+    @property
+    def is_stopped(self) -> bool:
+        return all(block.is_stopped for block in self.blocks)
+
+    def open_all(self, content: Any) -> list[StreamEvent]:
+        if isinstance(content, str):
+            content = [content] if content else []
+        if not isinstance(content, list | tuple):
+            return self._lost(f"the content is no list of blocks: {shown(content)[:80]}")
+        events: list[StreamEvent] = []
+        for index, raw in enumerate(content):
+            known = len(self.blocks)
+            events += self.open(raw, index)
+            if len(self.blocks) > known:
+                self.stop(index)
+        return events
+
+    def open(self, raw: Any, index: object) -> list[StreamEvent]:
+        if isinstance(raw, str):
+            raw = {"type": "text", "text": raw}
+        kind = field(raw, "type")
+        if not isinstance(kind, str):
+            return self._lost(f"a content block has no type: {shown(raw)[:80]}")
+        place = index if _is_index(index) else len(self.blocks)
+        block = Block(kind, raw, place)
+        before = self._at.get(place)
+        events = self._begin(block)
+        if before is not None and before.call is not None and not before.is_stopped:
+            self._leave(before, block)
+        self.blocks.append(block)
+        self._at[place] = block
+        self._builder.has_begun = True
+        return events
+
+    def add(self, index: object, delta: Any) -> list[StreamEvent]:
+        kind = field(delta, "type")
+        block = self._block_of(index)
+        take = self._deltas.get(kind) if isinstance(kind, str) else None
+        if take is not None:
+            return take(block, delta)
+        if block is None or not isinstance(kind, str):
+            return self._lost(f"a delta belongs to no block: {shown(delta)[:80]}")
+        if block.call is not None:
+            return self._refuse_unread(block.call, delta)
+        block.take(delta)
+        return []
+
+    def add_unknown(self, index: object, delta: Any) -> list[StreamEvent]:
+        """Refuse the call that a delta in an unknown event may be a part of."""
+        block = self._block_of(index)
+        return [] if block is None or block.call is None else self._refuse_unread(block.call, delta)
+
+    def stop(self, index: object) -> None:
+        block = self._block_of(index)
+        if block is not None and not block.is_stopped:
+            block.is_stopped = True
+            self._settle(block, is_over=True)
+
+    def settle(self, *, is_over: bool) -> None:
+        for block in self.blocks:
+            if not block.is_stopped:
+                self._settle(block, is_over=is_over)
+            if self._has_stray_arguments and block.call and not (block.call.parts or block.input):
+                self._builder.refuse(block.call, _STRAY)
+
+    def as_message(
+        self, reply: ParsedReply, rule: NameRule, ending: Ending
+    ) -> list[dict[str, Any]]:
+        calls = {call.call_id: call for call in reply.calls}
+        blocks = [each for each in self.blocks if each.call is None or not each.call.is_repeated]
+        is_whole = ending is Ending.FINISHED
+        messages = as_message(blocks, calls, rule, is_whole=is_whole)
+        return messages if calls or is_whole else without_unanswered(messages)
+
+    def _begin(self, block: Block) -> list[StreamEvent]:
+        if block.kind == "text":
+            return self._builder.add_text("".join(block.parts))
+        if block.kind == "thinking":
+            self._builder.reasoning.extend(block.parts)
+        if block.kind != "tool_use":
+            return self._builder.add_other()
+        block.call, events = self._builder.begin(block.fields.get("id"), block.fields.get("name"))
+        toolset = block.fields.get("toolset_name")
+        if toolset is not None:
+            why = f"it is for the toolset {toolset!r}, which is not run here"
+            self._builder.refuse(block.call, why)
+        return events
+
+    def _leave(self, before: Block, block: Block) -> None:
+        if before.call is not None and not before.call.parts and not before.input:
+            self._builder.refuse(before.call, _MIXED)
+            if block.call is not None:
+                self._builder.refuse(block.call, _MIXED)
+
+    def _block_of(self, index: object) -> Block | None:
+        if _is_index(index):
+            return self._at.get(index)
+        if index is not None:
+            return None
+        return next((each for each in reversed(self.blocks) if not each.is_stopped), None)
+
+    def _settle(self, block: Block, *, is_over: bool) -> None:
+        """Settle a call's arguments: complete if `is_over`, else possibly cut."""
+        call = block.call
+        if call is None:
+            return
+        if call.parts and block.input:
+            read = read_arguments(call.text, repair=False)
+            is_same = is_sendable(block.input) and read.value == block.input
+            if not read.is_truncated and not is_same:
+                self._builder.refuse(call, _TWICE)
+        elif block.input or (is_over and not call.parts):
+            take_object(self._builder, call, block.input)
+        elif not call.parts:
+            self._builder.refuse(call, _NOTHING)
+        if is_over:
+            self._builder.finish(call)
+
+    def _text_delta(self, block: Block | None, delta: Any) -> list[StreamEvent]:
+        text = field(delta, "text", "")
+        if not isinstance(text, str):
+            return self._lost(f"a text is no text: {shown(text)[:80]}")
+        events = self._grow(block, "text", text)
+        return events + self._builder.add_text(text)
+
+    def _thinking_delta(self, block: Block | None, delta: Any) -> list[StreamEvent]:
+        text = field(delta, "thinking", "")
+        if not isinstance(text, str):
+            return self._lost(f"a thought is no text: {shown(text)[:80]}")
+        self._builder.reasoning.append(text)
+        return self._grow(block, "thinking", text)
+
+    def _grow(self, block: Block | None, kind: str, text: str) -> list[StreamEvent]:
+        if block is not None and block.kind == kind:
+            block.parts.append(text)
+            return []
+        key = (block.index if block else None, kind)
+        stray = self._strays.get(key)
+        events: list[StreamEvent] = []
+        if stray is None:
+            stray = self._strays[key] = Block(kind, {"type": kind})
+            self.blocks.append(stray)
+            place = f"a block of {block.kind!r}" if block else "no block"
+            message = f"a delta of {kind!r} came for {place}: it was read as a block of its own"
+            events.append(self._builder.find("malformed_reply", message))
+        stray.parts.append(text)
+        return events
+
+    def _json_delta(self, block: Block | None, delta: Any) -> list[StreamEvent]:
+        part = field(delta, "partial_json")
+        if block is None or block.kind in TEXTS:
+            return self._stray(block, part) if part else []
+        if block.call is not None and (part is None or part == {}):
+            return self._refuse_unread(block.call, delta)
+        return self._take_arguments(block, part)
+
+    def _take_arguments(self, block: Block, part: Any) -> list[StreamEvent]:
+        if part and block.call is not None and block.is_stopped:
+            self._builder.refuse(block.call, _LATE)
+            return []
+        is_begun = bool(block.parts or (block.call and block.call.parts))
+        if isinstance(part, Mapping) and not block.input and not is_begun:
+            block.input = part
+            return []
+        if part is not None and not isinstance(part, str):
+            if block.call is not None:
+                self._builder.refuse(block.call, _NO_TEXT)
+            return self._lost(f"a part of the arguments is no text: {shown(part)[:80]}")
+        if block.call is not None:
+            return self._builder.add_arguments(block.call, part or "")
+        block.parts.append(part or "")
+        return []
+
+    def _refuse_unread(self, call: CallInProgress, delta: Any) -> list[StreamEvent]:
+        self._builder.refuse(call, _UNKNOWN)
+        return self._lost(f"a part of a call cannot be read: {shown(delta)[:80]}")
+
+    def _stray(self, block: Block | None, part: Any) -> list[StreamEvent]:
+        self._has_stray_arguments = True
+        place = f"a block of {block.kind!r}" if block else "no block"
+        return self._lost(f"arguments came for {place}: {shown(part)[:80]}")
+
+    def _lost(self, message: str) -> list[StreamEvent]:
+        self._builder.spoil("a part of the reply could not be read")
+        return [self._builder.find("malformed_reply", message, level="error")]
+
+
+def _is_index(value: object) -> TypeGuard[int | str]:
+    return type(value) is int or type(value) is str

@@ -1,0 +1,162 @@
+"""How does Gemini's generateContent receive tools, calls and results?
+
+https://ai.google.dev/gemini-api/docs/function-calling
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces import ReplyDecoder
+from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.json.output import to_text
+from tool_engine.model.reply import ParsedReply
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.gemini.gemini_decoder import GeminiDecoder
+from tool_engine.protocols.model_protocol import ModelProtocol
+from tool_engine.protocols.object_arguments import sendable
+from tool_engine.protocols.result_content import parts_of, request_ids
+from tool_engine.protocols.schemas.subsets import GEMINI, GEMINI_OPENAPI
+from tool_engine.protocols.tool_names import NameRule, ToolCatalog
+
+_SCHEMAS: Final = {"json": GEMINI, "openapi": GEMINI_OPENAPI}
+_IMAGES: Final = ("inside", "after")
+
+
+class GeminiProtocol(ModelProtocol):
+    """The `tools` and `contents` of generateContent and streamGenerateContent.
+
+    Args:
+        tools: Tools that are known before the first `definitions`, or a catalog such as the engine.
+        repair: Whether finished but malformed arguments may be repaired.
+        schema: `json` describes arguments under `parametersJsonSchema`; `openapi` under the older
+            `parameters`, for servers that know no other.
+        images: `inside` puts the images of a result into its functionResponse, which models before
+            Gemini 3 do not read; `after` puts them behind it as parts of their own.
+
+    Raises:
+        ConfigurationError: An option has another value.
+    """
+
+    name = "gemini"
+    # https://ai.google.dev/api/caching#FunctionDeclaration: 64 characters at first, later 63, and
+    # 128 today; 64 are taken by all that is still served.
+    name_rule = NameRule(
+        re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}"),
+        64,
+        "a letter or _ first, then up to 63 of the characters a-z, A-Z, 0-9, _ . : and -",
+    )
+
+    def __init__(
+        self,
+        *,
+        tools: Iterable[Tool] | ToolCatalog | None = None,
+        repair: bool = True,
+        schema: str = "json",
+        images: str = "inside",
+    ) -> None:
+        super().__init__(tools=tools, repair=repair)
+        self.subset = _SCHEMAS[_checked("schema", schema, _SCHEMAS)]
+        self._key = "parametersJsonSchema" if schema == "json" else "parameters"
+        self._images = _checked("images", images, _IMAGES)
+
+    def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
+        """Return a request's `tools`: one entry with all functions, or none."""
+        declared = [self._declared(tool) for tool in self.known.learn(tools)]
+        return [{"functionDeclarations": declared}] if declared else []
+
+    def _declared(self, tool: Tool) -> dict[str, Any]:
+        declared: dict[str, Any] = {
+            "name": self.known.sent_name(tool.name),
+            "description": tool.description,
+        }
+        schema = self.fitted_schema(tool).schema
+        # The older reader refuses an object without properties: "should be non-empty".
+        if self._key != "parameters" or schema["properties"]:
+            declared[self._key] = schema
+        return declared
+
+    def parse(self, reply: Any) -> ParsedReply:
+        """Read a whole reply.
+
+        Args:
+            reply: An SDK's response, a mapping, a JSON document as text or bytes, the whole text of
+                a stream, a list of chunks, or a content such as `{"role": "model", "parts": []}`.
+        """
+        decoder = GeminiDecoder(self.known, repair=self.repair)
+        is_whole = isinstance(reply, str | bytes | bytearray | memoryview | Mapping)
+        if is_whole or hasattr(reply, "model_dump") or not isinstance(reply, Iterable):
+            decoder.feed(reply)
+        else:
+            for chunk in reply:
+                decoder.feed(chunk)
+        return decoder.close()
+
+    def decoder(self) -> ReplyDecoder:
+        return GeminiDecoder(self.known, repair=self.repair)
+
+    def format_results(
+        self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return one content with all results, in the order of their calls.
+
+        Raises:
+            ConfigurationError: A result names no call that it belongs to.
+        """
+        ids = request_ids(results, calls)
+        known = {call.call_id: call for call in calls or ()}
+        places = {call_id: place for place, call_id in enumerate(known)}
+        ordered = sorted(
+            zip(ids, results, strict=True), key=lambda pair: places.get(pair[0], len(places))
+        )
+        parts = [
+            part
+            for call_id, result in ordered
+            for part in self._answer(call_id, known.get(call_id), result)
+        ]
+        return [{"role": "user", "parts": sendable(parts)}] if parts else []
+
+    def _answer(
+        self, call_id: str, call: ToolCall | None, result: ToolExecutionResult
+    ) -> list[dict[str, Any]]:
+        answer: dict[str, Any] = {"id": call_id}
+        if call is not None and call.has_own_id:
+            del answer["id"]
+        answer["name"] = self.known.sent_name(result.tool_name if call is None else call.tool_name)
+        pieces = parts_of(result)
+        images = [
+            {"inlineData": {"mimeType": piece.media_type, "data": piece.data}}
+            for piece in pieces
+            if piece.data is not None
+        ]
+        answer["response"] = _response(result, [piece.text for piece in pieces])
+        if images and self._images == "inside":
+            answer["parts"] = images
+            images = []
+        return [{"functionResponse": answer}, *images]
+
+
+def _response(result: ToolExecutionResult, texts: list[str | None]) -> dict[str, Any]:
+    """Return the object that the API requires, with output as data. X9."""
+    told = [text for text in texts if text is not None]
+    if not result.is_success:
+        return {"error": "\n".join(told)}
+    if not told:
+        return {"output": f"{len(texts)} image(s), attached"}
+    output: Any = result.output
+    if len(output) == 1 and "result" in output:
+        output = output["result"]
+    text = to_text(output)
+    if told != [text] or len(texts) > 1 or isinstance(output, str):
+        return {"output": "\n".join(told)}
+    return {"output": json.loads(text)}
+
+
+def _checked(option: str, value: Any, known: Iterable[str]) -> str:
+    if value not in tuple(known):
+        raise ConfigurationError(f"{option} must be one of {', '.join(known)}, got {value!r}")
+    return str(value)

@@ -1,0 +1,246 @@
+"""How does a reply of OpenAI's Responses API become calls and text?
+
+https://platform.openai.com/docs/api-reference/responses-streaming
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.model.json.output import shown
+from tool_engine.model.reply import ParsedReply, StreamEvent
+from tool_engine.protocols.chunks import field, plain
+from tool_engine.protocols.event_decoder import END, EventStreamDecoder
+from tool_engine.protocols.openai_responses.response_output import ResponseOutput
+from tool_engine.protocols.reply_builder import Ending, Refine, ReplyBuilder, unknown_end
+from tool_engine.protocols.tool_names import KnownTools, NameRule
+
+_FAILED: Final = frozenset({"failed", "cancelled", "error"})
+_UNFINISHED: Final = (None, "in_progress", "queued")
+_TEXTS: Final = {
+    "response.output_text.delta": ("content", "output_text", "content_index"),
+    "response.refusal.delta": ("content", "refusal", "content_index"),
+    "response.reasoning_text.delta": ("content", "reasoning_text", "content_index"),
+    "response.reasoning_summary_text.delta": ("summary", "summary_text", "summary_index"),
+}
+"""Delta event of a text -> the text's field, its type, and the field of its index."""
+_ITEMS: Final = ("message", "reasoning", "_call", "_output", "compaction")
+
+
+class OpenAIResponsesDecoder(EventStreamDecoder):
+    """A decoder of one response from events, mappings or bytes."""
+
+    def __init__(
+        self,
+        known: KnownTools,
+        rule: NameRule,
+        *,
+        repair: bool = True,
+        refine: Refine | None = None,
+    ) -> None:
+        super().__init__(ReplyBuilder(known, repair=repair, refine=refine))
+        self._rule = rule
+        self._output = ResponseOutput(self._builder)
+        self._id: str | None = None
+        self._is_stored = True
+        self._is_begun = False
+        self._is_ended = False
+        self._is_late_told = False
+        self._events: Mapping[str, Callable[[Any], list[StreamEvent]]] = {
+            "response.created": self._begun,
+            "response.output_item.added": self._added,
+            "response.output_item.done": self._done,
+            "response.function_call_arguments.delta": self._arguments,
+            "response.function_call_arguments.done": self._all_arguments,
+            **dict.fromkeys(_TEXTS, self._text),
+            "response.completed": self._over,
+            "response.done": self._over,
+            "response.incomplete": self._over,
+            "response.failed": self._over,
+            "response.cancelled": self._over,
+            "error": self._error,
+            END: self._no_end,
+        }
+
+    def _take(self, payload: Any) -> list[StreamEvent]:
+        if isinstance(payload, BaseException):
+            return self._error({"error": payload})
+        kind = field(payload, "type")
+        handle = self._events.get(kind) if isinstance(kind, str) else None
+        if handle is None:
+            return self._take_other(payload, kind)
+        return self._late(handle) if self._is_ended and kind != "error" else handle(payload)
+
+    def _take_other(self, payload: Any, kind: Any) -> list[StreamEvent]:
+        if field(payload, "output") is not None and kind in (None, "response"):
+            return self._over({"response": payload})
+        if field(payload, "error") is not None and kind is None:
+            return self._error(payload)
+        if isinstance(payload, list | tuple):
+            return self._several(payload)
+        if _is_item(payload):
+            return self._items([payload])
+        if isinstance(kind, str):
+            # Signs of life, and future events.
+            return self._output.add_unknown(payload)
+        hint = "; its protocol is 'openai'" if field(payload, "choices") is not None else ""
+        return self._lost(f"a chunk is no part of a response{hint}: {shown(payload)[:80]}")
+
+    def _several(self, payloads: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
+        if not payloads:
+            return self._lost("a chunk is an empty list, and no part of a response")
+        if all(_is_item(each) or _is_asked(each) for each in payloads):
+            return self._last_turn(payloads)
+        return [event for payload in payloads for event in self.feed(payload)]
+
+    def _last_turn(self, items: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
+        asked = [place for place, item in enumerate(items) if _is_asked(item)]
+        if not asked:
+            return self._items(items)
+        message = f"of {len(items)} items only those after the last question were read"
+        told = [self._builder.find("skipped", message)]
+        return told + self._items(items[asked[-1] + 1 :])
+
+    def _items(self, items: Iterable[Any]) -> list[StreamEvent]:
+        if self._is_begun or self._is_ended:
+            return self._late()
+        self._is_begun = self._is_ended = True
+        return self._output.finish_all(items) + self._builder.end(Ending.FINISHED)
+
+    # Events of a stream
+
+    def _begun(self, payload: Any) -> list[StreamEvent]:
+        response = field(payload, "response")
+        known, self._id = self._id, field(response, "id") or self._id
+        self._is_begun = True
+        # Before any item nothing is lost; and some servers give each event another id.
+        if not self._output.items or known in (None, self._id):
+            return []
+        self._output.settle()
+        self._is_ended = self._is_late_told = True
+        return self._wrong("a second response began in one reply: it was not read")
+
+    def _added(self, payload: Any) -> list[StreamEvent]:
+        item = field(payload, "item")
+        return [] if item is None else self._output.begin(item, field(payload, "output_index"))
+
+    def _done(self, payload: Any) -> list[StreamEvent]:
+        return self._output.finish(field(payload, "item"), field(payload, "output_index"))
+
+    def _arguments(self, payload: Any) -> list[StreamEvent]:
+        return self._output.add_arguments(payload, field(payload, "delta"))
+
+    def _all_arguments(self, payload: Any) -> list[StreamEvent]:
+        return self._output.end_arguments(payload)
+
+    def _text(self, payload: Any) -> list[StreamEvent]:
+        name, kind, place = _TEXTS[field(payload, "type")]
+        return self._output.add_text(payload, name, kind, field(payload, place))
+
+    def _error(self, payload: Any) -> list[StreamEvent]:
+        error = field(payload, "error", payload)
+        words = field(error, "message", error)
+        words = words if isinstance(words, str) else shown(words)
+        code = field(error, "code") or field(error, "type")
+        what = f"{code}: {words}" if isinstance(code, str) and code != "error" else words
+        told = self._wrong(f"the provider reports an error: {what}")
+        if self._is_ended:
+            return told
+        return told + self._fail(f"the provider broke the reply off ({what}): this was not run")
+
+    def _late(self, handle: Callable[[Any], Any] | None = None) -> list[StreamEvent]:
+        quiet = (self._no_end, self._begun)
+        if self._is_late_told or handle in quiet:
+            return []
+        self._is_late_told = True
+        return self._wrong("more came after the end of the response: it was not read")
+
+    # The end
+
+    def _over(self, payload: Any) -> list[StreamEvent]:
+        response = field(payload, "response")
+        kind = field(payload, "type", "")
+        if self._is_ended:
+            return self._late()
+        self._is_begun = True
+        self._is_stored = field(response, "store") is not False
+        output = field(response, "output")
+        told: list[StreamEvent] = []
+        if isinstance(output, list | tuple):
+            told += self._output.finish_all(output)
+        elif output is not None:
+            told += self._wrong(f"the output is no list of items: {shown(output)[:80]}")
+        self._count(field(response, "usage"))
+        status = field(response, "status") or kind.removeprefix("response.") or None
+        return told + self._end("completed" if status == "done" else status, response)
+
+    def _end(self, status: Any, response: Any) -> list[StreamEvent]:
+        self._is_ended = True
+        self._output.settle()
+        if status == "completed":
+            return self._builder.end(Ending.FINISHED, "completed")
+        if status == "incomplete":
+            reason = field(field(response, "incomplete_details"), "reason")
+            return self._incomplete(reason if isinstance(reason, str) else "incomplete")
+        if (isinstance(status, str) and status in _FAILED) or field(response, "error") is not None:
+            error = field(response, "error")
+            words = field(error, "message") or field(error, "code") or status
+            self._builder.stop_reason = str(status)
+            told = self._wrong(f"the response {status}: {words}")
+            return told + self._fail(f"the response {status} ({words}): this was not run")
+        kind = "truncated" if status in _UNFINISHED else "malformed_reply"
+        told = [self._builder.find(kind, unknown_end(status))]
+        return told + self._builder.end(Ending.UNKNOWN, status if isinstance(status, str) else None)
+
+    def _incomplete(self, reason: str) -> list[StreamEvent]:
+        told: list[StreamEvent] = []
+        self._output.cut()
+        if reason == "content_filter":
+            why = "a content filter stopped the reply"
+            self._builder.spoil(why)
+            told.append(self._builder.find("refusal", why, level="error"))
+        return told + self._builder.end(Ending.CUT, reason)
+
+    def _fail(self, why: str) -> list[StreamEvent]:
+        self._is_ended = True
+        for call in self._builder.calls:
+            self._builder.refuse(call, why)
+        self._output.settle()
+        return self._builder.end(Ending.UNKNOWN)
+
+    def _no_end(self, _: Any) -> list[StreamEvent]:
+        self._output.settle()
+        if not self._output.items and not self._builder.findings:
+            return self._wrong("there is no response in the reply")
+        return []
+
+    def _finished(self) -> ParsedReply:
+        refusal = "".join(self._builder.refusal)
+        if refusal:
+            self._builder.find("refusal", f"the model refused: {refusal}", level="error")
+        self._builder.reasoning[:] = [self._output.reasoning()]
+        reply = self._builder.close()
+        message = self._output.as_input(reply, self._rule, is_stored=self._is_stored)
+        return msgspec.structs.replace(reply, message=message)
+
+    def _count(self, usage: Any) -> None:
+        counted = plain(usage)
+        if isinstance(counted, dict):
+            self._builder.usage = counted
+
+
+def _is_asked(value: Any) -> bool:
+    """Return True for an input item, which the model did not say."""
+    role = field(value, "role")
+    is_answer = field(value, "type") in ("function_call_output", "custom_tool_call_output")
+    return is_answer or (isinstance(role, str) and role != "assistant")
+
+
+def _is_item(value: Any) -> bool:
+    kind = field(value, "type")
+    if kind is None or field(value, "role") is not None:
+        return bool(field(value, "role") == "assistant")
+    return isinstance(kind, str) and kind.endswith(_ITEMS) and not kind.startswith("response.")
