@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.effort import share_of
 from tool_engine.model.reply import ParsedReply
-from tool_engine.protocols.native_calls import form_of
+from tool_engine.protocols.native_calls import find_form
 
 FUNCTION = {"name": "add", "arguments": "{}"}
 CALL = {"id": "c", "type": "function", "function": FUNCTION}
@@ -65,7 +65,7 @@ MESSAGE = _Object(content=None, tool_calls=[_Object(id="c", function=_Object(nam
 )
 def test_calls_of_providers(reply: Any, expected: str) -> None:
     """A whole reply, a message, an SDK's object or the chunks of a stream."""
-    assert form_of(reply) == expected
+    assert find_form(reply) == expected
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ def test_calls_of_providers(reply: Any, expected: str) -> None:
 )
 def test_no_calls(reply: Any) -> None:
     """Text is what a model wrote: whatever it looks like, it is no reply of a provider."""
-    assert form_of(reply) is None
+    assert find_form(reply) is None
 
 
 @settings(max_examples=share_of(60), deadline=None)
 @given(reply=ANY_JSON)
 def test_whatever_comes(reply: Any) -> None:
     """Nothing that can be received raises."""
-    assert form_of(reply) in (None, "openai", "openai_responses", "anthropic", "gemini")
+    assert find_form(reply) in (None, "openai", "openai_responses", "anthropic", "gemini")
 
 
 class _Slow(_Object):
@@ -108,4 +108,4 @@ class _Slow(_Object):
 def test_a_long_stream_is_looked_through_quickly() -> None:
     """Of each chunk only what is in it is asked for; text is not looked into."""
     chunk = _Slow(id="c", type="chunk", choices=[])
-    assert form_of([chunk, "CALL", b"CALL", None] * 3) is None
+    assert find_form([chunk, "CALL", b"CALL", None] * 3) is None

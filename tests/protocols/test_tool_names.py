@@ -212,7 +212,7 @@ def test_two_tools_of_one_name() -> None:
 
 def test_the_spelling_of_any_name() -> None:
     """What a model wrote for a name goes back in a form that the provider takes."""
-    spelled = STRICT.spelled
+    spelled = STRICT.spell
     assert [spelled(name) for name in ("a b", "ok", "", None, "x" * 99)] == [
         *("a_b", "ok", "unnamed", "unnamed", "x" * 64)
     ]

@@ -18,9 +18,9 @@ from tool_engine.agent.models.carried import wire_of
 from tool_engine.agent.models.messages import say
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
-from tool_engine.protocols.anthropic.content_blocks import without_unanswered
+from tool_engine.protocols.anthropic.content_blocks import drop_unanswered
 from tool_engine.protocols.object_arguments import readable
-from tool_engine.protocols.openai_responses.output_items import without_awaited
+from tool_engine.protocols.openai_responses.output_items import drop_awaited
 from tool_engine.protocols.result_content import REQUEST_ID
 
 _IDS: Final = ("id", "call_id")
@@ -68,12 +68,12 @@ class History:
     def add_reply(self, messages: Sequence[Any]) -> None:
         """Add a reply without calls; one without messages leaves no trace."""
         if messages:
-            self._put(without_awaited(messages))
+            self._put(drop_awaited(messages))
             self._settle()
 
     def add_calls(self, messages: Sequence[Any]) -> None:
-        place = self._put(without_awaited(messages))
-        self.messages[place:] = without_unanswered(self.messages[place:])
+        place = self._put(drop_awaited(messages))
+        self.messages[place:] = drop_unanswered(self.messages[place:])
         self._awaits_model, self._is_paused = True, False
 
     def pause(self, messages: Sequence[Any]) -> None:
@@ -98,7 +98,7 @@ class History:
         """Close the last reply: remove what its provider was still to deliver."""
         if self._is_paused:
             self._is_paused = False
-            kept = without_unanswered(self.messages[-1:])
+            kept = drop_unanswered(self.messages[-1:])
             self.messages[-1:] = kept
             self._awaits_model = not kept
 

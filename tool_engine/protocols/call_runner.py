@@ -27,8 +27,8 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed_call import Allowed, Consenting, allowed
 from tool_engine.protocols.cycle_options import GIVEN, CycleOptions
-from tool_engine.protocols.parallel_calls import workers_for
-from tool_engine.protocols.result_content import REQUEST_ID, unless_withheld
+from tool_engine.protocols.parallel_calls import count_workers
+from tool_engine.protocols.result_content import REQUEST_ID, withhold_unreviewed
 from tool_engine.protocols.routing import Route, Router
 from tool_engine.protocols.sent_argument_names import under_sent_names
 from tool_engine.protocols.written_arguments import written
@@ -60,7 +60,7 @@ class _Turn:
         self.is_consented = False
         """True if the approver's answer is also the consent that a conversation requires."""
 
-    def marked(self, result: ToolExecutionResult) -> ToolExecutionResult:
+    def mark_result(self, result: ToolExecutionResult) -> ToolExecutionResult:
         """Copy a result, which others may share, with its call's id."""
         metadata = {**result.metadata, REQUEST_ID: self.call.call_id}
         if self.call.sent_names and result.error_type == ErrorType.VALIDATION_ERROR.value:
@@ -107,21 +107,21 @@ class CallRunner:
             asyncio.CancelledError: The caller was cancelled; so was what ran.
         """
         results: dict[int, ToolExecutionResult] = {}
-        end = _end(self._options.total_timeout)
-        for batch in self._batches(calls):
+        end = _find_end(self._options.total_timeout)
+        for batch in self._split_batches(calls):
             names = [call.tool_name for _, call in batch]
             most = self._options.max_parallel
-            workers = workers_for(self._source, names, most, may_wait=True)
+            workers = count_workers(self._source, names, most, may_wait=True)
             pending = iter(batch)
             if workers <= 1:
-                await self._work(pending, end, results)
+                await self._run_pending(pending, end, results)
                 continue
             async with asyncio.TaskGroup() as group:
                 for _ in range(workers):
-                    group.create_task(self._work(pending, end, results))
+                    group.create_task(self._run_pending(pending, end, results))
         return [results[place] for place in range(len(calls))]
 
-    def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[tuple[int, ToolCall]]]:
+    def _split_batches(self, calls: Sequence[ToolCall]) -> Iterator[list[tuple[int, ToolCall]]]:
         """Yield the groups of calls that run at the same time."""
         numbered = enumerate(calls)
         if self._options.order == GIVEN:
@@ -130,14 +130,14 @@ class CallRunner:
         # Looked up when it is their turn: earlier calls may have changed the tools.
         most = self._options.max_calls
         for is_harmless, batch in itertools.groupby(
-            numbered, lambda each: each[0] >= most or self._reads(each[1])
+            numbered, lambda each: each[0] >= most or self._only_reads(each[1])
         ):
             if is_harmless:
                 yield list(batch)
             else:
                 yield from ([each] for each in batch)
 
-    def _reads(self, call: ToolCall) -> bool:
+    def _only_reads(self, call: ToolCall) -> bool:
         if not call.is_runnable:
             return True
         try:
@@ -148,7 +148,7 @@ class CallRunner:
             return False
         return route.error is not None or (route.tool is not None and route.tool.effect == "read")
 
-    async def _work(
+    async def _run_pending(
         self,
         pending: Iterator[tuple[int, ToolCall]],
         end: float | None,
@@ -156,13 +156,13 @@ class CallRunner:
     ) -> None:
         for place, call in pending:
             turn = _Turn(call)
-            result = self._refused_at_once(place, turn, end) or await self._run(turn, end)
+            result = self._refuse_at_once(place, turn, end) or await self._run_call(turn, end)
             results[place] = result
-            await self._tell(call, result, end, turn)
+            await self._report_result(call, result, end, turn)
             if place % _IN_A_ROW == _IN_A_ROW - 1:
                 await asyncio.sleep(0)
 
-    async def _tell(
+    async def _report_result(
         self, call: ToolCall, result: ToolExecutionResult, end: float | None, turn: _Turn
     ) -> None:
         if self._options.on_result is None:
@@ -177,10 +177,10 @@ class CallRunner:
         except BaseException as error:  # a listener must not lose the result
             if ends_caller(error):
                 raise
-            message = words_of(error, *self._secrets(turn))
-            _log.warning("on_result_failed", **_who(call), error=message)
+            message = words_of(error, *self._list_secrets(turn))
+            _log.warning("on_result_failed", **_name_call(call), error=message)
 
-    def _refused_at_once(
+    def _refuse_at_once(
         self, place: int, turn: _Turn, end: float | None
     ) -> ToolExecutionResult | None:
         call, most = turn.call, self._options.max_calls
@@ -190,47 +190,49 @@ class CallRunner:
                 message = hide_quotes(message)
                 repairs = tuple(map(hide_quotes, call.repairs))
                 turn.call = msgspec.structs.replace(call, error=message, repairs=repairs)
-            return self._refused(turn, message, ErrorType.VALIDATION_ERROR)
+            return self._refuse_call(turn, message, ErrorType.VALIDATION_ERROR)
         if place >= most:
             first = "call of a reply is" if most == 1 else f"{most} calls of a reply are"
             message = (
                 f"only the first {first} run, this is number {place + 1}: "
                 "write it again in the next reply, if it is still needed"
             )
-            return self._refused(turn, message, ErrorType.REJECTED)
+            return self._refuse_call(turn, message, ErrorType.REJECTED)
         # An expired timeout would still let the first step run.
         is_late = end is not None and asyncio.get_running_loop().time() >= end
-        return self._late(turn) if is_late else None
+        return self._refuse_late(turn) if is_late else None
 
-    async def _run(self, turn: _Turn, end: float | None) -> ToolExecutionResult:
+    async def _run_call(self, turn: _Turn, end: float | None) -> ToolExecutionResult:
         clock = asyncio.timeout_at(end)
         try:
             async with clock:
-                return await self._routed(turn)
+                return await self._run_routed(turn)
         except asyncio.CancelledError:
             if _is_being_cancelled():
                 raise
-            return self._refused(turn, "the call was cancelled", ErrorType.CANCELLED)
+            return self._refuse_call(turn, "the call was cancelled", ErrorType.CANCELLED)
         except BaseException as error:  # one failure must not lose the other results
             if ends_caller(error):
                 raise
             if clock.expired():
-                return self._late(turn)
-            message = words_of(error, *self._secrets(turn))
-            _log.warning("call_failed_outside_of_the_engine", **_who(turn.call), error=message)
-            return self._refused(turn, message, _error_type(error))
+                return self._refuse_late(turn)
+            message = words_of(error, *self._list_secrets(turn))
+            _log.warning(
+                "call_failed_outside_of_the_engine", **_name_call(turn.call), error=message
+            )
+            return self._refuse_call(turn, message, _find_error_type(error))
 
-    async def _routed(self, turn: _Turn) -> ToolExecutionResult:
+    async def _run_routed(self, turn: _Turn) -> ToolExecutionResult:
         is_asked = self._options.on_before_execute is not None
-        refused = await self._allowed(turn) if is_asked else self._look_up(turn)
+        refused = await self._ask_until_settled(turn) if is_asked else self._look_up(turn)
         if refused is not None:
             return refused
-        result = await self._executed(turn)
+        result = await self._execute_call(turn)
         if not isinstance(result, ToolExecutionResult):
             raise TypeError(f"the tool's engine gave no result, but {type(result).__name__}")
-        return turn.marked(unless_withheld(result, turn.route.tool))
+        return turn.mark_result(withhold_unreviewed(result, turn.route.tool))
 
-    async def _allowed(self, turn: _Turn) -> ToolExecutionResult | None:
+    async def _ask_until_settled(self, turn: _Turn) -> ToolExecutionResult | None:
         """Ask until the approved tool is the one that would run."""
         # The approver may change the reply's objects: what runs is what the model wrote.
         turn.call = msgspec.structs.replace(turn.call, arguments=deepcopy(turn.call.arguments))
@@ -239,9 +241,9 @@ class CallRunner:
             asked = turn.route.tool
             if refused is not None or asked is None:
                 return refused
-            refusal = await self._refusal(turn)
+            refusal = await self._ask_once(turn)
             if refusal is not None:
-                return self._refused(turn, refusal, ErrorType.REJECTED)
+                return self._refuse_call(turn, refusal, ErrorType.REJECTED)
             refused = self._look_up(turn)
             now = turn.route.tool
             if refused is not None or (now is not None and is_same(now, asked)):
@@ -250,23 +252,23 @@ class CallRunner:
         message = (
             f"{turn.route.name!r} is another tool each time that the approver is asked about it"
         )
-        return self._refused(turn, message, ErrorType.REJECTED)
+        return self._refuse_call(turn, message, ErrorType.REJECTED)
 
     def _look_up(self, turn: _Turn) -> ToolExecutionResult | None:
         """Find the call's current tool; return a result if there is none."""
         route = turn.route = self._router.route(turn.call)
         if route.error is not None:
-            return self._refused(turn, route.error, ErrorType(route.error_type))
+            return self._refuse_call(turn, route.error, ErrorType(route.error_type))
         if route.tool is None and self._options.on_before_execute is not None:
             # A tool that is loaded just now must not run before the approver was asked.
-            message = f"there is no tool {route.name!r}{_near(self._source, route.name)}"
-            return self._refused(turn, message, ErrorType.TOOL_NOT_FOUND)
+            message = f"there is no tool {route.name!r}{_suggest_near(self._source, route.name)}"
+            return self._refuse_call(turn, message, ErrorType.TOOL_NOT_FOUND)
         if route.tool is not None and self._fit is not None:
             arguments, repairs = self._fit(route.tool, route.arguments)
             turn.route = route._replace(arguments=arguments, repairs=route.repairs + repairs)
         return None
 
-    async def _refusal(self, turn: _Turn) -> str | None:
+    async def _ask_once(self, turn: _Turn) -> str | None:
         ask: Any = self._options.on_before_execute  # which takes both: see `asking`
         route = turn.route
         if ask is None or route.tool is None:
@@ -287,8 +289,8 @@ class CallRunner:
                 raise
             if clock.expired():
                 return f"{denied}: the approver did not answer within {limit} seconds"
-            message = words_of(error, *self._secrets(turn))
-            _log.warning("on_before_execute_failed", **_who(turn.call), error=message)
+            message = words_of(error, *self._list_secrets(turn))
+            _log.warning("on_before_execute_failed", **_name_call(turn.call), error=message)
             return f"{denied}: {message}"
         if answer is True or answer is None:
             turn.is_consented = answer is True and isinstance(ask, Consenting)
@@ -296,7 +298,7 @@ class CallRunner:
         turn.reason = answer if isinstance(answer, str) and answer else None
         return denied if turn.reason is None else f"{denied}: {answer}"
 
-    async def _executed(self, turn: _Turn) -> ToolExecutionResult:
+    async def _execute_call(self, turn: _Turn) -> ToolExecutionResult:
         timeout = self._options.timeout
         name, arguments = turn.route.name, dict(turn.route.arguments)
         clock = asyncio.timeout(None if timeout is None else _add_grace(timeout))
@@ -305,12 +307,12 @@ class CallRunner:
         said = allowed.set(Allowed(self._source, turn.route.tool, arguments, turn.is_consented))
         try:
             async with clock:
-                return await self._source.execute(name, arguments, self._context(timeout))
+                return await self._source.execute(name, arguments, self._make_context(timeout))
         except TimeoutError:
             if not clock.expired():
                 raise
             message = f"the call did not end within {timeout} seconds"
-            return self._refused(turn, message, ErrorType.TIMEOUT)
+            return self._refuse_call(turn, message, ErrorType.TIMEOUT)
         finally:
             written.reset(sent)
             allowed.reset(said)
@@ -325,7 +327,7 @@ class CallRunner:
             return True
         return tool is None or bool(tool.secret_names or tool.secret_parts)
 
-    def _secrets(self, turn: _Turn) -> tuple[OwnSecrets | None, ...]:
+    def _list_secrets(self, turn: _Turn) -> tuple[OwnSecrets | None, ...]:
         """Return the secrets that foreign code may repeat in its errors."""
         route, call = turn.route, turn.call
         tool = route.tool
@@ -343,7 +345,7 @@ class CallRunner:
         is_same = route.arguments is call.arguments
         return (found,) if is_same else (found, secrets_if_known(tool, route.arguments))
 
-    def _context(self, timeout: float | None) -> ToolExecutionContext:
+    def _make_context(self, timeout: float | None) -> ToolExecutionContext:
         """Return a context for one call; all calls share `variables`."""
         context = self._options.context or ToolExecutionContext()
         if timeout is None:
@@ -354,12 +356,12 @@ class CallRunner:
             limit = min(limit, own)
         return msgspec.structs.replace(context, timeout=limit)
 
-    def _late(self, turn: _Turn) -> ToolExecutionResult:
+    def _refuse_late(self, turn: _Turn) -> ToolExecutionResult:
         total = self._options.total_timeout
         message = f"the calls of the reply did not end within {total} seconds in all"
-        return self._refused(turn, message, ErrorType.TIMEOUT)
+        return self._refuse_call(turn, message, ErrorType.TIMEOUT)
 
-    def _refused(self, turn: _Turn, message: str, kind: ErrorType) -> ToolExecutionResult:
+    def _refuse_call(self, turn: _Turn, message: str, kind: ErrorType) -> ToolExecutionResult:
         """Return a result without running the call, and record it."""
         route = turn.route
         details = None if turn.reason is None else {"reason": turn.reason}
@@ -369,25 +371,25 @@ class CallRunner:
             params = {} if route.tool is None else dict(route.arguments)
             context = self._options.context
             try:
-                return turn.marked(self._source.refuse(route.name, params, context, refusal))
+                return turn.mark_result(self._source.refuse(route.name, params, context, refusal))
             except BaseException as error:  # the other calls still need their results
                 if ends_caller(error):
                     raise
-                told = words_of(error, *self._secrets(turn))
-                _log.warning("refusal_not_recorded", **_who(turn.call), error=told)
-        return turn.marked(make_refused(route.name, refusal))
+                told = words_of(error, *self._list_secrets(turn))
+                _log.warning("refusal_not_recorded", **_name_call(turn.call), error=told)
+        return turn.mark_result(make_refused(route.name, refusal))
 
 
-def _who(call: ToolCall) -> dict[str, str]:
+def _name_call(call: ToolCall) -> dict[str, str]:
     return {"tool_name": call.tool_name, "request_id": call.call_id}
 
 
-def _near(source: Source, name: str) -> str:
+def _suggest_near(source: Source, name: str) -> str:
     names = [] if source.index is None else source.index.nearest(name)
     return f"; did you mean {' or '.join(map(repr, names))}?" if names else ""
 
 
-def _end(total_timeout: float | None) -> float | None:
+def _find_end(total_timeout: float | None) -> float | None:
     if total_timeout is None:
         return None
     return asyncio.get_running_loop().time() + total_timeout
@@ -398,7 +400,7 @@ def _add_grace(timeout: float) -> float:
     return min(timeout + _HEAD_START, timeout * 1.1)
 
 
-def _error_type(error: BaseException) -> ErrorType:
+def _find_error_type(error: BaseException) -> ErrorType:
     kind = error.error_type if isinstance(error, ToolEngineError) else ""
     return ErrorType(kind) if kind in _ERROR_TYPES else ErrorType.EXECUTION_ERROR
 

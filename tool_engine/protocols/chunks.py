@@ -40,7 +40,7 @@ def field(value: Any, name: str, default: Any = None) -> Any:
     return default if found is None else found
 
 
-def joined(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """Join surrogate pairs whose halves came one by one."""
     if text.isascii():
         return text
@@ -88,7 +88,7 @@ class EventStream:
         if self._is_document:
             self._rest.append(text)
             return []
-        return self._take(text) if text else []
+        return self._take_text(text) if text else []
 
     def close(self) -> list[str]:
         """Return an unterminated event: servers forget the last empty line."""
@@ -96,9 +96,9 @@ class EventStream:
         if self._is_document:
             document, self._rest = "".join((*self._rest, last)), []
             return [document] if document else []
-        return self._take(last + "\n") + self._flushed()
+        return self._take_text(last + "\n") + self._flush_event()
 
-    def _take(self, text: str) -> list[str]:
+    def _take_text(self, text: str) -> list[str]:
         if self._ends_in_return and text[0] == "\n":
             text = text[1:]
         self._ends_in_return = text.endswith("\r")
@@ -108,11 +108,11 @@ class EventStream:
             return []
         lines[0] = "".join(self._rest) + lines[0]
         self._rest = [lines.pop()]
-        return [data for line in lines for data in self._line(line)]
+        return [data for line in lines for data in self._take_line(line)]
 
-    def _line(self, line: str) -> list[str]:
+    def _take_line(self, line: str) -> list[str]:
         if not line:
-            return self._flushed()
+            return self._flush_event()
         name, _, value = line.partition(":")
         if name == "data":
             self._data.append(value.removeprefix(" "))
@@ -120,7 +120,7 @@ class EventStream:
             self._name = value
         return []
 
-    def _flushed(self) -> list[str]:
+    def _flush_event(self) -> list[str]:
         data, self._data = self._data, []
         # A delta without data lost them; a sign of life needs none.
         is_lost, self._name = not data and "delta" in self._name, ""
@@ -144,12 +144,12 @@ class ChunkReader:
             return (read_plain(chunk),)
         if self._events is None:
             self._events = EventStream()
-        return self._parsed(self._events.feed(chunk))
+        return self._parse_texts(self._events.feed(chunk))
 
     def close(self) -> Iterable[Any]:
-        return () if self._events is None else self._parsed(self._events.close())
+        return () if self._events is None else self._parse_texts(self._events.close())
 
-    def _parsed(self, texts: list[str]) -> Iterator[Any]:
+    def _parse_texts(self, texts: list[str]) -> Iterator[Any]:
         # One by one, so that a problem is reported in its place among the others.
         for text in texts:
             if self.is_done:
@@ -162,25 +162,25 @@ class ChunkReader:
                 shown = _NO_TEXT.sub("\ufffd", text[:80])
                 self.problems.append(f"an event of the stream is no UTF-8: {shown!r}")
                 continue
-            yield from self._values(text)
+            yield from self._read_values(text)
 
-    def _values(self, text: str) -> list[Any]:
+    def _read_values(self, text: str) -> list[Any]:
         try:
             if _ARGUMENTS.search(text) is None:
                 return [json.loads(text)]
-            return [json.loads(text, object_pairs_hook=_object)]
+            return [json.loads(text, object_pairs_hook=_make_object)]
         except (ValueError, RecursionError) as error:
             first, *others = [line for line in _LINE_END.split(text) if line.strip()] or [""]
-            found = self._values(first) if others else []
+            found = self._read_values(first) if others else []
             if found:
                 # One document per line, which some servers send as a stream.
-                return found + [value for line in others for value in self._values(line)]
+                return found + [value for line in others for value in self._read_values(line)]
             if not others:
                 self.problems.append(f"a part of the reply is no JSON ({error}): {text[:80]!r}")
             return []
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     return value if len(value) == len(pairs) else AmbiguousObject(value)
 

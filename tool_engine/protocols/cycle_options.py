@@ -99,7 +99,9 @@ class CycleOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFie
         for name, words in _FUNCTIONS:
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise ConfigurationError(f"{name} must be a function of a call and its {words}")
-        msgspec.structs.force_setattr(self, "on_before_execute", asking(self.on_before_execute))
+        msgspec.structs.force_setattr(
+            self, "on_before_execute", accept_call_alone(self.on_before_execute)
+        )
 
 
 def _is_of_names(value: object) -> bool:
@@ -107,7 +109,7 @@ def _is_of_names(value: object) -> bool:
     return is_listing and all(isinstance(name, str) for name in value)  # type: ignore[attr-defined]
 
 
-def asking(ask: Any) -> Any:
+def accept_call_alone(ask: Any) -> Any:
     """Return `on_before_execute` as a function of a call and its tool.
 
     The founding document asks with the call alone, so a function may take just that. A29. Anything
@@ -116,9 +118,9 @@ def asking(ask: Any) -> Any:
     Raises:
         ConfigurationError: It takes neither one nor two arguments.
     """
-    if not callable(ask) or _takes(ask, 2):
+    if not callable(ask) or _accepts_count(ask, 2):
         return ask
-    if not _takes(ask, 1):
+    if not _accepts_count(ask, 1):
         raise ConfigurationError(
             "on_before_execute must be a function of a call and its tool, or of a call: "
             f"{getattr(ask, '__name__', ask)!r} takes neither one argument nor two"
@@ -126,7 +128,7 @@ def asking(ask: Any) -> Any:
     return lambda call, tool: ask(call)
 
 
-def _takes(function: Callable[..., Any], count: int) -> bool:
+def _accepts_count(function: Callable[..., Any], count: int) -> bool:
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:

@@ -39,7 +39,7 @@ def definitions(format_name: str, tools: Iterable[Tool]) -> Definitions:
     Raises:
         ConfigurationError: The format is not known.
     """
-    return cast("Definitions", _writer(format_name).definitions(tools))
+    return cast("Definitions", _make_writer(format_name).definitions(tools))
 
 
 def definition_findings(format_name: str, tools: Iterable[Tool]) -> list[ReplyFinding]:
@@ -48,7 +48,7 @@ def definition_findings(format_name: str, tools: Iterable[Tool]) -> list[ReplyFi
     Raises:
         ConfigurationError: The format is not known.
     """
-    return _writer(format_name).definition_findings(tools)
+    return _make_writer(format_name).definition_findings(tools)
 
 
 class MCPDefinitions(DefinitionWriter):
@@ -66,28 +66,28 @@ class MCPDefinitions(DefinitionWriter):
 
     def definitions(self, tools: Iterable[Tool]) -> Definitions:
         """Return one entry per tool, with its output schema and declared effect."""
-        return [self._described(tool) for tool in self.known.learn(tools)]
+        return [self._describe_tool(tool) for tool in self.known.learn(tools)]
 
-    def _described(self, tool: Tool) -> dict[str, Any]:
+    def _describe_tool(self, tool: Tool) -> dict[str, Any]:
         described: dict[str, Any] = {
             "name": self.known.sent_name(tool.name),
             "description": tool.description,
             "inputSchema": self.fitted_schema(tool).schema,
         }
-        output = _copied(tool.output) or {}
+        output = _copy_plain(tool.output) or {}
         if output.get("type") == "object":
             described["outputSchema"] = output
         elif "type" in output:
             # Callers get {"result": value} for output that is no object, as MCP wants objects.
             wrapped = {"type": "object", "properties": {"result": output}, "required": ["result"]}
             described["outputSchema"] = wrapped
-        annotations = _annotations(tool)
+        annotations = _list_hints(tool)
         if annotations:
             described["annotations"] = annotations
         return described
 
 
-def _annotations(tool: Tool) -> dict[str, Any]:
+def _list_hints(tool: Tool) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     if tool.effect != "unknown":
         hints["readOnlyHint"] = tool.effect == "read"
@@ -96,13 +96,13 @@ def _annotations(tool: Tool) -> dict[str, Any]:
     return hints
 
 
-def _copied(value: Any) -> Any:
+def _copy_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _copy_plain(item) for key, item in value.items()}
+    return [_copy_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _writer(format_name: str) -> DefinitionWriter:
+def _make_writer(format_name: str) -> DefinitionWriter:
     if format_name == MCPDefinitions.name:
         return MCPDefinitions()
     if format_name in FORMATS:

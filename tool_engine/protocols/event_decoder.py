@@ -25,11 +25,11 @@ class EventStreamDecoder(ABC):
         self._reply: ParsedReply | None = None
 
     @abstractmethod
-    def _take(self, payload: Any) -> list[StreamEvent]:
+    def _take_payload(self, payload: Any) -> list[StreamEvent]:
         """Process one event."""
 
     @abstractmethod
-    def _finished(self) -> ParsedReply:
+    def _finish_reply(self) -> ParsedReply:
         """Return the reply, once all events were taken."""
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
@@ -40,29 +40,29 @@ class EventStreamDecoder(ABC):
         if self._reply is None:
             self._take_all(self._chunks.close())
             self._take_all(({"type": END},))
-            self._reply = self._finished()
+            self._reply = self._finish_reply()
         return self._reply
 
     def _take_all(self, payloads: Iterable[Any]) -> list[StreamEvent]:
         told: list[StreamEvent] = []
         for payload in payloads:
             if self._chunks.problems:
-                told += self._problems()
+                told += self._report_problems()
             try:
-                told += self._take(payload)
+                told += self._take_payload(payload)
             except RecursionError:
-                told += self._lost(
+                told += self._report_lost(
                     "a part of the reply nests too deep to be read: write it flatter"
                 )
-        return told + self._problems() if self._chunks.problems else told
+        return told + self._report_problems() if self._chunks.problems else told
 
-    def _problems(self) -> list[StreamEvent]:
+    def _report_problems(self) -> list[StreamEvent]:
         problems, self._chunks.problems = self._chunks.problems, []
-        return [event for problem in problems for event in self._lost(problem)]
+        return [event for problem in problems for event in self._report_lost(problem)]
 
-    def _lost(self, problem: str) -> list[StreamEvent]:
+    def _report_lost(self, problem: str) -> list[StreamEvent]:
         self._builder.spoil("a part of the reply could not be read")
-        return self._wrong(problem)
+        return self._report_fault(problem)
 
-    def _wrong(self, message: str) -> list[StreamEvent]:
+    def _report_fault(self, message: str) -> list[StreamEvent]:
         return [self._builder.find("malformed_reply", message, level="error")]

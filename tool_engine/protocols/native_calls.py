@@ -31,7 +31,7 @@ _TEXTS: Final = (str, bytes, bytearray, memoryview)
 _TYPES: Final = {"openai_responses": "function_call", "anthropic": "tool_use"}
 
 
-def form_of(reply: object) -> str | None:
+def find_form(reply: object) -> str | None:
     """Return the name of the protocol whose calls a reply holds.
 
     The reply is a mapping, an SDK's object, a list of these, or a reply that a protocol has read.
@@ -48,21 +48,21 @@ def form_of(reply: object) -> str | None:
             if key and known is not None and key not in known:
                 continue
             inner = field(part, key) if key else part
-            if inner is not None and any(_is_call(each, name) for each in _found(inner, path)):
+            if inner is not None and any(_is_call(each, name) for each in _find_parts(inner, path)):
                 return name
     return None
 
 
-def _found(value: Any, path: Sequence[str]) -> Iterator[Any]:
+def _find_parts(value: Any, path: Sequence[str]) -> Iterator[Any]:
     if isinstance(value, list | tuple):
         for each in value:
             if each is not None:
-                yield from _found(each, path)
+                yield from _find_parts(each, path)
     elif type(value) is dict or isinstance(value, Mapping) or hasattr(value, "model_dump"):
         if not path:
             yield value
         elif (inner := field(value, path[0])) is not None:
-            yield from _found(inner, path[1:])
+            yield from _find_parts(inner, path[1:])
 
 
 def _is_call(part: Any, protocol: str) -> bool:

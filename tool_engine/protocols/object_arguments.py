@@ -11,7 +11,7 @@ from typing import Any, Final
 from tool_engine.model.json.output import stand_in, to_text
 from tool_engine.model.json.plain import Unreadable, name_of
 from tool_engine.protocols.arguments.json_tokens import MAX_DEPTH
-from tool_engine.protocols.chunks import AmbiguousObject, joined, plain
+from tool_engine.protocols.chunks import AmbiguousObject, join_surrogates, plain
 from tool_engine.protocols.reply_builder import CallInProgress, ReplyBuilder
 
 _AS_TEXT: Final = "the arguments were sent as a text: read as JSON"
@@ -35,16 +35,16 @@ def take_object(builder: ReplyBuilder, call: CallInProgress, value: Any) -> None
     if isinstance(value, list | tuple) and not value:
         call.repairs.append(_AS_LIST)
         value = {}
-    fault = fault_of(value)
+    fault = find_fault(value)
     if fault is None:
-        call.value = _copied(value)
+        call.value = _copy_plain(value)
         return
     call.value = {}
     call.raw = to_text(value)
     builder.refuse(call, fault)
 
 
-def fault_of(value: Any) -> str | None:
+def find_fault(value: Any) -> str | None:
     """Return why a value cannot be arguments; None: it can."""
     if not isinstance(value, Mapping):
         got = value.words if isinstance(value, Unreadable) else f"a {name_of(value)}"
@@ -69,7 +69,7 @@ def fault_of(value: Any) -> str | None:
 
 def is_sendable(value: Any) -> bool:
     """Return True for an object that every JSON writer can write."""
-    return fault_of(value) is None
+    return find_fault(value) is None
 
 
 def sendable(value: Any) -> Any:
@@ -79,7 +79,7 @@ def sendable(value: Any) -> Any:
     """
     text = json.dumps(value, ensure_ascii=False, skipkeys=True, default=stand_in)
     if not _is_writable(text):
-        text = _HALF.sub(lambda half: f"\\\\u{ord(half[0]):04x}", joined(text))
+        text = _HALF.sub(lambda half: f"\\\\u{ord(half[0]):04x}", join_surrogates(text))
     return json.loads(text)
 
 
@@ -96,7 +96,7 @@ def _is_writable(text: str) -> bool:
     return True
 
 
-def _copied(value: Mapping[str, Any]) -> Any:
+def _copy_plain(value: Mapping[str, Any]) -> Any:
     try:
         return json.loads(json.dumps(value))
     except TypeError:

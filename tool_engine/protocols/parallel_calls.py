@@ -10,7 +10,7 @@ from tool_engine.interfaces.source import Source
 from tool_engine.model.tool import Tool
 
 
-def workers_for(
+def count_workers(
     source: Source, names: Sequence[object], most: int | None, *, may_wait: bool = False
 ) -> int:
     """Return how many calls of a list may run in parallel.
@@ -21,12 +21,14 @@ def workers_for(
     config = None if source.controller is None else source.controller.config
     if most is None and isinstance(config, ConcurrencyConfig):
         # Each queue that a call joins must have room for all of the others.
-        most = min(running + queue for running, queue in _lines(config, _found(source, names)))
+        most = min(
+            running + queue for running, queue in _list_limits(config, _find_tools(source, names))
+        )
         most = max(1, most if may_wait else min(most, config.max_concurrent))
     return min(len(names), len(names) if most is None else most)
 
 
-def _found(source: Source, names: Iterable[object]) -> Iterator[Tool]:
+def _find_tools(source: Source, names: Iterable[object]) -> Iterator[Tool]:
     for name in {name for name in names if isinstance(name, str)}:
         # An unknown name is reported where its call is made.
         with suppress(Exception):
@@ -35,7 +37,7 @@ def _found(source: Source, names: Iterable[object]) -> Iterator[Tool]:
                 yield tool
 
 
-def _lines(config: ConcurrencyConfig, tools: Iterable[Tool]) -> Iterator[tuple[int, int]]:
+def _list_limits(config: ConcurrencyConfig, tools: Iterable[Tool]) -> Iterator[tuple[int, int]]:
     """Yield (running, waiting) limits: global, per caller, per tool."""
     most, keys = config.max_concurrent, config.key_limits
     queue = 0 if config.strategy == "reject" else config.queue_size

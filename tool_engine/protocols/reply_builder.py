@@ -17,7 +17,7 @@ from tool_engine.model.call import ToolCall
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.arguments.argument_text import ReadArguments, read_arguments
-from tool_engine.protocols.chunks import joined
+from tool_engine.protocols.chunks import join_surrogates
 from tool_engine.protocols.tool_names import KnownTools
 
 
@@ -53,19 +53,19 @@ class CallInProgress:
         self.is_cut = False
         """True if the decoder knows that the call is incomplete; `error` says why."""
         self.is_started = False
-        self.is_told = False
+        self.is_fault_reported = False
         """True once a finding says why the call cannot run."""
         self.is_compared = False
-        self.is_id_told = False
+        self.is_id_reported = False
         """True once a finding reports that its id was used before."""
         self.read: ReadArguments | None = None
         """The arguments as read, once the end of the call was reported."""
-        self.is_end_told = False
+        self.is_end_reported = False
         """True once its end was reported: a listener may be running it by now."""
 
     @property
     def text(self) -> str:
-        return joined("".join(self.parts))
+        return join_surrogates("".join(self.parts))
 
 
 Refine = Callable[[str, ReadArguments], ReadArguments]
@@ -124,14 +124,14 @@ class ReplyBuilder:
         if not text:
             return []
         self.text.append(text)
-        told = self._tell_ends() if self._pending else []
+        told = self._report_ends() if self._pending else []
         self._last = None
         told.append(StreamEvent(type=StreamEventType.CONTENT_CHUNK, content=text))
         return told
 
     def add_other(self) -> list[StreamEvent]:
         """Note that something else begins: what came before it is whole."""
-        told = self._tell_ends()
+        told = self._report_ends()
         self._last = None
         return told
 
@@ -149,8 +149,8 @@ class ReplyBuilder:
         self, call_id: object, name: object = None
     ) -> tuple[CallInProgress, list[StreamEvent]]:
         """Begin a call; a missing or repeated id is replaced."""
-        call_id = _as_id(call_id)
-        events = self._tell_ends()
+        call_id = _check_id(call_id)
+        events = self._report_ends()
         call = self._last = CallInProgress(self._free_id(call_id))
         self.calls.append(call)
         self._note_id(call, call_id)
@@ -158,7 +158,7 @@ class ReplyBuilder:
 
     def identify(self, call: CallInProgress, call_id: object) -> None:
         """Set an id that comes late, unless the call was reported already."""
-        call_id = _as_id(call_id)
+        call_id = _check_id(call_id)
         if call.is_started or not isinstance(call_id, str):
             return
         self._note_id(call, call_id)
@@ -173,8 +173,8 @@ class ReplyBuilder:
             return []
         call.name = to_text(self._known.meant_name(name))
         call.is_started = True
-        started = [self._event(StreamEventType.TOOL_CALL_START, call)]
-        return started + [self._chunk(call, part) for part in call.parts]
+        started = [self._make_event(StreamEventType.TOOL_CALL_START, call)]
+        return started + [self._make_chunk(call, part) for part in call.parts]
 
     def add_arguments(self, call: CallInProgress, text: str) -> list[StreamEvent]:
         if not text:
@@ -185,7 +185,7 @@ class ReplyBuilder:
             if text.strip():
                 self.refuse(call, _LATE)
             return []
-        return [self._chunk(call, text)] if call.is_started else []
+        return [self._make_chunk(call, text)] if call.is_started else []
 
     def withdraw(self, call: CallInProgress) -> None:
         """Drop a call that proves to be another, without ending its events."""
@@ -224,15 +224,15 @@ class ReplyBuilder:
             if ending is Ending.FINISHED or self._is_whole(call, ending):
                 self.finish(call)
         if ending is not Ending.CUT:
-            return self._tell_ends()
-        cut = None if self._last is None or self._last.is_end_told else self._last
+            return self._report_ends()
+        cut = None if self._last is None or self._last.is_end_reported else self._last
         self._cut = cut
         if cut in self._pending:
             self._pending.remove(cut)
-        events = self._tell_ends()
+        events = self._report_ends()
         if cut is not None:
-            if not cut.is_told:
-                events.append(self._tell_fault(cut, "truncated", self._why_cut(cut)))
+            if not cut.is_fault_reported:
+                events.append(self._report_fault(cut, "truncated", self._explain_cut(cut)))
         else:
             reason = f" ({stop_reason})" if stop_reason else ""
             message = f"the reply was cut{reason}: it may be half of what was meant"
@@ -252,55 +252,55 @@ class ReplyBuilder:
 
     def close(self, message: Any = None) -> ParsedReply:
         self.stop()
-        built = [self._built(call) for call in self.calls]
+        built = [self._build_call(call) for call in self.calls]
         return ParsedReply(
             calls=[call for call in built if call is not None],
-            text=joined("".join(self.text)),
+            text=join_surrogates("".join(self.text)),
             findings=list(self.findings),
-            reasoning=to_text(joined("".join(self.reasoning))),
-            refusal=to_text(joined("".join(self.refusal))) or None,
+            reasoning=to_text(join_surrogates("".join(self.reasoning))),
+            refusal=to_text(join_surrogates("".join(self.refusal))) or None,
             stop_reason=self.stop_reason and to_text(self.stop_reason),
             usage=self.usage,
             message=message,
         )
 
-    def _tell_ends(self) -> list[StreamEvent]:
+    def _report_ends(self) -> list[StreamEvent]:
         pending, self._pending = self._pending, []
-        return [event for call in pending for event in self._told_end(call)]
+        return [event for call in pending for event in self._report_end(call)]
 
-    def _told_end(self, call: CallInProgress) -> list[StreamEvent]:
-        read = call.read = self._read(call)
-        told = self._tell_id(call, read)
+    def _report_end(self, call: CallInProgress) -> list[StreamEvent]:
+        read = call.read = self._read_arguments(call)
+        told = self._report_id(call, read)
         if call.is_repeated:
             return told
-        kind, error = self._fault(call, read, is_cut=read.is_truncated or call.is_cut)
+        kind, error = self._find_fault(call, read, is_cut=read.is_truncated or call.is_cut)
         if error is not None:
-            return [*told, self._tell_fault(call, kind, error)]
-        call.is_end_told = True
+            return [*told, self._report_fault(call, kind, error)]
+        call.is_end_reported = True
         return [
             *told,
             StreamEvent(
                 type=StreamEventType.TOOL_CALL_END,
                 tool_call_id=call.call_id,
                 tool_call_name=call.name,
-                tool_call_arguments_complete=_json(read.value),
+                tool_call_arguments_complete=_write_json(read.value),
             ),
         ]
 
-    def _built(self, call: CallInProgress) -> ToolCall | None:
-        read = call.read = call.read or self._read(call)
-        self._tell_id(call, read)
+    def _build_call(self, call: CallInProgress) -> ToolCall | None:
+        read = call.read = call.read or self._read_arguments(call)
+        self._report_id(call, read)
         if call.is_repeated:
             return None
         is_cut = read.is_truncated or self._is_cut(call, read)
-        kind, error = self._fault(call, read, is_cut=is_cut)
-        if error is not None and not call.is_told:
-            self._tell_fault(call, kind, error)
+        kind, error = self._find_fault(call, read, is_cut=is_cut)
+        if error is not None and not call.is_fault_reported:
+            self._report_fault(call, kind, error)
         return ToolCall(
             call_id=call.call_id,
             tool_name=call.name or "",
             arguments=(read.value or {}) if error is None else {},
-            raw=call.raw if call.raw is not None else call.text or _json(call.value),
+            raw=call.raw if call.raw is not None else call.text or _write_json(call.value),
             complete=not is_cut,
             repairs=(*call.repairs, *(read.repairs if error is None else ())),
             error=error,
@@ -314,16 +314,16 @@ class ReplyBuilder:
             call.wire_id = wire_id
             self._namesakes.setdefault(wire_id, deque()).append(call)
 
-    def _tell_id(self, call: CallInProgress, read: ReadArguments) -> list[StreamEvent]:
+    def _report_id(self, call: CallInProgress, read: ReadArguments) -> list[StreamEvent]:
         """Report a repeated id once: a call sent again, or two calls.
 
         Running twice a call that was meant once is the costly mistake; under one id, with one name
         and the same arguments, it can only be one.
         """
-        if call.wire_id in (None, call.call_id) or call.is_id_told:
+        if call.wire_id in (None, call.call_id) or call.is_id_reported:
             return []
-        call.is_id_told = True
-        other = self._sent_before(call, call.wire_id or "")
+        call.is_id_reported = True
+        other = self._find_sent_before(call, call.wire_id or "")
         if other is not None:
             call.is_repeated = True
             message = f"the call {other.call_id!r} was sent twice: it is run once"
@@ -333,13 +333,17 @@ class ReplyBuilder:
         )
         return [self.find("repeated_id", message, call_id=call.call_id)]
 
-    def _sent_before(self, call: CallInProgress, wire_id: str) -> CallInProgress | None:
+    def _find_sent_before(self, call: CallInProgress, wire_id: str) -> CallInProgress | None:
         """Return the earlier copy of a call, comparing each call once."""
         waiting = self._namesakes[wire_id]
         while not call.is_compared:
             each = waiting.popleft()
             each.is_compared = True
-            written = None if each is self._cut else _written(each.read or self._read(each))
+            written = (
+                None
+                if each is self._cut
+                else _write_sorted(each.read or self._read_arguments(each))
+            )
             if written is None:
                 continue
             known = self._known_calls.setdefault((wire_id, each.name, written), each)
@@ -347,8 +351,8 @@ class ReplyBuilder:
                 return known
         return None
 
-    def _tell_fault(self, call: CallInProgress, kind: str, error: str) -> StreamEvent:
-        call.is_told = True
+    def _report_fault(self, call: CallInProgress, kind: str, error: str) -> StreamEvent:
+        call.is_fault_reported = True
         return self.find(kind, error, level="error", call_id=call.call_id, tool_name=call.name)
 
     def _is_cut(self, call: CallInProgress, read: ReadArguments) -> bool:
@@ -364,7 +368,7 @@ class ReplyBuilder:
         """Decide whether a call without an end of its own is whole."""
         if ending is Ending.CUT:
             return call is not self._last
-        return ending is Ending.UNKNOWN and self._is_closed(call, self._read(call))
+        return ending is Ending.UNKNOWN and self._is_closed(call, self._read_arguments(call))
 
     def _is_closed(self, call: CallInProgress, read: ReadArguments) -> bool:
         if read.value is None:
@@ -373,31 +377,31 @@ class ReplyBuilder:
             # No arguments came: that is complete only for a tool without parameters.
             tool = self._known.get(call.name or "")
             return tool is not None and not tool.parameters
-        return not read.repairs or not self._plainly(call).repairs
+        return not read.repairs or not self._read_plainly(call).repairs
 
-    def _fault(
+    def _find_fault(
         self, call: CallInProgress, read: ReadArguments, *, is_cut: bool
     ) -> tuple[str, str | None]:
         if is_cut:
-            return "truncated", self._why_cut(call)
+            return "truncated", self._explain_cut(call)
         if call.name is None:
             return "missing_name", _NO_NAME
         return call.error_type, call.error or read.error
 
-    def _why_cut(self, call: CallInProgress) -> str:
+    def _explain_cut(self, call: CallInProgress) -> str:
         if call.is_cut and call.error:
             return call.error
         # Writing it again does not help where a filter stopped it.
         is_refused = any(each.error_type == "refusal" for each in self.findings)
         return _REFUSED if is_refused else _CUT
 
-    def _read(self, call: CallInProgress) -> ReadArguments:
-        read = self._plainly(call)
+    def _read_arguments(self, call: CallInProgress) -> ReadArguments:
+        read = self._read_plainly(call)
         if self._refine is None or read.value is None or call.name is None:
             return read
         return self._refine(call.name, read)
 
-    def _plainly(self, call: CallInProgress) -> ReadArguments:
+    def _read_plainly(self, call: CallInProgress) -> ReadArguments:
         if call.value is not None:
             return ReadArguments(dict(call.value))
         return read_arguments(call.text, repair=self._repair)
@@ -411,7 +415,7 @@ class ReplyBuilder:
         self._ids.add(free)
         return free
 
-    def _chunk(self, call: CallInProgress, text: str) -> StreamEvent:
+    def _make_chunk(self, call: CallInProgress, text: str) -> StreamEvent:
         return StreamEvent(
             type=StreamEventType.TOOL_CALL_CHUNK,
             tool_call_id=call.call_id,
@@ -419,18 +423,18 @@ class ReplyBuilder:
             tool_call_arguments_chunk=text,
         )
 
-    def _event(self, kind: StreamEventType, call: CallInProgress) -> StreamEvent:
+    def _make_event(self, kind: StreamEventType, call: CallInProgress) -> StreamEvent:
         return StreamEvent(type=kind, tool_call_id=call.call_id, tool_call_name=call.name)
 
 
-def unknown_end(reason: object) -> str:
+def describe_unknown_end(reason: object) -> str:
     return (
         f"the reply ended for a reason that is not known ({reason!s:.80}): its calls are taken as "
         "whole where their arguments are a closed JSON object"
     )
 
 
-def _written(read: ReadArguments) -> str | None:
+def _write_sorted(read: ReadArguments) -> str | None:
     if read.value is None or read.is_truncated:
         return None
     try:
@@ -439,12 +443,12 @@ def _written(read: ReadArguments) -> str | None:
         return None
 
 
-def _as_id(value: object) -> object:
+def _check_id(value: object) -> object:
     """Return a sendable id, or nothing for one with a lone surrogate."""
     return value if isinstance(value, str) and to_text(value) == value else None
 
 
-def _json(value: Any) -> str:
+def _write_json(value: Any) -> str:
     if value is None:
         return ""
     try:

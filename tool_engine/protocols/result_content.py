@@ -27,7 +27,7 @@ class ResultPart(msgspec.Struct, frozen=True):
     """The image's type, such as `image/png`."""
 
 
-def unless_withheld(result: ToolExecutionResult, tool: Tool | None) -> ToolExecutionResult:
+def withhold_unreviewed(result: ToolExecutionResult, tool: Tool | None) -> ToolExecutionResult:
     """Return the result, or a refusal if its tool requires a review. S31.
 
     For callers without a session, where no reviewer can be asked.
@@ -54,7 +54,7 @@ def text_of(result: ToolExecutionResult) -> str:
     Strings stay as they are, other data becomes JSON. Images are named, not shown. For a call of a
     session it is its `final_text`. S15.
     """
-    final = _final_text(result)
+    final = _find_final_text(result)
     return text_of_blocks(parts_of(result)) if final is None else final
 
 
@@ -71,7 +71,7 @@ def parts_of(result: ToolExecutionResult) -> list[ResultPart]:
     `text` and `image` blocks; any other output is one piece of text. For a call of a session the
     text is its `final_text`; images stay beside a text that differs from the tool's own.
     """
-    final = _final_text(result)
+    final = _find_final_text(result)
     is_hidden = getattr(result, "is_hidden", False)
     blocks = blocks_of(result.output) if result.is_success and not is_hidden else []
     if final is not None and (not blocks or text_of_blocks(blocks) != final):
@@ -79,19 +79,19 @@ def parts_of(result: ToolExecutionResult) -> list[ResultPart]:
     if blocks:
         return blocks
     if not result.is_success:
-        return [ResultPart(text=_failure(result, result.error))]
+        return [ResultPart(text=_write_failure(result, result.error))]
     output: Any = result.output
     if len(output) == 1 and "result" in output:
         output = output["result"]
     return [ResultPart(text=to_text(output))]
 
 
-def _final_text(result: ToolExecutionResult) -> str | None:
+def _find_final_text(result: ToolExecutionResult) -> str | None:
     final: str | None = getattr(result, "final_text", None)
-    return final if final is None or result.is_success else _failure(result, final)
+    return final if final is None or result.is_success else _write_failure(result, final)
 
 
-def _failure(result: ToolExecutionResult, text: str | None) -> str:
+def _write_failure(result: ToolExecutionResult, text: str | None) -> str:
     return f"Error ({result.error_type}): {text}"
 
 
@@ -101,11 +101,11 @@ def blocks_of(output: Mapping[str, Any]) -> list[ResultPart]:
     says_more = {**output, "content": None, "isError": output.get("isError") or None}
     if not isinstance(content, list) or any(value is not None for value in says_more.values()):
         return []
-    blocks = [_block(each) for each in content]
+    blocks = [_read_block(each) for each in content]
     return [block for block in blocks if block is not None] if None not in blocks else []
 
 
-def _block(block: Any) -> ResultPart | None:
+def _read_block(block: Any) -> ResultPart | None:
     if not isinstance(block, Mapping):
         return None
     kind, text, data = block.get("type"), block.get("text"), block.get("data")
@@ -142,10 +142,12 @@ def request_ids(
             f"{len(results)} results for {len(calls)} calls: pass the calls that were run, in the "
             "order of their results"
         )
-    return [_request_id(place, result, calls) for place, result in enumerate(results)]
+    return [_find_request_id(place, result, calls) for place, result in enumerate(results)]
 
 
-def _request_id(place: int, result: ToolExecutionResult, calls: Sequence[ToolCall] | None) -> str:
+def _find_request_id(
+    place: int, result: ToolExecutionResult, calls: Sequence[ToolCall] | None
+) -> str:
     found = result.metadata.get(REQUEST_ID)
     if found is None and calls is not None:
         found = calls[place].call_id

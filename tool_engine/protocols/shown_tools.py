@@ -31,7 +31,7 @@ class ShownTools:
 
     def __init__(self, catalog: Source, start: Iterable[str] | None, max_found: int) -> None:
         self._catalog = catalog
-        self._start = None if start is None else _names(start)
+        self._start = None if start is None else _check_names(start)
         self._max_found = max_found
         self._found: dict[str, tuple[int, int]] = {}
         """Name -> when it was last found or called, and how well it matched then; in the order of
@@ -51,7 +51,7 @@ class ShownTools:
             return
         # The declared handler counts: a tool that only has the name shows nothing.
         if tool.implementation_config.get("handler") == _SEARCH:
-            self._add(_found_names(result.output))
+            self._add_found(_read_names(result.output))
 
     def tools(self) -> list[Tool]:
         """Return the tools to show: the first ones, then the found.
@@ -59,8 +59,8 @@ class ShownTools:
         Raises:
             ToolNotFoundError: One of the start is not there.
         """
-        shown = self._started()
-        return [*shown, *self._others(shown)]
+        shown = self._list_start()
+        return [*shown, *self._list_found(shown)]
 
     def definitions(self, format_name: str) -> list[dict[str, Any]]:
         """Return the definitions of the shown tools, in a provider's format.
@@ -71,31 +71,31 @@ class ShownTools:
         """
         return definitions(format_name, self.tools())
 
-    def _started(self) -> list[Tool]:
+    def _list_start(self) -> list[Tool]:
         if self._start is None:
             return [tool for tool in self._catalog.list_all() if tool.is_enabled]
         return [self._catalog.get_or_raise(name) for name in self._start]
 
-    def _others(self, shown: Iterable[Tool]) -> list[Tool]:
+    def _list_found(self, shown: Iterable[Tool]) -> list[Tool]:
         names = {tool.name for tool in shown}
         found = (self._catalog.get(name) for name in self._found if name not in names)
         return [tool for tool in found if tool is not None and tool.is_enabled]
 
-    def _add(self, names: Iterable[str]) -> None:
+    def _add_found(self, names: Iterable[str]) -> None:
         for rank, name in enumerate(names):
             self._found[name] = (self._time, -rank)
         while len(self._found) > self._max_found:
             del self._found[min(self._found, key=self._found.__getitem__)]
 
 
-def _names(start: Iterable[str]) -> list[str]:
+def _check_names(start: Iterable[str]) -> list[str]:
     names = [] if isinstance(start, str | bytes) else list(start)
     if isinstance(start, str | bytes) or not all(isinstance(name, str) for name in names):
         raise ConfigurationError(f"tools must be a list of tool names, got {start!r}")
     return list(dict.fromkeys(names))
 
 
-def _found_names(output: Mapping[str, Any]) -> list[str]:
+def _read_names(output: Mapping[str, Any]) -> list[str]:
     tools = output.get("tools")
     if not isinstance(tools, list):
         return []

@@ -34,7 +34,7 @@ class NameRule(NamedTuple):
     def accepts(self, name: str) -> bool:
         return len(name) <= self.max_length and self.pattern.fullmatch(name) is not None
 
-    def spelled(self, name: object) -> str:
+    def spell(self, name: object) -> str:
         if not isinstance(name, str) or not name:
             return "unnamed"
         if self.accepts(name):
@@ -92,7 +92,7 @@ class KnownTools:
             ConfigurationError: Two different tools have one name, or something is no tool.
         """
         listed: dict[str, Tool] = {}
-        for tool in _checked(tools):
+        for tool in _check_tools(tools):
             if listed.setdefault(tool.name, tool) != tool:
                 raise ConfigurationError(
                     f"two tools are named {tool.name!r}, of which a model could call only one: "
@@ -114,7 +114,7 @@ class KnownTools:
         sent = self._sent.get(name)
         if sent is None:
             # Not kept: a model may have made up the name.
-            stand_ins = self._stand_ins(name) if self._is_replaced(name) else [name]
+            stand_ins = self._make_stand_ins(name) if self._is_replaced(name) else [name]
             sent = next(free for free in stand_ins if free not in self._meant)
         return sent
 
@@ -127,7 +127,7 @@ class KnownTools:
         meant = self._meant.get(sent)
         if meant is not None:
             return meant
-        return self._catalog_names().get(sent, sent) if _REPLACED.fullmatch(sent) else sent
+        return self._list_catalog_names().get(sent, sent) if _REPLACED.fullmatch(sent) else sent
 
     def is_beginning(self, sent: str) -> bool:
         """Return True if a sent name begins so: some arrive in pieces."""
@@ -136,7 +136,7 @@ class KnownTools:
         place = bisect_right(self._sorted, sent)
         return place < len(self._sorted) and self._sorted[place].startswith(sent)
 
-    def _catalog_names(self) -> Mapping[str, str]:
+    def _list_catalog_names(self) -> Mapping[str, str]:
         """Map sent names to tool names, if the catalog lists its tools."""
         if self._catalog is None:
             return {}
@@ -144,13 +144,13 @@ class KnownTools:
         if self._listed is None or state is None or self._listed[0] != state:
             names = (tool.name for tool in self._catalog.list_all())
             replaced = (name for name in names if self._is_replaced(name))
-            self._listed = (state, {self._stand_ins(name)[0]: name for name in replaced})
+            self._listed = (state, {self._make_stand_ins(name)[0]: name for name in replaced})
         return self._listed[1]
 
     def _is_replaced(self, name: str) -> bool:
         return not self._rule.accepts(name) or _REPLACED.fullmatch(name) is not None
 
-    def _stand_ins(self, name: str) -> list[str]:
+    def _make_stand_ins(self, name: str) -> list[str]:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", name).strip("_-") or "tool"
         if not self._rule.accepts(plain[:1]):
@@ -159,7 +159,7 @@ class KnownTools:
         return [f"{plain[: room - length]}__{digest[:length]}" for length in _HASH_LENGTHS]
 
 
-def _checked(tools: Any) -> Iterator[Tool]:
+def _check_tools(tools: Any) -> Iterator[Tool]:
     if isinstance(tools, Tool) or not isinstance(tools, Iterable):
         raise ConfigurationError(
             f"tools must be a list of tools, such as engine.list_all(), got {tools!r:.80}"

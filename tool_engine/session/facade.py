@@ -23,9 +23,9 @@ from tool_engine.protocols.cycle_options import (
     BeforeExecute,
     CycleOptions,
     OnResult,
-    asking,
+    accept_call_alone,
 )
-from tool_engine.protocols.native_calls import form_of
+from tool_engine.protocols.native_calls import find_form
 from tool_engine.protocols.registry import PROTOCOLS
 from tool_engine.protocols.result_content import text_of
 from tool_engine.session.bounds import Meter
@@ -166,7 +166,7 @@ class CycleFacade(ABC):
 
     def _consenting(self, ask: BeforeExecute | None) -> BeforeExecute | None:
         """Return `ask` such that its consent counts when there is no approver."""
-        asks = asking(ask)
+        asks = accept_call_alone(ask)
         can_ask_others = not callable(ask) or self.gate.approver is not None
         return ask if can_ask_others else Consenting(asks)
 
@@ -181,7 +181,7 @@ class CycleFacade(ABC):
         else:
             speaking = self.protocol(name)
         reads_text = protocol is None and getattr(speaking, "writes_text", False)
-        form = form_of(reply) if reads_text else None
+        form = find_form(reply) if reads_text else None
         return speaking if form is None else self.protocol(form)
 
     def format_cycle_results(

@@ -15,7 +15,7 @@ from tests.effort import share_of
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.protocols.openai import OpenAIProtocol
-from tool_engine.protocols.openai.openai_strict import UnstrictError, strict_schema, without_nulls
+from tool_engine.protocols.openai.openai_strict import UnstrictError, drop_nulls, make_strict
 
 # https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
 TAKEN = {
@@ -34,7 +34,7 @@ def of(schema: Mapping[str, Any], required: bool = True) -> dict[str, Any]:
     """The strict schema of the one parameter `p`."""
     whole: dict[str, Any] = {"type": "object", "properties": {"p": schema}}
     whole["required"] = ["p"] if required else []
-    found: dict[str, Any] = strict_schema(whole).schema["properties"]["p"]
+    found: dict[str, Any] = make_strict(whole).schema["properties"]["p"]
     return found
 
 
@@ -122,13 +122,13 @@ def test_strict_schemas_obey_the_rules(properties: dict[str, Any], needed: set[s
         "$defs": {"leaf": {"type": "string"}},
     }
     before = json.dumps(schema)
-    strict = strict_schema(schema).schema
+    strict = make_strict(schema).schema
     assert json.dumps(schema) == before
     obeys(strict)
     Draft202012Validator.check_schema(strict)
     value = sample(strict)
     Draft202012Validator(strict).validate(value)
-    Draft202012Validator(schema).validate(without_nulls(value, schema)[0])
+    Draft202012Validator(schema).validate(drop_nulls(value, schema)[0])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.anthropic.message_content import MessageContent
 from tool_engine.protocols.chunks import field, plain
 from tool_engine.protocols.event_decoder import END, EventStreamDecoder
-from tool_engine.protocols.reply_builder import Ending, ReplyBuilder, unknown_end
+from tool_engine.protocols.reply_builder import Ending, ReplyBuilder, describe_unknown_end
 from tool_engine.protocols.tool_names import KnownTools, NameRule
 
 PAUSED: Final = "pause_turn"
@@ -55,41 +55,41 @@ class AnthropicDecoder(EventStreamDecoder):
         self._is_ended = False
         self._is_late_told = False
         self._events: Mapping[str, Callable[[Any], list[StreamEvent]]] = {
-            "message_start": self._message_start,
-            "content_block_start": self._block_start,
-            "content_block_delta": self._block_delta,
-            "content_block_stop": self._block_stop,
-            "message_delta": self._message_delta,
-            "message_stop": self._message_stop,
-            "error": self._error,
-            END: self._no_end,
+            "message_start": self._start_message,
+            "content_block_start": self._start_block,
+            "content_block_delta": self._add_delta,
+            "content_block_stop": self._stop_block,
+            "message_delta": self._add_message_delta,
+            "message_stop": self._stop_message,
+            "error": self._take_error,
+            END: self._end_stream,
         }
 
-    def _take(self, payload: Any) -> list[StreamEvent]:
+    def _take_payload(self, payload: Any) -> list[StreamEvent]:
         if isinstance(payload, BaseException):
-            return self._error({"error": payload})
+            return self._take_error({"error": payload})
         kind = field(payload, "type")
         handle = self._events.get(kind) if isinstance(kind, str) else None
         return self._take_other(payload, kind) if handle is None else handle(payload)
 
     def _take_other(self, payload: Any, kind: Any) -> list[StreamEvent]:
         if kind in (None, "message") and field(payload, "content") is not None:
-            return self._whole(payload)
+            return self._take_message(payload)
         if field(payload, "error") is not None:
-            return self._error(payload)
+            return self._take_error(payload)
         if isinstance(payload, list | tuple):
-            return self._several(payload)
+            return self._take_several(payload)
         if isinstance(kind, str) and kind != "message":
             # `ping`, events that the SDK derives from others, and future ones.
             delta = field(payload, "delta")
             return [] if delta is None else self._take_unknown_delta(payload, delta)
-        return self._lost(f"a chunk is no event of a message: {shown(payload)[:80]}")
+        return self._report_lost(f"a chunk is no event of a message: {shown(payload)[:80]}")
 
-    def _several(self, payloads: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
+    def _take_several(self, payloads: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
         if not payloads:
-            return self._lost("a chunk is an empty list, and no event of a message")
+            return self._report_lost("a chunk is an empty list, and no event of a message")
         if all(_is_block(each) for each in payloads):
-            return self._whole({"content": payloads})
+            return self._take_message({"content": payloads})
         if len(payloads) > 1 and all(field(each, "role") for each in payloads):
             message = f"of {len(payloads)} messages only the last one was read"
             return [self._builder.find("skipped", message), *self.feed(payloads[-1])]
@@ -97,39 +97,39 @@ class AnthropicDecoder(EventStreamDecoder):
 
     # Events of a stream
 
-    def _message_start(self, payload: Any) -> list[StreamEvent]:
+    def _start_message(self, payload: Any) -> list[StreamEvent]:
         if self._is_ended or self._content.blocks or self._held:
-            return self._second()
+            return self._refuse_second()
         # A start that comes twice, before any content, loses nothing.
         self._is_begun = True
         message = field(payload, "message")
-        self._count(field(message, "usage"))
+        self._count_usage(field(message, "usage"))
         self._held = field(message, "content")
         return []
 
-    def _block_start(self, payload: Any) -> list[StreamEvent]:
+    def _start_block(self, payload: Any) -> list[StreamEvent]:
         if self._is_ended:
-            return self._late()
+            return self._report_late()
         return self._content.open(field(payload, "content_block"), field(payload, "index"))
 
-    def _block_delta(self, payload: Any) -> list[StreamEvent]:
+    def _add_delta(self, payload: Any) -> list[StreamEvent]:
         if self._is_ended:
-            return self._late()
+            return self._report_late()
         return self._content.add(field(payload, "index"), field(payload, "delta"))
 
     def _take_unknown_delta(self, payload: Any, delta: Any) -> list[StreamEvent]:
         return [] if self._is_ended else self._content.add_unknown(field(payload, "index"), delta)
 
-    def _block_stop(self, payload: Any) -> list[StreamEvent]:
+    def _stop_block(self, payload: Any) -> list[StreamEvent]:
         self._content.stop(field(payload, "index"))
         return []
 
-    def _message_delta(self, payload: Any) -> list[StreamEvent]:
-        self._count(field(payload, "usage"))
+    def _add_message_delta(self, payload: Any) -> list[StreamEvent]:
+        self._count_usage(field(payload, "usage"))
         delta = field(payload, "delta")
-        return self._end(field(delta, "stop_reason"), field(delta, "stop_details"))
+        return self._end_reply(field(delta, "stop_reason"), field(delta, "stop_details"))
 
-    def _message_stop(self, _: Any) -> list[StreamEvent]:
+    def _stop_message(self, _: Any) -> list[StreamEvent]:
         told = self._open_held()
         if self._is_ended or not self._content.is_stopped:
             return told
@@ -137,76 +137,84 @@ class AnthropicDecoder(EventStreamDecoder):
         self._is_ended = True
         return told + self._builder.end(Ending.FINISHED)
 
-    def _error(self, payload: Any) -> list[StreamEvent]:
+    def _take_error(self, payload: Any) -> list[StreamEvent]:
         error = field(payload, "error")
         kind = field(error, "type")
         words = field(error, "message", error)
         words = words if isinstance(words, str) else shown(words)
         what = f"{kind}: {words}" if isinstance(kind, str) else words
-        told = self._wrong(f"the provider reports an error: {what}")
+        told = self._report_fault(f"the provider reports an error: {what}")
         if self._is_ended:
             return told
-        return told + self._fail(f"the provider broke the reply off ({what}): this was not run")
+        return told + self._fail_calls(
+            f"the provider broke the reply off ({what}): this was not run"
+        )
 
-    def _second(self) -> list[StreamEvent]:
-        told = self._no_end(None)
+    def _refuse_second(self) -> list[StreamEvent]:
+        told = self._end_stream(None)
         self._is_ended = self._is_late_told = True
-        return told + self._wrong("a second message began in one reply: it was not read")
+        return told + self._report_fault("a second message began in one reply: it was not read")
 
-    def _late(self) -> list[StreamEvent]:
+    def _report_late(self) -> list[StreamEvent]:
         if self._is_late_told:
             return []
         self._is_late_told = True
-        return self._wrong("more content came after the end of the message: it was not read")
+        return self._report_fault("more content came after the end of the message: it was not read")
 
     # Whole messages
 
-    def _whole(self, message: Any) -> list[StreamEvent]:
+    def _take_message(self, message: Any) -> list[StreamEvent]:
         role = field(message, "role", "assistant")
         if role != "assistant":
-            return self._wrong(f"a message of the role {role!r} is no reply of a model")
+            return self._report_fault(f"a message of the role {role!r} is no reply of a model")
         if self._is_begun:
-            return self._second()
+            return self._refuse_second()
         self._is_begun = True
         told = self._content.open_all(field(message, "content"))
-        self._count(field(message, "usage"))
+        self._count_usage(field(message, "usage"))
         reason = field(message, "stop_reason")
         if reason is None and field(message, "type") is None:
             # A message of a conversation does not say why it ended, but it did end.
             self._is_ended = True
             return told + self._builder.end(Ending.FINISHED)
-        return told + self._end(reason, field(message, "stop_details"))
+        return told + self._end_reply(reason, field(message, "stop_details"))
 
     # The end
 
-    def _end(self, reason: Any, details: Any) -> list[StreamEvent]:
+    def _end_reply(self, reason: Any, details: Any) -> list[StreamEvent]:
         if reason is None:
             return []
         if self._is_ended:
             is_same = reason == self._builder.stop_reason
-            return [] if is_same else self._wrong(f"there is a second reason to stop: {reason!r}")
+            return (
+                []
+                if is_same
+                else self._report_fault(f"there is a second reason to stop: {reason!r}")
+            )
         told = self._open_held()
         ending = _ENDINGS.get(reason, Ending.UNKNOWN) if isinstance(reason, str) else Ending.UNKNOWN
         self._content.settle(is_over=ending is Ending.FINISHED)
         self._is_ended = True
         reason = str(reason)
         if reason in _REFUSALS:
-            return told + self._refused(reason, details)
+            return told + self._end_refused(reason, details)
         if reason == PAUSED:
             told.append(self._builder.find("truncated", _PAUSED))
         if ending is Ending.UNKNOWN:
-            told.append(self._builder.find("malformed_reply", unknown_end(reason)))
+            told.append(self._builder.find("malformed_reply", describe_unknown_end(reason)))
         return told + self._builder.end(ending, reason)
 
-    def _refused(self, reason: str, details: Any) -> list[StreamEvent]:
+    def _end_refused(self, reason: str, details: Any) -> list[StreamEvent]:
         words = field(details, "explanation") or field(details, "category") or reason
         self._builder.refusal.append(str(words))
         message = f"the provider refused this reply ({words}): none of its calls is run"
         told = [self._builder.find("refusal", message, level="error")]
         self._builder.stop_reason = reason
-        return told + self._fail(f"the provider refused this reply ({words}): this was not run")
+        return told + self._fail_calls(
+            f"the provider refused this reply ({words}): this was not run"
+        )
 
-    def _fail(self, why: str) -> list[StreamEvent]:
+    def _fail_calls(self, why: str) -> list[StreamEvent]:
         self._is_ended = True
         for call in self._builder.calls:
             self._builder.refuse(call, why)
@@ -217,22 +225,22 @@ class AnthropicDecoder(EventStreamDecoder):
         held, self._held = self._held, None
         return self._content.open_all(held) if held and not self._content.blocks else []
 
-    def _no_end(self, _: Any) -> list[StreamEvent]:
+    def _end_stream(self, _: Any) -> list[StreamEvent]:
         if self._is_ended:
             return []
         told = self._open_held()
         self._content.settle(is_over=False)
         if not self._content.blocks and not self._builder.findings:
-            told += self._wrong("there is no message in the reply")
+            told += self._report_fault("there is no message in the reply")
         return told
 
-    def _finished(self) -> ParsedReply:
+    def _finish_reply(self) -> ParsedReply:
         reply = self._builder.close()
         message = self._content.as_message(reply, self._rule, self._builder.ending)
         is_paused = reply.stop_reason == PAUSED
         return msgspec.structs.replace(reply, message=message, is_paused=is_paused)
 
-    def _count(self, usage: Any) -> None:
+    def _count_usage(self, usage: Any) -> None:
         counted = plain(usage)
         if isinstance(counted, dict):
             new = {key: value for key, value in counted.items() if value is not None}

@@ -15,7 +15,7 @@ from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.anthropic.anthropic_decoder import AnthropicDecoder
-from tool_engine.protocols.anthropic.anthropic_strict import strict_limits, strict_schema
+from tool_engine.protocols.anthropic.anthropic_strict import check_limits, make_strict
 from tool_engine.protocols.chunks import payloads_of, plain
 from tool_engine.protocols.model_protocol import ModelProtocol
 from tool_engine.protocols.object_arguments import sendable
@@ -71,7 +71,7 @@ class AnthropicProtocol(ModelProtocol):
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
         """Return the `tools` of a request: one entry per tool, in order."""
-        listed = [self._described(tool) for tool in self.known.learn(tools)]
+        listed = [self._describe_tool(tool) for tool in self.known.learn(tools)]
         if listed and self.cache_control is not None:
             listed[-1]["cache_control"] = plain(self.cache_control)
         return listed
@@ -79,29 +79,31 @@ class AnthropicProtocol(ModelProtocol):
     def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
         """Return what `definitions` changes or drops, and what the API would refuse."""
         listed = list(tools)
-        strict = [fitted.schema for tool in listed if (fitted := self._strictly(tool)) is not None]
-        return [*super().definition_findings(listed), *strict_limits(strict)]
+        strict = [
+            fitted.schema for tool in listed if (fitted := self._make_strict(tool)) is not None
+        ]
+        return [*super().definition_findings(listed), *check_limits(strict)]
 
     def fitted_schema(self, tool: Tool) -> FittedSchema:
         """Return the arguments' schema as the API takes it, with its changes."""
         if not self.strict:
             return super().fitted_schema(tool)
         try:
-            return strict_schema(tool.parameters_schema)
+            return make_strict(tool.parameters_schema)
         except UnstrictError as error:
-            return error.noted_in(super().fitted_schema(tool))
+            return error.note_in(super().fitted_schema(tool))
 
-    def _described(self, tool: Tool) -> dict[str, Any]:
+    def _describe_tool(self, tool: Tool) -> dict[str, Any]:
         described = {
             "name": self.known.sent_name(tool.name),
             "description": tool.description,
             "input_schema": self.fitted_schema(tool).schema,
         }
-        return described if self._strictly(tool) is None else {**described, "strict": True}
+        return described if self._make_strict(tool) is None else {**described, "strict": True}
 
-    def _strictly(self, tool: Tool) -> FittedSchema | None:
+    def _make_strict(self, tool: Tool) -> FittedSchema | None:
         try:
-            return strict_schema(tool.parameters_schema) if self.strict else None
+            return make_strict(tool.parameters_schema) if self.strict else None
         except UnstrictError:
             return None
 
@@ -131,13 +133,13 @@ class AnthropicProtocol(ModelProtocol):
         and before any text.
         """
         ids = request_ids(results, calls)
-        content = [_answer(each, result) for each, result in zip(ids, results, strict=True)]
+        content = [_write_result(each, result) for each, result in zip(ids, results, strict=True)]
         return [{"role": "user", "content": content}] if content else []
 
 
-def _answer(call_id: str, result: ToolExecutionResult) -> dict[str, Any]:
+def _write_result(call_id: str, result: ToolExecutionResult) -> dict[str, Any]:
     answer: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
-    blocks = [block for part in parts_of(result) for block in _blocks(part)]
+    blocks = [block for part in parts_of(result) for block in _write_blocks(part)]
     if len(blocks) == 1 and blocks[0]["type"] == "text":
         answer["content"] = blocks[0]["text"]
     elif blocks:
@@ -147,7 +149,7 @@ def _answer(call_id: str, result: ToolExecutionResult) -> dict[str, Any]:
     return answer
 
 
-def _blocks(part: ResultPart) -> list[dict[str, Any]]:
+def _write_blocks(part: ResultPart) -> list[dict[str, Any]]:
     text = part.text
     if text is None and part.media_type in _IMAGES:
         source = {"type": "base64", "media_type": part.media_type, "data": part.data}

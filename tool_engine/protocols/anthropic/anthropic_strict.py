@@ -13,7 +13,7 @@ from typing import Any, Final
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.protocols.openai.openai_strict import UnstrictError
 from tool_engine.protocols.schemas.fitting import FittedSchema, Place, SchemaSubset, fit_schema
-from tool_engine.protocols.schemas.schema_words import described, words_of
+from tool_engine.protocols.schemas.schema_words import append_words, say_rule
 from tool_engine.protocols.schemas.subsets import ANTHROPIC
 
 _MAX_TOOLS: Final = 20
@@ -21,13 +21,13 @@ _MAX_OPTIONAL: Final = 24
 _SAYS_WHAT: Final = ("type", "enum", "const", "anyOf")
 
 
-def _closed(node: dict[str, Any], place: Place) -> dict[str, Any]:
+def _close_object(node: dict[str, Any], place: Place) -> dict[str, Any]:
     if not any(keyword in node for keyword in _SAYS_WHAT):
         raise UnstrictError(f"parameters{place.path}: any value is allowed there")
     least = node.get("minItems", 0)
     if least not in (0, 1):
-        told = words_of("minItems", node.pop("minItems"))
-        node["description"] = described(node.get("description"), [told] if told else [])
+        told = say_rule("minItems", node.pop("minItems"))
+        node["description"] = append_words(node.get("description"), [told] if told else [])
         place.note("rewritten", "minItems", "strict: only 0 and 1 are taken")
     kind = node.get("type")
     if "object" not in (kind if isinstance(kind, list) else [kind]):
@@ -57,11 +57,11 @@ _SUBSET: Final = SchemaSubset(
     keeps_references=False,
     enum_types=(str, int, float, bool, type(None)),
     property_name=ANTHROPIC.property_name,
-    finish=_closed,
+    finish=_close_object,
 )
 
 
-def strict_schema(schema: Mapping[str, Any]) -> FittedSchema:
+def make_strict(schema: Mapping[str, Any]) -> FittedSchema:
     """Convert a tool's schema for `strict`, and list the changes.
 
     Raises:
@@ -70,13 +70,13 @@ def strict_schema(schema: Mapping[str, Any]) -> FittedSchema:
     return fit_schema(schema, _SUBSET)
 
 
-def strict_limits(schemas: Iterable[Mapping[str, Any]]) -> list[ReplyFinding]:
+def check_limits(schemas: Iterable[Mapping[str, Any]]) -> list[ReplyFinding]:
     """Report more strict tools than the API takes in one request.
 
     https://platform.claude.com/docs/en/build-with-claude/structured-outputs
     """
     listed = list(schemas)
-    optional = sum(map(_optional, listed))
+    optional = sum(map(_count_optional, listed))
     return [
         ReplyFinding(
             error_type="limit",
@@ -92,12 +92,12 @@ def strict_limits(schemas: Iterable[Mapping[str, Any]]) -> list[ReplyFinding]:
     ]
 
 
-def _optional(schema: Any) -> int:
+def _count_optional(schema: Any) -> int:
     if isinstance(schema, list):
-        return sum(map(_optional, schema))
+        return sum(map(_count_optional, schema))
     if not isinstance(schema, Mapping):
         return 0
     properties = schema.get("properties", {})
     own = len(properties) - len(schema.get("required", ()))
     inner = [*properties.values(), schema.get("items"), schema.get("anyOf")]
-    return own + sum(map(_optional, inner))
+    return own + sum(map(_count_optional, inner))

@@ -56,23 +56,23 @@ class Block:
             elif key != "type" and value is not None:
                 self.fields[key] = value
 
-    def as_param(
+    def make_param(
         self, call: ToolCall | None, rule: NameRule, *, is_whole: bool
     ) -> dict[str, Any] | None:
         if self.kind in TEXTS:
-            return self._text_param(is_whole=is_whole)
+            return self._make_text_param(is_whole=is_whole)
         param = dict(self.fields)
         if call is not None:
             param["id"] = call.call_id
-            param["name"] = rule.spelled(param.get("name"))
-            param["input"] = _call_input(call)
+            param["name"] = rule.spell(param.get("name"))
+            param["input"] = _write_input(call)
         elif self.parts:
-            param["input"] = _object_in("".join(self.parts))
+            param["input"] = _read_object("".join(self.parts))
         elif self.input is not None:
             param["input"] = self.input if is_sendable(self.input) else {}
         return param
 
-    def _text_param(self, *, is_whole: bool) -> dict[str, Any] | None:
+    def _make_text_param(self, *, is_whole: bool) -> dict[str, Any] | None:
         text = "".join(self.parts)
         # The API refuses texts without a letter. It also refuses thinking without a signature: its
         # own has one unless it broke off. Other servers sign nothing, and want it back as it is.
@@ -83,7 +83,7 @@ class Block:
         return {**self.fields, TEXTS[self.kind]: text}
 
 
-def as_message(
+def make_message(
     blocks: list[Block], calls: Mapping[str, ToolCall], rule: NameRule, *, is_whole: bool
 ) -> list[dict[str, Any]]:
     """Return the assistant's message of these blocks in a list, maybe empty.
@@ -94,7 +94,7 @@ def as_message(
     if all(type(index) is int for index in indexes) and len(set(indexes)) == len(indexes):
         blocks = sorted(blocks, key=lambda block: block.index)
     params = [
-        block.as_param(calls[block.call.call_id] if block.call else None, rule, is_whole=is_whole)
+        block.make_param(calls[block.call.call_id] if block.call else None, rule, is_whole=is_whole)
         for block in blocks
     ]
     content = [sendable(param) for param in params if param is not None]
@@ -104,21 +104,21 @@ def as_message(
     return [{"role": "assistant", "content": content}] if content else []
 
 
-def without_unanswered(messages: Sequence[Any]) -> list[Any]:
+def drop_unanswered(messages: Sequence[Any]) -> list[Any]:
     """Remove the provider's own calls that still lack a result.
 
     The API refuses a user's message behind one of them. Replies that the provider continues keep
     them, and so do those with calls of ours.
     """
-    return [each for message in messages for each in _answered(message)]
+    return [each for message in messages for each in _drop_unanswered(message)]
 
 
-def _answered(message: Any) -> list[Any]:
+def _drop_unanswered(message: Any) -> list[Any]:
     content = field(message, "content")
     if field(message, "role") != "assistant" or not isinstance(content, list):
         return [message]
     answers = {field(each, "tool_use_id") for each in content}
-    kept = [each for each in content if not _is_used(each) or field(each, "id") in answers]
+    kept = [each for each in content if not _is_own_call(each) or field(each, "id") in answers]
     has_calls = any(field(each, "type") == "tool_use" for each in content)
     if has_calls or len(kept) == len(content):
         return [message]
@@ -127,15 +127,15 @@ def _answered(message: Any) -> list[Any]:
     return [{**message, "content": kept}] if kept else []
 
 
-def _is_used(block: Any) -> bool:
+def _is_own_call(block: Any) -> bool:
     kind = field(block, "type", "")
     return isinstance(kind, str) and kind.endswith("_tool_use")
 
 
-def _call_input(call: ToolCall) -> dict[str, Any]:
-    return dict(call.arguments) if call.is_runnable else _object_in(call.raw)
+def _write_input(call: ToolCall) -> dict[str, Any]:
+    return dict(call.arguments) if call.is_runnable else _read_object(call.raw)
 
 
-def _object_in(text: str) -> dict[str, Any]:
+def _read_object(text: str) -> dict[str, Any]:
     value = read_arguments(text, repair=False).value
     return {INVALID_JSON: text} if value is None else value

@@ -13,8 +13,8 @@ from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.anthropic.content_blocks import (
     TEXTS,
     Block,
-    as_message,
-    without_unanswered,
+    drop_unanswered,
+    make_message,
 )
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.chunks import field
@@ -45,9 +45,9 @@ class MessageContent:
         """Blocks without a start, for deltas of another kind than the block of their index."""
         self._has_stray_arguments = False
         self._deltas = {
-            "text_delta": self._text_delta,
-            "thinking_delta": self._thinking_delta,
-            "input_json_delta": self._json_delta,
+            "text_delta": self._add_text,
+            "thinking_delta": self._add_thought,
+            "input_json_delta": self._add_arguments,
         }
 
     @property
@@ -58,7 +58,7 @@ class MessageContent:
         if isinstance(content, str):
             content = [content] if content else []
         if not isinstance(content, list | tuple):
-            return self._lost(f"the content is no list of blocks: {shown(content)[:80]}")
+            return self._report_lost(f"the content is no list of blocks: {shown(content)[:80]}")
         events: list[StreamEvent] = []
         for index, raw in enumerate(content):
             known = len(self.blocks)
@@ -72,13 +72,13 @@ class MessageContent:
             raw = {"type": "text", "text": raw}
         kind = field(raw, "type")
         if not isinstance(kind, str):
-            return self._lost(f"a content block has no type: {shown(raw)[:80]}")
+            return self._report_lost(f"a content block has no type: {shown(raw)[:80]}")
         place = index if _is_index(index) else len(self.blocks)
         block = Block(kind, raw, place)
         before = self._at.get(place)
-        events = self._begin(block)
+        events = self._begin_block(block)
         if before is not None and before.call is not None and not before.is_stopped:
-            self._leave(before, block)
+            self._refuse_mixed(before, block)
         self.blocks.append(block)
         self._at[place] = block
         self._builder.has_begun = True
@@ -86,12 +86,12 @@ class MessageContent:
 
     def add(self, index: object, delta: Any) -> list[StreamEvent]:
         kind = field(delta, "type")
-        block = self._block_of(index)
+        block = self._find_block(index)
         take = self._deltas.get(kind) if isinstance(kind, str) else None
         if take is not None:
             return take(block, delta)
         if block is None or not isinstance(kind, str):
-            return self._lost(f"a delta belongs to no block: {shown(delta)[:80]}")
+            return self._report_lost(f"a delta belongs to no block: {shown(delta)[:80]}")
         if block.call is not None:
             return self._refuse_unread(block.call, delta)
         block.take(delta)
@@ -99,19 +99,19 @@ class MessageContent:
 
     def add_unknown(self, index: object, delta: Any) -> list[StreamEvent]:
         """Refuse the call that a delta in an unknown event may be a part of."""
-        block = self._block_of(index)
+        block = self._find_block(index)
         return [] if block is None or block.call is None else self._refuse_unread(block.call, delta)
 
     def stop(self, index: object) -> None:
-        block = self._block_of(index)
+        block = self._find_block(index)
         if block is not None and not block.is_stopped:
             block.is_stopped = True
-            self._settle(block, is_over=True)
+            self._settle_call(block, is_over=True)
 
     def settle(self, *, is_over: bool) -> None:
         for block in self.blocks:
             if not block.is_stopped:
-                self._settle(block, is_over=is_over)
+                self._settle_call(block, is_over=is_over)
             if self._has_stray_arguments and block.call and not (block.call.parts or block.input):
                 self._builder.refuse(block.call, _STRAY)
 
@@ -121,10 +121,10 @@ class MessageContent:
         calls = {call.call_id: call for call in reply.calls}
         blocks = [each for each in self.blocks if each.call is None or not each.call.is_repeated]
         is_whole = ending is Ending.FINISHED
-        messages = as_message(blocks, calls, rule, is_whole=is_whole)
-        return messages if calls or is_whole else without_unanswered(messages)
+        messages = make_message(blocks, calls, rule, is_whole=is_whole)
+        return messages if calls or is_whole else drop_unanswered(messages)
 
-    def _begin(self, block: Block) -> list[StreamEvent]:
+    def _begin_block(self, block: Block) -> list[StreamEvent]:
         if block.kind == "text":
             return self._builder.add_text("".join(block.parts))
         if block.kind == "thinking":
@@ -138,20 +138,20 @@ class MessageContent:
             self._builder.refuse(block.call, why)
         return events
 
-    def _leave(self, before: Block, block: Block) -> None:
+    def _refuse_mixed(self, before: Block, block: Block) -> None:
         if before.call is not None and not before.call.parts and not before.input:
             self._builder.refuse(before.call, _MIXED)
             if block.call is not None:
                 self._builder.refuse(block.call, _MIXED)
 
-    def _block_of(self, index: object) -> Block | None:
+    def _find_block(self, index: object) -> Block | None:
         if _is_index(index):
             return self._at.get(index)
         if index is not None:
             return None
         return next((each for each in reversed(self.blocks) if not each.is_stopped), None)
 
-    def _settle(self, block: Block, *, is_over: bool) -> None:
+    def _settle_call(self, block: Block, *, is_over: bool) -> None:
         """Settle a call's arguments: complete if `is_over`, else possibly cut."""
         call = block.call
         if call is None:
@@ -168,21 +168,21 @@ class MessageContent:
         if is_over:
             self._builder.finish(call)
 
-    def _text_delta(self, block: Block | None, delta: Any) -> list[StreamEvent]:
+    def _add_text(self, block: Block | None, delta: Any) -> list[StreamEvent]:
         text = field(delta, "text", "")
         if not isinstance(text, str):
-            return self._lost(f"a text is no text: {shown(text)[:80]}")
-        events = self._grow(block, "text", text)
+            return self._report_lost(f"a text is no text: {shown(text)[:80]}")
+        events = self._grow_text(block, "text", text)
         return events + self._builder.add_text(text)
 
-    def _thinking_delta(self, block: Block | None, delta: Any) -> list[StreamEvent]:
+    def _add_thought(self, block: Block | None, delta: Any) -> list[StreamEvent]:
         text = field(delta, "thinking", "")
         if not isinstance(text, str):
-            return self._lost(f"a thought is no text: {shown(text)[:80]}")
+            return self._report_lost(f"a thought is no text: {shown(text)[:80]}")
         self._builder.reasoning.append(text)
-        return self._grow(block, "thinking", text)
+        return self._grow_text(block, "thinking", text)
 
-    def _grow(self, block: Block | None, kind: str, text: str) -> list[StreamEvent]:
+    def _grow_text(self, block: Block | None, kind: str, text: str) -> list[StreamEvent]:
         if block is not None and block.kind == kind:
             block.parts.append(text)
             return []
@@ -198,10 +198,10 @@ class MessageContent:
         stray.parts.append(text)
         return events
 
-    def _json_delta(self, block: Block | None, delta: Any) -> list[StreamEvent]:
+    def _add_arguments(self, block: Block | None, delta: Any) -> list[StreamEvent]:
         part = field(delta, "partial_json")
         if block is None or block.kind in TEXTS:
-            return self._stray(block, part) if part else []
+            return self._report_stray(block, part) if part else []
         if block.call is not None and (part is None or part == {}):
             return self._refuse_unread(block.call, delta)
         return self._take_arguments(block, part)
@@ -217,7 +217,7 @@ class MessageContent:
         if part is not None and not isinstance(part, str):
             if block.call is not None:
                 self._builder.refuse(block.call, _NO_TEXT)
-            return self._lost(f"a part of the arguments is no text: {shown(part)[:80]}")
+            return self._report_lost(f"a part of the arguments is no text: {shown(part)[:80]}")
         if block.call is not None:
             return self._builder.add_arguments(block.call, part or "")
         block.parts.append(part or "")
@@ -225,14 +225,14 @@ class MessageContent:
 
     def _refuse_unread(self, call: CallInProgress, delta: Any) -> list[StreamEvent]:
         self._builder.refuse(call, _UNKNOWN)
-        return self._lost(f"a part of a call cannot be read: {shown(delta)[:80]}")
+        return self._report_lost(f"a part of a call cannot be read: {shown(delta)[:80]}")
 
-    def _stray(self, block: Block | None, part: Any) -> list[StreamEvent]:
+    def _report_stray(self, block: Block | None, part: Any) -> list[StreamEvent]:
         self._has_stray_arguments = True
         place = f"a block of {block.kind!r}" if block else "no block"
-        return self._lost(f"arguments came for {place}: {shown(part)[:80]}")
+        return self._report_lost(f"arguments came for {place}: {shown(part)[:80]}")
 
-    def _lost(self, message: str) -> list[StreamEvent]:
+    def _report_lost(self, message: str) -> list[StreamEvent]:
         self._builder.spoil("a part of the reply could not be read")
         return [self._builder.find("malformed_reply", message, level="error")]
 

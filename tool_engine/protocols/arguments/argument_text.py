@@ -60,20 +60,20 @@ def read_arguments(text: str, *, repair: bool = True) -> ReadArguments:
         message = f"the arguments nest more than {MAX_DEPTH} levels deep: write them flatter"
         return ReadArguments(None, error=message, is_truncated=bool(lex(text).unfinished))
     try:
-        return _object_of(read_json(text), repair=repair)
+        return _take_object(read_json(text), repair=repair)
     except json.JSONDecodeError as error:
         return _read_malformed(text, error, repair=repair)
     except (RefusedJSONError, RecursionError) as error:
-        return _unread(error)
+        return _refuse_text(error)
 
 
-def _unread(fault: Exception) -> ReadArguments:
+def _refuse_text(fault: Exception) -> ReadArguments:
     if isinstance(fault, RecursionError):
         return ReadArguments(None, error=_TOO_DEEP)
     return ReadArguments(None, error=f"the arguments cannot be read: {fault}; {_CURE}")
 
 
-def _object_of(value: Any, *, repair: bool, done: tuple[str, ...] = ()) -> ReadArguments:
+def _take_object(value: Any, *, repair: bool, done: tuple[str, ...] = ()) -> ReadArguments:
     if isinstance(value, dict):
         return ReadArguments(value, done)
     if repair and value is None:
@@ -95,7 +95,7 @@ def _object_of(value: Any, *, repair: bool, done: tuple[str, ...] = ()) -> ReadA
 
 
 def _read_malformed(text: str, error: json.JSONDecodeError, *, repair: bool) -> ReadArguments:
-    inner, done = _unwrapped(text)
+    inner, done = _unwrap_text(text)
     lexed = lex(inner)
     if lexed.unfinished:
         message = (
@@ -103,18 +103,18 @@ def _read_malformed(text: str, error: json.JSONDecodeError, *, repair: bool) -> 
         )
         return ReadArguments(None, error=message, is_truncated=True)
     if not lexed.tokens or not repair:
-        return ReadArguments(None, error=_malformed(error))
+        return ReadArguments(None, error=_describe_fault(error))
     try:
-        return _repaired(inner, done, lexed)
+        return _repair_arguments(inner, done, lexed)
     except json.JSONDecodeError as fault:
-        return ReadArguments(None, error=_malformed(fault))
+        return ReadArguments(None, error=_describe_fault(fault))
     except (RefusedJSONError, RecursionError) as fault:
-        return _unread(fault)
+        return _refuse_text(fault)
     except MissingExtraError as missing:
-        return ReadArguments(None, error=f"{_malformed(error)} ({missing})")
+        return ReadArguments(None, error=f"{_describe_fault(error)} ({missing})")
 
 
-def _unwrapped(text: str) -> tuple[str, tuple[str, ...]]:
+def _unwrap_text(text: str) -> tuple[str, tuple[str, ...]]:
     inner = text.strip()
     done: list[str] = []
     if inner.startswith("\ufeff"):
@@ -127,27 +127,27 @@ def _unwrapped(text: str) -> tuple[str, tuple[str, ...]]:
     return inner, tuple(done)
 
 
-def _repaired(text: str, done: tuple[str, ...], lexed: LexedText) -> ReadArguments:
+def _repair_arguments(text: str, done: tuple[str, ...], lexed: LexedText) -> ReadArguments:
     """Raise `RefusedJSONError` or `json.JSONDecodeError` if several readings are left."""
     try:
-        return _object_of(read_json(text), repair=True, done=done)
+        return _take_object(read_json(text), repair=True, done=done)
     except json.JSONDecodeError as error:
         strict_error = error
     try:
-        return _object_of(read_json(text, is_lenient=True), repair=True, done=(*done, CONTROL))
+        return _take_object(read_json(text, is_lenient=True), repair=True, done=(*done, CONTROL))
     except json.JSONDecodeError as error:
-        read = _without_rest(text, error, done) if error.msg == "Extra data" else None
+        read = _drop_rest(text, error, done) if error.msg == "Extra data" else None
     if read is not None:
         return read
     repairing = import_module("tool_engine.protocols.arguments.repair")
     try:
-        value, repairs = repairing.repaired(text, lexed.tokens)
+        value, repairs = repairing.repair_text(text, lexed.tokens)
     except json.JSONDecodeError as error:
         raise (error if error.msg else strict_error) from error
-    return _object_of(value, repair=False, done=(*done, *repairs))
+    return _take_object(value, repair=False, done=(*done, *repairs))
 
 
-def _without_rest(
+def _drop_rest(
     text: str, error: json.JSONDecodeError, done: tuple[str, ...]
 ) -> ReadArguments | None:
     head, rest = text[: error.pos], text[error.pos :]
@@ -160,10 +160,10 @@ def _without_rest(
     except json.JSONDecodeError:
         value, changes = read_json(head, is_lenient=True), (*done, CONTROL)
     dropped = f"what follows the arguments was left out: {rest.strip()[:40]!r}"
-    return _object_of(value, repair=True, done=(*changes, dropped))
+    return _take_object(value, repair=True, done=(*changes, dropped))
 
 
-def _malformed(error: json.JSONDecodeError) -> str:
+def _describe_fault(error: json.JSONDecodeError) -> str:
     near = error.doc[max(0, error.pos - 20) : error.pos + 20]
     return (
         f"the arguments are no valid JSON: {error.msg} at line {error.lineno}, column "

@@ -73,7 +73,7 @@ def lex(text: str) -> LexedText:
         if kind == "space":
             continue
         if len(tokens) > MAX_TOKENS:
-            return LexedText(tokens, _unfinished(text[start:], depth))
+            return LexedText(tokens, _find_unfinished(text[start:], depth))
         if kind == "open" and (match[0] != "/*" or depth > 0 or not tokens):
             what = "a comment" if match[0] == "/*" else "a string"
             return LexedText(tokens, f"{what} that begins at character {start}")
@@ -85,13 +85,13 @@ def lex(text: str) -> LexedText:
             tokens.append(JSONToken(TokenKind.COMMENT, text[start:], start))
             break
         tokens.append(JSONToken(TokenKind.WORD if kind == "value" else kind, match[0], start))
-    if depth > 0 and tokens[-1].kind == TokenKind.COMMENT and _closes(tokens[-1].text, depth):
+    if depth > 0 and tokens[-1].kind == TokenKind.COMMENT and _is_closing(tokens[-1].text, depth):
         return LexedText(tokens, None)
     unfinished = f"{depth} open brackets" if depth > 1 else "an open bracket" if depth else None
     return LexedText(tokens, unfinished if depth > 0 else None)
 
 
-def _unfinished(rest: str, depth: int) -> str | None:
+def _find_unfinished(rest: str, depth: int) -> str | None:
     bare = _STRINGS.sub("", rest)
     if '"' in bare:
         return "a string"
@@ -99,13 +99,13 @@ def _unfinished(rest: str, depth: int) -> str | None:
     return f"{depth} open brackets" if depth > 1 else "an open bracket" if depth > 0 else None
 
 
-def _closes(comment: str, depth: int) -> bool:
+def _is_closing(comment: str, depth: int) -> bool:
     """Detect closing brackets inside an apparent comment, as in `https://a.org/}`."""
     end = comment.rstrip(" \t\r\n}]")
     return comment.count("}", len(end)) + comment.count("]", len(end)) >= depth
 
 
-def string_of(token: JSONToken) -> str:
+def read_string(token: JSONToken) -> str:
     """Return the value of a string token.
 
     Raises:

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from tool_engine.protocols.arguments.argument_text import read_arguments
-from tool_engine.protocols.function_call.call_shapes import CALL_KEYS, shapes_in
+from tool_engine.protocols.function_call.call_shapes import CALL_KEYS, find_shapes
 from tool_engine.protocols.function_call.item_calls import NOT_CLOSED, ItemCalls, TagDecoder
 from tool_engine.protocols.function_call.json_tracker import END_TAG, RECORD, START_TAG, JSONTracker
 
@@ -81,7 +81,7 @@ class _JSONReader:
     def _may_be_call(self) -> bool:
         return not self._is_refused and (self._items > 0 or self._has_fitting_lead())
 
-    def _raw(self) -> str:
+    def _join_raw(self) -> str:
         return "".join([*self._tracker.raw, self._tracker.tail])
 
     def _end_item(self) -> None:
@@ -96,7 +96,7 @@ class _JSONReader:
         else:
             self._calls.cut(NOT_CLOSED)
 
-    def _tell_left_out(self) -> None:
+    def _report_left_out(self) -> None:
         outside = "".join(self._tracker.outside).strip(" \t\r\n,;[]")
         text = outside and _FENCE.sub("", outside).strip()
         if text:
@@ -127,7 +127,7 @@ class TagReader(_JSONReader):
                 self._begin_other()
                 return place
             if tag == "end" and self._ends_here():
-                self._end()
+                self._end_call()
                 return place
             if tag is not None:
                 self._tracker.take(START_TAG if tag == "start" else END_TAG)
@@ -144,7 +144,7 @@ class TagReader(_JSONReader):
             is_whole = self._decoder.is_finished and self._tracker.item is None
             if self._tracker.item is not None:
                 self._calls.cut(NOT_CLOSED)
-            self._finish("", None if is_whole else _NO_END)
+            self._finish_block("", None if is_whole else _NO_END)
         else:
             self._give_back("")
 
@@ -179,16 +179,16 @@ class TagReader(_JSONReader):
         else:
             note = "an end tag that was missing before the next call was added"
             self._calls.find("repaired", note)
-        self._finish("", None)
+        self._finish_block("", None)
 
-    def _end(self) -> None:
+    def _end_call(self) -> None:
         if not self._may_be_call():
             self._give_back(END_TAG)
         elif self._fallback and self._tracker.item is not None:
             self._fall_back(END_TAG)
         else:
             self._end_item()
-            self._finish(END_TAG, None)
+            self._finish_block(END_TAG, None)
 
     def _fall_back(self, mark: str = "") -> None:
         """End the call at an end tag in a string never closed."""
@@ -200,12 +200,12 @@ class TagReader(_JSONReader):
         tracker.tail = ""
         self._decoder.fallbacks += 1
         self._calls.cut(NOT_CLOSED)
-        self._finish(END_TAG, None)
+        self._finish_block(END_TAG, None)
 
-    def _finish(self, mark: str, error: str | None) -> None:
-        raw = self._marker + self._raw() + mark
+    def _finish_block(self, mark: str, error: str | None) -> None:
+        raw = self._marker + self._join_raw() + mark
         if self._calls.has_calls:
-            self._tell_left_out()
+            self._report_left_out()
             self._calls.end(raw, error)
             return
         self._decoder.add_text(raw)
@@ -215,7 +215,7 @@ class TagReader(_JSONReader):
             self._calls.find("malformed_reply", _NO_CALL.format(place=START_TAG), level="error")
 
     def _give_back(self, rest: str) -> None:
-        self.returned = self._raw() + rest
+        self.returned = self._join_raw() + rest
         self._decoder.add_text(self._marker)
         self._calls.find("malformed_reply", _NO_CALL.format(place=START_TAG), level="error")
 
@@ -237,17 +237,17 @@ class ObjectReader(_JSONReader):
         while (place := self._tracker.feed(text, place)) >= 0:
             tag = self._tracker.tag
             if tag is None:
-                self._finish(None)
+                self._finish_block(None)
                 return place
             self._tracker.take(END_TAG if tag == "end" else START_TAG)
         return -1
 
     def close(self) -> None:
         self._calls.cut(NOT_CLOSED)
-        self._finish(NOT_CLOSED)
+        self._finish_block(NOT_CLOSED)
 
-    def _finish(self, error: str | None) -> None:
-        raw = self._raw()
+    def _finish_block(self, error: str | None) -> None:
+        raw = self._join_raw()
         if self._calls.has_calls:
             self._calls.end(raw, error)
             return
@@ -295,7 +295,7 @@ class ReplyReader(_JSONReader):
                 continue
             self._is_over = True
             if self._is_sure:
-                self._finish(None)
+                self._finish_block(None)
                 return place
         rest = text[place:] if self._is_over else ""
         self._tracker.raw.append(rest)
@@ -306,12 +306,12 @@ class ReplyReader(_JSONReader):
     def close(self) -> None:
         if self._is_sure:
             self._calls.cut(NOT_CLOSED)
-            self._finish(NOT_CLOSED)
+            self._finish_block(NOT_CLOSED)
         elif self._is_over and self._are_calls():
             for item in self._texts:
                 self._calls.open_item()
                 self._calls.take(item)
-            self._finish(None)
+            self._finish_block(None)
         elif (
             not self._is_over
             and not self._is_refused
@@ -320,9 +320,9 @@ class ReplyReader(_JSONReader):
         ):
             self._calls.begin()
             self._calls.cut(NOT_CLOSED)
-            self._finish(NOT_CLOSED)
+            self._finish_block(NOT_CLOSED)
         else:
-            self.returned = self._raw()
+            self.returned = self._join_raw()
 
     def _be_sure(self) -> None:
         if _LIST.fullmatch("".join(self._tracker.outside)) is None:
@@ -335,21 +335,23 @@ class ReplyReader(_JSONReader):
     def _are_calls(self) -> bool:
         for item in self._texts:
             read = read_arguments(item, repair=self._decoder.protocol.repair)
-            shapes = shapes_in(read.value or {}, repair=True, get=self._decoder.protocol.known.get)
+            shapes = find_shapes(
+                read.value or {}, repair=True, get=self._decoder.protocol.known.get
+            )
             if not shapes or not all(shape.says_arguments for shape in shapes):
                 return False
         return bool(self._texts)
 
     def _give_back(self) -> None:
-        self.returned = self._raw()
+        self.returned = self._join_raw()
         if self._is_over and not self._is_refused and self._are_calls():
             self._calls.find("skipped", _NOT_ALONE)
 
-    def _finish(self, error: str | None) -> None:
+    def _finish_block(self, error: str | None) -> None:
         if self._calls.has_calls:
-            self._calls.end(self._raw(), error)
+            self._calls.end(self._join_raw(), error)
         else:
-            self.returned = self._raw()
+            self.returned = self._join_raw()
 
 
 def _is_json(text: str) -> bool:

@@ -45,7 +45,7 @@ class Shape(NamedTuple):
     """True if the object has arguments: without them, it may be no call at all."""
 
 
-def shapes_in(
+def find_shapes(
     value: Mapping[str, Any], *, repair: bool, get: Callable[[str], Tool | None]
 ) -> list[Shape]:
     """Return the calls in an object; empty if none, or a definition.
@@ -55,10 +55,10 @@ def shapes_in(
         repair: Whether malformed text with one reading is read.
         get: Returns a tool by its name: one that takes a schema may be called with one.
     """
-    return list(_found(value, repair, get, _MOST_WRAPPERS))
+    return list(_find_shapes(value, repair, get, _MOST_WRAPPERS))
 
 
-def _found(
+def _find_shapes(
     value: Mapping[str, Any], repair: bool, get: Callable[[str], Tool | None], steps: int
 ) -> Iterator[Shape]:
     if RECORD in value or not steps:
@@ -67,15 +67,19 @@ def _found(
     if named:
         tool = get(value[named[0]].strip())
         if not _is_definition(value, tool):
-            yield _shape(value, named, repair, tool)
+            yield _read_shape(value, named, repair, tool)
         return
-    held = _holder(value)
+    held = _find_holder(value)
     if held is None:
         return
-    is_list, call_id, others = isinstance(value[held], list), _id_of(value), _others(value, held)
+    is_list, call_id, others = (
+        isinstance(value[held], list),
+        _read_id(value),
+        _list_others(value, held),
+    )
     items = value[held] if is_list else [value[held]]
     parts = [
-        list(_found(item, repair, get, steps - 1)) if isinstance(item, Mapping) else []
+        list(_find_shapes(item, repair, get, steps - 1)) if isinstance(item, Mapping) else []
         for item in items
     ]
     if not any(parts):
@@ -84,10 +88,10 @@ def _found(
         error = f"entry {number} of {held[:64]!r} is no call"
         for shape in part or [Shape("", {}, error=error)]:
             known = shape if is_list or shape.call_id else shape._replace(call_id=call_id)
-            yield _alone(known, value, others, get(shape.name))
+            yield _check_alone(known, value, others, get(shape.name))
 
 
-def _holder(value: Mapping[str, Any]) -> str | None:
+def _find_holder(value: Mapping[str, Any]) -> str | None:
     for keys, kind in ((_WRAPPERS, Mapping), (_LISTS, list)):
         for key in keys:
             if value.get(key) and isinstance(value[key], kind):
@@ -95,7 +99,7 @@ def _holder(value: Mapping[str, Any]) -> str | None:
     return next((key for key in value if len(value) == 1 and isinstance(value[key], Mapping)), None)
 
 
-def _others(value: Mapping[str, Any], *read: str) -> list[str]:
+def _list_others(value: Mapping[str, Any], *read: str) -> list[str]:
     return [
         key
         for key, written in value.items()
@@ -103,16 +107,18 @@ def _others(value: Mapping[str, Any], *read: str) -> list[str]:
     ]
 
 
-def _alone(shape: Shape, value: Mapping[str, Any], others: list[str], tool: Tool | None) -> Shape:
+def _check_alone(
+    shape: Shape, value: Mapping[str, Any], others: list[str], tool: Tool | None
+) -> Shape:
     """Return a call, refused if a key beside it may matter."""
     if shape.error is not None or not others:
         return shape
     is_known = tool is not None and len(others) <= _MOST_BESIDE
-    declared = {_folded(each.name) for each in tool.parameters} if tool is not None else set()
+    declared = {_fold_key(each.name) for each in tool.parameters} if tool is not None else set()
     meant = [
         key
         for key in others[:_MOST_BESIDE]
-        if not is_known or _folded(key) in declared or _may_be_call(key, value[key])
+        if not is_known or _fold_key(key) in declared or _may_be_call(key, value[key])
     ]
     if not meant:
         notes = (f"{key[:64]!r} beside the call was left out" for key in others)
@@ -129,7 +135,7 @@ def _may_be_call(key: str, written: Any) -> bool:
     return bool(written) and (key in CALL_KEYS or isinstance(written, Mapping | list))
 
 
-def _folded(key: str) -> str:
+def _fold_key(key: str) -> str:
     return key.casefold().replace("_", "").replace("-", "")
 
 
@@ -150,20 +156,24 @@ def _is_schema(value: Any, tool: Tool | None) -> bool:
     return value.get("type") == "object" and "type" not in declared
 
 
-def _shape(value: Mapping[str, Any], named: list[str], repair: bool, tool: Tool | None) -> Shape:
-    name, call_id = value[named[0]].strip(), _id_of(value)
+def _read_shape(
+    value: Mapping[str, Any], named: list[str], repair: bool, tool: Tool | None
+) -> Shape:
+    name, call_id = value[named[0]].strip(), _read_id(value)
     given = [key for key in ARGUMENTS if key in value]
-    others = _others(value, *named, *given)
+    others = _list_others(value, *named, *given)
     if len(given) > 1 or len(named) > 1:
         both = " and ".join(map(repr, given if len(given) > 1 else named))
         error = f"the call has {both}: write one name, and one 'arguments'"
         return Shape(name, {}, call_id, error=error)
     if not given:
-        return _without_arguments(name, call_id, others)
-    return _alone(_with_arguments(name, call_id, value[given[0]], repair), value, others, tool)
+        return _read_without_arguments(name, call_id, others)
+    return _check_alone(
+        _read_arguments_of(name, call_id, value[given[0]], repair), value, others, tool
+    )
 
 
-def _with_arguments(name: str, call_id: str | None, written: Any, repair: bool) -> Shape:
+def _read_arguments_of(name: str, call_id: str | None, written: Any, repair: bool) -> Shape:
     if isinstance(written, Mapping):
         return Shape(name, dict(written), call_id)
     if written is None and repair:
@@ -175,7 +185,7 @@ def _with_arguments(name: str, call_id: str | None, written: Any, repair: bool) 
     return Shape(name, read.value or {}, call_id, read.repairs, read.error, read.is_truncated)
 
 
-def _without_arguments(name: str, call_id: str | None, others: list[str]) -> Shape:
+def _read_without_arguments(name: str, call_id: str | None, others: list[str]) -> Shape:
     if others:
         listed = ", ".join(key[:64] for key in others[:8])
         error = f"the call has no 'arguments', but {listed}: write them inside 'arguments'"
@@ -184,5 +194,5 @@ def _without_arguments(name: str, call_id: str | None, others: list[str]) -> Sha
     return Shape(name, {}, call_id, note, says_arguments=False)
 
 
-def _id_of(value: Mapping[str, Any]) -> str | None:
+def _read_id(value: Mapping[str, Any]) -> str | None:
     return next((value[key] for key in IDS if isinstance(value.get(key), str) and value[key]), None)

@@ -15,13 +15,13 @@ from tool_engine.protocols.text.text_protocol import TextProtocol
 _SPACE: Final = r"\s{0,16}"
 
 
-def _word(words: tuple[str, ...]) -> str:
+def _match_words(words: tuple[str, ...]) -> str:
     """Return an atom for one of several words, complete or cut off."""
     parts = [*words, *(f"{word[:end]}\\Z" for word in words for end in range(1, len(word)))]
     return f"(?:{'|'.join(parts)})"
 
 
-_KEY: Final = [_SPACE, '"', _word(("tool_name", "function_call")), '"', _SPACE, ":"]
+_KEY: Final = [_SPACE, '"', _match_words(("tool_name", "function_call")), '"', _SPACE, ":"]
 _GRAMMAR: Final = Grammar(
     {
         "tag": literal(START_TAG),
@@ -46,7 +46,7 @@ class FunctionCallDecoder(TagDecoder):
     def open(self, marker: str, text: str, position: int) -> BlockReader:
         if marker == "tag":
             return TagReader(self, text, position)
-        before = self._text_before()
+        before = self._find_text_before()
         is_quoted = marker == "inline" and _IN_QUOTES.search(before)
         if self.has_refused_enough and marker == "inline":
             return QuotedReader(text)
@@ -56,7 +56,7 @@ class FunctionCallDecoder(TagDecoder):
         reader = ObjectReader if marker == "object" else InlineReader
         return reader(self, text, position)
 
-    def _text_before(self) -> str:
+    def _find_text_before(self) -> str:
         before = ""
         for part in reversed(self.builder.text):
             before = part[-_BEFORE:] + before

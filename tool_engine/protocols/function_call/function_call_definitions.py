@@ -9,7 +9,7 @@ from xml.sax.saxutils import quoteattr
 
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.text.neutral_text import neutral
+from tool_engine.protocols.text.neutral_text import neutralize
 
 _TOLD: Final = frozenset({"type", "description", "default", "enum"})
 _WORDS: Final = {
@@ -18,61 +18,61 @@ _WORDS: Final = {
 }
 
 
-def _functions(tools: Iterable[Tool], language: str) -> str:
-    return "\n\n".join(_function(tool, language) for tool in tools)
+def _write_functions(tools: Iterable[Tool], language: str) -> str:
+    return "\n\n".join(_write_function(tool, language) for tool in tools)
 
 
-def _function(tool: Tool, language: str) -> str:
+def _write_function(tool: Tool, language: str) -> str:
     description, parameters, *_ = _WORDS[language]
     listed = ", ".join(
-        f"{name}{'' if is_required else '?'}: {_type(schema)}"
-        for name, schema, is_required in _parameters(tool)
+        f"{name}{'' if is_required else '?'}: {_write_type(schema)}"
+        for name, schema, is_required in _list_parameters(tool)
     )
-    lines = [f"function {tool.name}({listed}){_returned(tool)}"]
+    lines = [f"function {tool.name}({listed}){_write_returned(tool)}"]
     lines.append(f"{description}: {tool.description}")
-    details = [_line(each, language) for each in _parameters(tool)]
+    details = [_write_line(each, language) for each in _list_parameters(tool)]
     if details:
         lines += [f"{parameters}:", *details]
-    return neutral("\n".join(lines))
+    return neutralize("\n".join(lines))
 
 
-def _line(parameter: tuple[str, Mapping[str, Any], bool], language: str) -> str:
+def _write_line(parameter: tuple[str, Mapping[str, Any], bool], language: str) -> str:
     name, schema, is_required = parameter
     _, _, optional, default, one_of = _WORDS[language]
     notes = [] if is_required else [optional]
     if "default" in schema:
-        notes.append(default + _json(schema["default"]))
+        notes.append(default + _write_json(schema["default"]))
     if "enum" in schema:
-        notes.append(one_of + ", ".join(map(_json, schema["enum"])))
+        notes.append(one_of + ", ".join(map(_write_json, schema["enum"])))
     said = f" [{'; '.join(notes)}]" if notes else ""
     return f"  - {name}: {schema.get('description', '')}".rstrip() + said
 
 
-def _xml(tools: Iterable[Tool], language: str) -> str:
-    listed = [_xml_tool(tool) for tool in tools]
+def _write_xml(tools: Iterable[Tool], language: str) -> str:
+    listed = [_write_xml_tool(tool) for tool in tools]
     # The list's own marks are not neutralized.
     return "\n".join(["<tool_list>", *listed, "</tool_list>"]) if listed else ""
 
 
-def _xml_tool(tool: Tool) -> str:
-    attributes = f"name={_quoted(tool.name)} description={_quoted(tool.description)}"
+def _write_xml_tool(tool: Tool) -> str:
+    attributes = f"name={_quote_text(tool.name)} description={_quote_text(tool.description)}"
     lines = [f"<tool {attributes}>"]
-    for name, schema, is_required in _parameters(tool):
+    for name, schema, is_required in _list_parameters(tool):
         rest = {key: value for key, value in schema.items() if key not in ("type", "description")}
-        more = f" schema={_quoted(_json(rest))}" if rest else ""
+        more = f" schema={_quote_text(_write_json(rest))}" if rest else ""
         lines.append(
-            f"<parameter name={_quoted(name)} required={_quoted(str(is_required).lower())} "
-            f"description={_quoted(str(schema.get('description', '')))} "
-            f"type={_quoted(_type(schema))}{more}/>"
+            f"<parameter name={_quote_text(name)} required={_quote_text(str(is_required).lower())} "
+            f"description={_quote_text(str(schema.get('description', '')))} "
+            f"type={_quote_text(_write_type(schema))}{more}/>"
         )
     return "\n".join([*lines, "</tool>"])
 
 
-def _quoted(text: str) -> str:
-    return quoteattr(neutral(text))
+def _quote_text(text: str) -> str:
+    return quoteattr(neutralize(text))
 
 
-def _json_list(tools: Iterable[Tool], language: str) -> str:
+def _write_json_list(tools: Iterable[Tool], language: str) -> str:
     lines = [
         {
             "name": tool.name,
@@ -81,19 +81,19 @@ def _json_list(tools: Iterable[Tool], language: str) -> str:
         }
         for tool in tools
     ]
-    return "\n".join(neutral(_json(line)) for line in lines)
+    return "\n".join(neutralize(_write_json(line)) for line in lines)
 
 
 DEFINITION_STYLES: Final[Mapping[str, Callable[[Iterable[Tool], str], str]]] = {
-    "function": _functions,
-    "xml": _xml,
-    "json": _json_list,
+    "function": _write_functions,
+    "xml": _write_xml,
+    "json": _write_json_list,
 }
 """Style -> its writer: D13, U44, and one JSON object for each tool."""
 
 
-def definition_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
-    for name, schema, _ in _parameters(tool) if style == "function" else ():
+def list_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
+    for name, schema, _ in _list_parameters(tool) if style == "function" else ():
         lost = sorted(set(schema) - _TOLD)
         if lost:
             yield ReplyFinding(
@@ -104,7 +104,7 @@ def definition_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
             )
 
 
-def _parameters(tool: Tool) -> list[tuple[str, Mapping[str, Any], bool]]:
+def _list_parameters(tool: Tool) -> list[tuple[str, Mapping[str, Any], bool]]:
     schema = tool.parameters_schema
     required = schema.get("required", ())
     return [
@@ -113,17 +113,17 @@ def _parameters(tool: Tool) -> list[tuple[str, Mapping[str, Any], bool]]:
     ]
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def _write_type(schema: Mapping[str, Any]) -> str:
     found = schema.get("type", "any")
     return found if isinstance(found, str) else " | ".join(map(str, found))
 
 
-def _returned(tool: Tool) -> str:
+def _write_returned(tool: Tool) -> str:
     found = (tool.output or {}).get("type")
     return f": {found}" if isinstance(found, str) else ""
 
 
-def _json(value: Any) -> str:
+def _write_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

@@ -15,11 +15,11 @@ from tool_engine.protocols.function_call.function_call_definitions import (
     DEFINITION_STYLES,
     INSTRUCTIONS,
     WRAPPER,
-    definition_losses,
+    list_losses,
 )
 from tool_engine.protocols.function_call.json_tracker import END_TAG, START_TAG
 from tool_engine.protocols.result_content import request_ids, text_of
-from tool_engine.protocols.text.neutral_text import closing_fence, label, neutral
+from tool_engine.protocols.text.neutral_text import closing_fence, label, neutralize
 from tool_engine.protocols.text.text_protocol import TextProtocol, check_choice, check_rendering
 
 _CALL_STYLES: Final = ("function_call", "json")
@@ -63,9 +63,7 @@ class FunctionCallProtocol(TextProtocol):
     def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
         """Return what the definitions leave out."""
         listed = self.known.learn(tools)
-        losses = (
-            loss for tool in listed for loss in definition_losses(tool, self.definition_style)
-        )
+        losses = (loss for tool in listed for loss in list_losses(tool, self.definition_style))
         return [*super().definition_findings(listed), *losses]
 
     def prompt(self, tools: Iterable[Tool]) -> str:
@@ -90,7 +88,7 @@ class FunctionCallProtocol(TextProtocol):
                 cannot express.
         """
         try:
-            text = self._written(call)
+            text = self._write_call(call)
         except (TypeError, ValueError, RecursionError) as error:
             raise ConfigurationError(
                 f"{self.name} cannot carry the call {call.call_id!r} of {call.tool_name!r}: its "
@@ -103,9 +101,9 @@ class FunctionCallProtocol(TextProtocol):
     ) -> str:
         """Return the results as the text of the user's next message. D14."""
         answers = zip(request_ids(results, calls), results, strict=True)
-        return "\n\n".join(self._answer(call_id, result) for call_id, result in answers)
+        return "\n\n".join(self._write_result(call_id, result) for call_id, result in answers)
 
-    def _written(self, call: ToolCall) -> str:
+    def _write_call(self, call: ToolCall) -> str:
         # Characters beyond ASCII are escaped, so that a lone surrogate can be sent, too.
         is_json = self.call_style == "json"
         name, arguments = ("tool_name", "parameters") if is_json else ("name", "arguments")
@@ -114,8 +112,8 @@ class FunctionCallProtocol(TextProtocol):
         text = json.dumps({**head, arguments: call.arguments}, allow_nan=False)
         return text if is_json else f"{START_TAG}{text}{END_TAG}"
 
-    def _answer(self, call_id: str, result: ToolExecutionResult) -> str:
+    def _write_result(self, call_id: str, result: ToolExecutionResult) -> str:
         head = f"# {label(result.tool_name)} ({label(call_id)})\n{_RESULT[self.language]}: "
-        text = head + neutral(text_of(result))
+        text = head + neutralize(text_of(result))
         fence = closing_fence(text)
         return text if fence is None else f"{text}\n{fence}"

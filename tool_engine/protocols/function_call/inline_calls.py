@@ -42,7 +42,7 @@ class InlineReader(ObjectReader):
             self._end_call()
         else:
             self._decoder.refuse_inline(self._position)
-            self.returned = self._raw()
+            self.returned = self._join_raw()
         return end
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class InlineReader(ObjectReader):
     def _end_call(self) -> None:
         self._calls.open_item()
         self._calls.take(self._text)
-        self._finish(None)
+        self._finish_block(None)
 
 
 class QuotedReader:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.arguments.coercion import coerce
-from tool_engine.protocols.function_call.call_shapes import Shape, shapes_in
+from tool_engine.protocols.function_call.call_shapes import Shape, find_shapes
 from tool_engine.protocols.reply_builder import CallInProgress
 from tool_engine.protocols.text.text_protocol import TextDecoder
 
@@ -80,7 +80,7 @@ class ItemCalls:
     def begin(self) -> None:
         if self._call is None and self.name is not None and not self.decoder.is_full:
             self._wanted = self._id
-            self._call = self._begun(self._id, self.name)
+            self._call = self._begin_call(self._id, self.name)
             self.add_arguments("".join(self._arguments))
 
     def add_arguments(self, text: str) -> None:
@@ -102,20 +102,20 @@ class ItemCalls:
             self.cut(read.error or NOT_CLOSED, is_cut=read.is_truncated)
             return
         protocol = self.decoder.protocol
-        shapes = shapes_in(read.value, repair=protocol.repair, get=protocol.known.get)
+        shapes = find_shapes(read.value, repair=protocol.repair, get=protocol.known.get)
         if not shapes:
             self.unknown += 1
-            self._withdraw()
+            self._withdraw_call()
         for shape in shapes:
             if not self.decoder.count_call():
                 return
-            self._add(shape, (*repairs, *read.repairs))
+            self._add_call(shape, (*repairs, *read.repairs))
             self._call = None
 
     def cut(self, error: str, *, is_cut: bool = True) -> None:
         if not self.decoder.count_call():
             return
-        call = self._call or self._begun(None, self.name)
+        call = self._call or self._begin_call(None, self.name)
         call.error = error
         self._ready.append(_Ready(call, is_cut))
         self._call = None
@@ -132,14 +132,14 @@ class ItemCalls:
     def find(self, error_type: str, message: str, **fields: Any) -> None:
         self.decoder.find(error_type, message, position=self._position, **fields)
 
-    def _add(self, shape: Shape, repairs: tuple[str, ...]) -> None:
+    def _add_call(self, shape: Shape, repairs: tuple[str, ...]) -> None:
         call = self._call
         if call is not None and (
             call.name != shape.name or shape.call_id not in (None, self._wanted)
         ):
-            self._withdraw()
+            self._withdraw_call()
             call = None
-        call = call or self._begun(shape.call_id, shape.name)
+        call = call or self._begin_call(shape.call_id, shape.name)
         arguments, done = shape.arguments, shape.repairs
         tool = self.decoder.protocol.known.get(shape.name)
         if tool is not None and shape.error is None:
@@ -149,12 +149,12 @@ class ItemCalls:
         call.repairs += [*repairs, *done]
         self._ready.append(_Ready(call, shape.is_truncated))
 
-    def _begun(self, call_id: str | None, name: str | None) -> CallInProgress:
+    def _begin_call(self, call_id: str | None, name: str | None) -> CallInProgress:
         call, events = self.decoder.builder.begin(call_id, name)
         self.decoder.tell(events)
         return call
 
-    def _withdraw(self) -> None:
+    def _withdraw_call(self) -> None:
         if self._call is not None:
             self.decoder.builder.withdraw(self._call)
             self._call = None

@@ -77,7 +77,7 @@ class JSONTracker:
         self._is_first = True
         self._arguments_depth = 0
         """The depth outside of the arguments that are being read; 0: none are."""
-        self._untold: list[str] = []
+        self._unreported: list[str] = []
         """The parts of the arguments that the listener has not got yet."""
 
     @property
@@ -86,23 +86,23 @@ class JSONTracker:
 
     def feed(self, text: str, start: int) -> int:
         """Take `text` from `start`; return a tag's or the JSON's end, or -1."""
-        place = self._feed(text, start)
-        self._tell_arguments()
+        place = self._feed_text(text, start)
+        self._report_arguments()
         return place
 
-    def _feed(self, text: str, start: int) -> int:
+    def _feed_text(self, text: str, start: int) -> int:
         held = len(self.tail)
         text, place = self.tail + text[start:], 0
         self.tail, self.tag = "", None
         while place < len(text):
             depth = self.depth
             if self._is_escaped or self._is_pending:
-                place = self._follow(text, place)
+                place = self._take_deciding(text, place)
                 continue
             match = (_INSIDE if self.is_in_string else _OUTSIDE).search(text, place)
             end = len(text) if match is None else match.start()
             if end > place:
-                self._take(text[place:end])
+                self.take(text[place:end])
             if match is None:
                 return -1
             if match.lastgroup is None:
@@ -118,9 +118,6 @@ class JSONTracker:
         return -1
 
     def take(self, text: str) -> None:
-        self._take(text)
-
-    def _take(self, text: str) -> None:
         self.raw.append(text)
         if self.item is None:
             self.outside.append(text)
@@ -132,24 +129,24 @@ class JSONTracker:
         if self.is_in_string and "\n" in text:
             self.has_line_break = True
         if self._arguments_depth:
-            self._untold.append(text)
+            self._unreported.append(text)
 
-    def _tell_arguments(self) -> None:
-        if self._untold:
-            self._listener.add_arguments("".join(self._untold))
-            self._untold.clear()
+    def _report_arguments(self) -> None:
+        if self._unreported:
+            self._listener.add_arguments("".join(self._unreported))
+            self._unreported.clear()
 
-    def _follow(self, text: str, place: int) -> int:
+    def _take_deciding(self, text: str, place: int) -> int:
         """Take the character that decides what a backslash or quote was."""
         if self._is_escaped:
             self._is_escaped = False
-            self._take(text[place])
+            self.take(text[place])
             return place + 1
         end = place
         while end < len(text) and text[end].isspace():
             end += 1
         if end > place:
-            self._take(text[place:end])
+            self.take(text[place:end])
         if text[end:] == "/":
             # Perhaps a comment, perhaps not.
             self.tail = "/"
@@ -167,14 +164,14 @@ class JSONTracker:
         elif mark == '"':
             self._open_string()
         elif mark in "{[":
-            return self._open(text, place)
+            return self._open_bracket(text, place)
         elif mark in "}]":
-            self._close(mark)
+            self._close_bracket(mark)
         else:
             level = self.depth - self._base
             if mark == "," and level in self._keys:
                 self._keys[level] = None
-            self._take(mark)
+            self.take(mark)
         return place + 1
 
     def _take_in_string(self, mark: str) -> None:
@@ -183,17 +180,17 @@ class JSONTracker:
         else:
             self._is_pending = True
             self._ended = self._text_size
-        self._take(mark)
+        self.take(mark)
 
     def _open_string(self) -> None:
         if self.item is None:
-            self._take('"')
+            self.take('"')
             return
         level = self.depth - self._base
         key = self._keys.get(level, "")
         if key in ARGUMENTS and not self._arguments_depth:
             self._arguments_depth = self.depth
-        self._take('"')
+        self.take('"')
         self.is_in_string, self.has_line_break = True, False
         self._text = [] if key is None or key in NAMES or key in IDS else None
         self._text_size = 0
@@ -205,7 +202,7 @@ class JSONTracker:
         level = self.depth - self._base
         if parts is None or level not in self._keys:
             return
-        text = _decoded("".join(parts)[: min(self._ended, _MOST_TEXT)])
+        text = _decode_text("".join(parts)[: min(self._ended, _MOST_TEXT)])
         key = self._keys[level]
         if key is not None:
             (self._listener.see_name if key in NAMES else self._listener.see_id)(text)
@@ -215,14 +212,14 @@ class JSONTracker:
             self._is_first = False
             self._listener.see_key(text)
 
-    def _open(self, text: str, place: int) -> int:
+    def _open_bracket(self, text: str, place: int) -> int:
         mark, level = text[place], self.depth - self._base
         if self.item is None:
             is_item = mark == "{" and level == 0
             if not is_item:
                 self._base += mark == "[" and self.depth == 0
                 self.depth += 1
-                self._take(mark)
+                self.take(mark)
                 return place + 1
             self.item, self._keys, self._is_first = [], {1: None}, True
             self._listener.open_item()
@@ -230,31 +227,31 @@ class JSONTracker:
             run = _RUN.match(text, place)
             opened = mark if run is None else run[0]
             self.depth += len(opened)
-            self._take(opened)
+            self.take(opened)
             return place + len(opened)
         elif self._keys.get(level, "") in ARGUMENTS:
             self._arguments_depth = self.depth
         elif mark == "{" and level < _LEVELS and self._keys.get(level) not in (None, RECORD):
             self._keys[level + 1] = None
         self.depth += 1
-        self._take(mark)
+        self.take(mark)
         return place + 1
 
-    def _close(self, mark: str) -> None:
+    def _close_bracket(self, mark: str) -> None:
         self._keys.pop(self.depth - self._base, None)
         self.depth = max(0, self.depth - 1)
-        self._take(mark)
+        self.take(mark)
         if self._arguments_depth == self.depth:
             self._arguments_depth = 0
         if self.item is None:
             self._base = min(self._base, self.depth)
         elif self.depth == self._base:
             text, self.item = "".join(self.item), None
-            self._tell_arguments()
+            self._report_arguments()
             self._listener.close_item(text)
 
 
-def _decoded(text: str) -> str:
+def _decode_text(text: str) -> str:
     try:
         return str(json.loads(f'"{text}"', strict=False))
     except ValueError:

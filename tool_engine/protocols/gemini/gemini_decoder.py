@@ -16,8 +16,13 @@ from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.gemini.gemini_reader import GeminiReader, Payload, camel_keys, get
 from tool_engine.protocols.gemini.message_parts import MessageParts
 from tool_engine.protocols.gemini.partial_arguments import PartialArguments
-from tool_engine.protocols.object_arguments import fault_of, take_object
-from tool_engine.protocols.reply_builder import CallInProgress, Ending, ReplyBuilder, unknown_end
+from tool_engine.protocols.object_arguments import find_fault, take_object
+from tool_engine.protocols.reply_builder import (
+    CallInProgress,
+    Ending,
+    ReplyBuilder,
+    describe_unknown_end,
+)
 from tool_engine.protocols.tool_names import KnownTools
 
 _ENDINGS: Final = {
@@ -77,7 +82,7 @@ class GeminiDecoder:
         self._has_streamed = False
         """True if the call before was streamed: its end may be marked by an empty one."""
         self._reasons: set[str] = set()
-        self._is_told_of_others = False
+        self._has_reported_others = False
         self._has_repeated_keys = False
         self._reply: ParsedReply | None = None
 
@@ -87,9 +92,9 @@ class GeminiDecoder:
     def close(self) -> ParsedReply:
         if self._reply is None:
             self._take_all(self._reader.close())
-            self._leave_open()
+            self._leave_call_open()
             if self._says_nothing:
-                self._wrong("the reply is empty")
+                self._report_fault("the reply is empty")
             read = self._builder.close()
             self._reply = replace(read, message=self._parts.contents(read.calls))
         return self._reply
@@ -101,68 +106,70 @@ class GeminiDecoder:
     def _take_all(self, payloads: Iterable[Payload]) -> list[StreamEvent]:
         events: list[StreamEvent] = []
         for payload in payloads:
-            events += self._problems()
+            events += self._report_problems()
             self._has_repeated_keys = payload.has_repeated_keys
             # A list holds chunks, contents or parts.
             listed = payload.value if isinstance(payload.value, list) else [payload.value]
             if not listed:
-                events += self._lost("a chunk is an empty list, and nothing that Gemini says")
+                events += self._report_lost(
+                    "a chunk is an empty list, and nothing that Gemini says"
+                )
             for each in listed:
-                events += self._take(each)
-        return events + self._problems()
+                events += self._take_response(each)
+        return events + self._report_problems()
 
-    def _problems(self) -> list[StreamEvent]:
+    def _report_problems(self) -> list[StreamEvent]:
         problems, self._reader.problems = self._reader.problems, []
-        return [event for problem in problems for event in self._lost(problem)]
+        return [event for problem in problems for event in self._report_lost(problem)]
 
-    def _lost(self, message: str) -> list[StreamEvent]:
+    def _report_lost(self, message: str) -> list[StreamEvent]:
         self._builder.spoil("a part of the reply is lost")
-        return [self._wrong(message)]
+        return [self._report_fault(message)]
 
-    def _wrong(self, message: str) -> StreamEvent:
+    def _report_fault(self, message: str) -> StreamEvent:
         return self._builder.find("malformed_reply", message, level="error")
 
-    def _take(self, payload: Any) -> list[StreamEvent]:
+    def _take_response(self, payload: Any) -> list[StreamEvent]:
         if not isinstance(payload, Mapping):
-            return self._lost(f"a chunk is nothing that Gemini says: {payload!r:.80}")
+            return self._report_lost(f"a chunk is nothing that Gemini says: {payload!r:.80}")
         inner = get(payload, "response")
         if isinstance(inner, Mapping) and "functionResponse" not in payload:
             # Google's code assistants wrap the reply so.
             payload = inner
         if get(payload, "error") is not None:
-            return [self._error(payload["error"])]
-        events = self._feedback(payload)
+            return [self._take_error(payload["error"])]
+        events = self._take_feedback(payload)
         usage = get(payload, "usageMetadata")
         if isinstance(usage, Mapping):
             self._builder.usage = dict(usage)
-        return events + self._said(payload, is_known=bool(events))
+        return events + self._take_said(payload, is_known=bool(events))
 
-    def _said(self, payload: Mapping[str, Any], *, is_known: bool) -> list[StreamEvent]:
+    def _take_said(self, payload: Mapping[str, Any], *, is_known: bool) -> list[StreamEvent]:
         candidates = get(payload, "candidates")
         if candidates is not None:
-            return self._candidates(candidates)
+            return self._take_candidates(candidates)
         if get(payload, "content") is not None or get(payload, "finishReason") is not None:
-            return self._candidate(payload)
+            return self._take_candidate(payload)
         if get(payload, "parts") is not None:
-            return self._content(payload) + self._end("STOP", "", is_told=False)
+            return self._take_content(payload) + self._end_reply("STOP", "", is_told=False)
         if get(payload, "functionCall") is not None or "text" in payload:
-            return self._part(payload) + self._end("STOP", "", is_told=False)
+            return self._take_part(payload) + self._end_reply("STOP", "", is_told=False)
         if is_known or not _ABOUT.isdisjoint(camel_keys(payload, keeps_none=True)):
             return []
-        return self._lost(f"a chunk is nothing that Gemini says: {str(payload)[:80]!r}")
+        return self._report_lost(f"a chunk is nothing that Gemini says: {str(payload)[:80]!r}")
 
-    def _error(self, error: Any) -> StreamEvent:
+    def _take_error(self, error: Any) -> StreamEvent:
         if not self._builder.is_ended:
             # A retry gets these calls again: they must not run twice.
             for call in self._builder.calls:
                 self._builder.refuse(call, _BROKEN_OFF)
         kind = get(error, "status") or get(error, "code") or "error"
         words = get(error, "message") or str(error)[:200]
-        return self._wrong(f"the provider reports an error: {kind}: {words}")
+        return self._report_fault(f"the provider reports an error: {kind}: {words}")
 
-    def _feedback(self, payload: Mapping[str, Any]) -> list[StreamEvent]:
+    def _take_feedback(self, payload: Mapping[str, Any]) -> list[StreamEvent]:
         feedback = get(payload, "promptFeedback")
-        reason = _name_of(get(feedback, "blockReason"))
+        reason = _read_reason(get(feedback, "blockReason"))
         if not reason or reason in _UNSPECIFIED or reason in self._reasons:
             return []
         self._reasons.add(reason)
@@ -172,68 +179,72 @@ class GeminiDecoder:
         events = [self._builder.find("refusal", message, level="error")]
         return events + self._builder.end(Ending.FINISHED, reason)
 
-    def _candidates(self, candidates: Any) -> list[StreamEvent]:
+    def _take_candidates(self, candidates: Any) -> list[StreamEvent]:
         if not isinstance(candidates, list):
-            return self._lost(f"candidates must be a list: {candidates!r:.80}")
+            return self._report_lost(f"candidates must be a list: {candidates!r:.80}")
         firsts = [each for each in candidates if get(each, "index", 0) == 0]
         events: list[StreamEvent] = []
         if len(firsts) > 1:
             # Without numbers, only their places identify candidates.
             firsts = firsts[:1]
-        if len(candidates) > len(firsts) and not self._is_told_of_others:
-            self._is_told_of_others = True
+        if len(candidates) > len(firsts) and not self._has_reported_others:
+            self._has_reported_others = True
             message = "the reply has several candidates: only the first is read"
             events.append(self._builder.find("skipped", message))
-        return events + [event for each in firsts for event in self._candidate(each)]
+        return events + [event for each in firsts for event in self._take_candidate(each)]
 
-    def _candidate(self, candidate: Any) -> list[StreamEvent]:
+    def _take_candidate(self, candidate: Any) -> list[StreamEvent]:
         if not isinstance(candidate, Mapping):
-            return self._lost(f"a candidate must be an object: {candidate!r:.80}")
+            return self._report_lost(f"a candidate must be an object: {candidate!r:.80}")
         content = get(candidate, "content")
-        events = [] if content is None else self._content(content)
-        reason = _name_of(get(candidate, "finishReason"))
-        return events + self._end(reason, get(candidate, "finishMessage"), is_told=True)
+        events = [] if content is None else self._take_content(content)
+        reason = _read_reason(get(candidate, "finishReason"))
+        return events + self._end_reply(reason, get(candidate, "finishMessage"), is_told=True)
 
-    def _content(self, content: Any) -> list[StreamEvent]:
+    def _take_content(self, content: Any) -> list[StreamEvent]:
         parts = get(content, "parts", [])
         if not isinstance(content, Mapping) or not isinstance(parts, list):
-            return self._lost(f"a content must be an object with parts: {str(content)[:80]!r}")
+            return self._report_lost(
+                f"a content must be an object with parts: {str(content)[:80]!r}"
+            )
         self._parts.enter(get(content, "role"))
-        return [event for part in parts for event in self._part(part)]
+        return [event for part in parts for event in self._take_part(part)]
 
-    def _end(self, reason: str, words: Any, *, is_told: bool) -> list[StreamEvent]:
+    def _end_reply(self, reason: str, words: Any, *, is_told: bool) -> list[StreamEvent]:
         """End the reply; `is_told` means that the provider gave the reason."""
         if not reason or reason in _UNSPECIFIED:
             return []
         is_new = reason not in self._reasons
         self._reasons.add(reason)
-        self._leave_open()
+        self._leave_call_open()
         ending = _ENDINGS.get(reason)
         events: list[StreamEvent] = []
         if ending is None and reason not in _MALFORMED and reason not in _REFUSALS:
             ending = Ending.UNKNOWN
-            message = unknown_end(reason) + (f": {words}" if words else "")
+            message = describe_unknown_end(reason) + (f": {words}" if words else "")
             events += [self._builder.find("malformed_reply", message)] if is_new else []
         elif ending is None and is_new:
-            events.append(self._trouble(reason, words))
+            events.append(self._report_trouble(reason, words))
         return events + self._builder.end(ending or Ending.CUT, reason if is_told else None)
 
-    def _trouble(self, reason: str, words: Any) -> StreamEvent:
+    def _report_trouble(self, reason: str, words: Any) -> StreamEvent:
         more = f": {words}" if words else ""
         what = _MALFORMED.get(reason)
         if what is not None:
-            return self._wrong(f"{what} ({reason}){more}")
+            return self._report_fault(f"{what} ({reason}){more}")
         message = f"the provider stopped the reply ({reason}){more}"
         self._builder.refusal.append(message)
         return self._builder.find("refusal", message, level="error")
 
     # The parts of a content.
 
-    def _part(self, part: Any) -> list[StreamEvent]:
+    def _take_part(self, part: Any) -> list[StreamEvent]:
         if not isinstance(part, Mapping):
-            return self._lost(f"a part must be an object: {part!r:.80}")
+            return self._report_lost(f"a part must be an object: {part!r:.80}")
         if part.get("functionCall") is not None and part.get("function_call") is not None:
-            return self._lost("a part has 'functionCall' and 'function_call': neither was run")
+            return self._report_lost(
+                "a part has 'functionCall' and 'function_call': neither was run"
+            )
         part = camel_keys(part)
         call, text = part.get("functionCall"), part.get("text")
         events: list[StreamEvent] = []
@@ -243,27 +254,27 @@ class GeminiDecoder:
         elif isinstance(text, str) and self._parts.role == "model":
             events += self._builder.add_text(text)
         elif text is not None and not isinstance(text, str):
-            events += self._lost(f"the text of a part must be a string: {text!r:.80}")
+            events += self._report_lost(f"the text of a part must be a string: {text!r:.80}")
             del part["text"]
         if call is None:
             self._parts.add(part)
             return events + ([] if isinstance(text, str) else self._builder.add_other())
-        return events + self._called(part, call)
+        return events + self._take_call(part, call)
 
-    def _called(self, part: dict[str, Any], call: Any) -> list[StreamEvent]:
+    def _take_call(self, part: dict[str, Any], call: Any) -> list[StreamEvent]:
         pieces = get(call, "partialArgs", [])
         if not isinstance(call, Mapping) or not isinstance(pieces, list):
-            return self._lost(f"a functionCall must be an object: {call!r:.80}")
+            return self._report_lost(f"a functionCall must be an object: {call!r:.80}")
         if part.get("thought") or self._parts.role != "model":
             where = "a thought" if part.get("thought") else f"a content of {self._parts.role!r}"
             message = f"a call inside {where} is no call: it is not run"
             return [self._builder.find("skipped", message, level="error")]
         if self._open is not None and self._goes_on(self._open[0], call):
-            return self._more(*self._open, part, call)
+            return self._extend_call(*self._open, part, call)
         if not call and self._has_streamed:
             self._has_streamed = False
             return []
-        return self._new_call(part, call)
+        return self._begin_call(part, call)
 
     def _goes_on(self, known: CallInProgress, call: Mapping[str, Any]) -> bool:
         """Return True if this continues or ends the open call."""
@@ -272,24 +283,24 @@ class GeminiDecoder:
         is_new = get(call, "args") is not None or (
             not get(call, "partialArgs") and get(call, "willContinue") is True
         )
-        is_same = name is None or (not is_new and self._own_name(name)[0] == known.name)
+        is_same = name is None or (not is_new and self._find_own_name(name)[0] == known.name)
         return is_same and (call_id is None or call_id == known.call_id)
 
-    def _new_call(self, part: dict[str, Any], call: Mapping[str, Any]) -> list[StreamEvent]:
-        self._leave_open()
+    def _begin_call(self, part: dict[str, Any], call: Mapping[str, Any]) -> list[StreamEvent]:
+        self._leave_call_open()
         call_id, name = get(call, "id"), get(call, "name")
-        own, note = self._own_name(name)
+        own, note = self._find_own_name(name)
         begun, events = self._builder.begin(call_id, own if note else name)
         if note:
             begun.repairs.append(note)
         self._parts.add_call(part, begun, has_id=isinstance(call_id, str) and bool(call_id))
         if get(call, "partialArgs") or get(call, "willContinue") is True:
             self._open = begun, PartialArguments()
-            return events + self._more(*self._open, part, call)
+            return events + self._extend_call(*self._open, part, call)
         self._has_streamed = False
-        return events + self._settle(begun, get(call, "args"))
+        return events + self._settle_call(begun, get(call, "args"))
 
-    def _own_name(self, name: Any) -> tuple[Any, str | None]:
+    def _find_own_name(self, name: Any) -> tuple[Any, str | None]:
         if not isinstance(name, str) or self._known.get(self._known.meant_name(name)) is not None:
             return (self._known.meant_name(name) if isinstance(name, str) else name), None
         for prefix in _PREFIXES:
@@ -298,7 +309,7 @@ class GeminiDecoder:
                 return rest, f"the tool was called {name!r}: {prefix!r} was taken away"
         return name, None
 
-    def _more(
+    def _extend_call(
         self,
         begun: CallInProgress,
         arguments: PartialArguments,
@@ -316,7 +327,7 @@ class GeminiDecoder:
         if isinstance(whole, Mapping):
             arguments.update(whole)
         elif whole is not None:
-            self._builder.refuse(begun, fault_of(whole) or "")
+            self._builder.refuse(begun, find_fault(whole) or "")
         if get(call, "willContinue") is True:
             return []
         self._open = None
@@ -324,9 +335,9 @@ class GeminiDecoder:
         fault = arguments.fault or (arguments.open_text and _UNFINISHED)
         if fault:
             self._builder.refuse(begun, fault)
-        return self._settle(begun, arguments.value())
+        return self._settle_call(begun, arguments.value())
 
-    def _settle(self, call: CallInProgress, arguments: Any) -> list[StreamEvent]:
+    def _settle_call(self, call: CallInProgress, arguments: Any) -> list[StreamEvent]:
         if self._has_repeated_keys:
             self._builder.refuse(call, "a key stands twice in one object; write the call again")
         take_object(self._builder, call, {} if arguments is None else arguments)
@@ -338,7 +349,7 @@ class GeminiDecoder:
         self._builder.finish(call)
         return events
 
-    def _leave_open(self) -> None:
+    def _leave_call_open(self) -> None:
         if self._open is None:
             return
         call, arguments = self._open
@@ -346,7 +357,7 @@ class GeminiDecoder:
         self._builder.add_arguments(call, to_text(arguments.value())[:-1])
 
 
-def _name_of(reason: Any) -> str:
+def _read_reason(reason: Any) -> str:
     reason = getattr(reason, "value", reason)
     if isinstance(reason, int):
         return _NUMBERS.get(reason, "" if reason == 0 else str(reason))

@@ -66,10 +66,10 @@ class GeminiProtocol(ModelProtocol):
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
         """Return a request's `tools`: one entry with all functions, or none."""
-        declared = [self._declared(tool) for tool in self.known.learn(tools)]
+        declared = [self._declare_tool(tool) for tool in self.known.learn(tools)]
         return [{"functionDeclarations": declared}] if declared else []
 
-    def _declared(self, tool: Tool) -> dict[str, Any]:
+    def _declare_tool(self, tool: Tool) -> dict[str, Any]:
         declared: dict[str, Any] = {
             "name": self.known.sent_name(tool.name),
             "description": tool.description,
@@ -116,11 +116,11 @@ class GeminiProtocol(ModelProtocol):
         parts = [
             part
             for call_id, result in ordered
-            for part in self._answer(call_id, known.get(call_id), result)
+            for part in self._write_result(call_id, known.get(call_id), result)
         ]
         return [{"role": "user", "parts": sendable(parts)}] if parts else []
 
-    def _answer(
+    def _write_result(
         self, call_id: str, call: ToolCall | None, result: ToolExecutionResult
     ) -> list[dict[str, Any]]:
         answer: dict[str, Any] = {"id": call_id}
@@ -133,14 +133,14 @@ class GeminiProtocol(ModelProtocol):
             for piece in pieces
             if piece.data is not None
         ]
-        answer["response"] = _response(result, [piece.text for piece in pieces])
+        answer["response"] = _write_response(result, [piece.text for piece in pieces])
         if images and self._images == "inside":
             answer["parts"] = images
             images = []
         return [{"functionResponse": answer}, *images]
 
 
-def _response(result: ToolExecutionResult, texts: list[str | None]) -> dict[str, Any]:
+def _write_response(result: ToolExecutionResult, texts: list[str | None]) -> dict[str, Any]:
     """Return the object that the API requires, with output as data. X9."""
     told = [text for text in texts if text is not None]
     if not result.is_success:

@@ -46,22 +46,22 @@ class GeminiReader:
 
     def feed(self, chunk: Any) -> Iterable[Payload]:
         if not isinstance(chunk, bytes | bytearray | memoryview | str):
-            return self._of_value(chunk)
+            return self._read_value(chunk)
         text = chunk if isinstance(chunk, str) else bytes(chunk)
         if self._stream is not None:
-            return self._parsed(self._stream.feed(text))
+            return self._parse_texts(self._stream.feed(text))
         self._head.append(text)
-        first = _first_of(text)
+        first = _find_first(text)
         if not first:
             return ()
         self._stream = JSONDocuments() if first in "[{," else EventStream()
         head, self._head = self._head, []
-        return self._parsed([found for each in head for found in self._stream.feed(each)])
+        return self._parse_texts([found for each in head for found in self._stream.feed(each)])
 
     def close(self) -> Iterable[Payload]:
-        return () if self._stream is None else self._parsed(self._stream.close())
+        return () if self._stream is None else self._parse_texts(self._stream.close())
 
-    def _of_value(self, chunk: Any) -> Iterator[Payload]:
+    def _read_value(self, chunk: Any) -> Iterator[Payload]:
         try:
             value = plain(read_plain(chunk))
         except RecursionError:
@@ -70,9 +70,9 @@ class GeminiReader:
         except Exception as error:  # noqa: BLE001 - an SDK's object may refuse to be dumped
             self.problems.append(f"a part of the reply cannot be read: {error!r:.200}")
             return
-        yield from self._shallow(Payload(value))
+        yield from self._check_depth(Payload(value))
 
-    def _parsed(self, texts: list[str]) -> Iterator[Payload]:
+    def _parse_texts(self, texts: list[str]) -> Iterator[Payload]:
         for text in texts:
             if text.strip() == DONE:
                 continue
@@ -82,7 +82,7 @@ class GeminiReader:
                 continue
             pairs = _Pairs()
             try:
-                value = json.loads(text, object_pairs_hook=pairs.made)
+                value = json.loads(text, object_pairs_hook=pairs.make_object)
             except RecursionError:
                 self.problems.append(
                     f"a part of the reply is no JSON that can be read: {_TOO_DEEP}"
@@ -91,9 +91,9 @@ class GeminiReader:
             except ValueError as error:
                 self.problems.append(f"a part of the reply is no JSON ({error}): {text[:80]!r}")
                 continue
-            yield from self._shallow(Payload(value, has_repeated_keys=pairs.has_repeated))
+            yield from self._check_depth(Payload(value, has_repeated_keys=pairs.has_repeated))
 
-    def _shallow(self, payload: Payload) -> Iterator[Payload]:
+    def _check_depth(self, payload: Payload) -> Iterator[Payload]:
         if is_deeper(payload.value, _MAX_DEPTH):
             self.problems.append(f"a part of the reply cannot be read: {_TOO_DEEP}")
         else:
@@ -104,13 +104,13 @@ class _Pairs:
     def __init__(self) -> None:
         self.has_repeated = False
 
-    def made(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def make_object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
         self.has_repeated = self.has_repeated or len(value) != len(pairs)
         return value
 
 
-def _first_of(text: bytes | str) -> str:
+def _find_first(text: bytes | str) -> str:
     if isinstance(text, str):
         return text.lstrip("\ufeff \t\r\n")[:1]
     return text.lstrip(b"\xef\xbb\xbf \t\r\n")[:1].decode("ascii", "replace")
@@ -122,23 +122,23 @@ def get(value: Any, name: str, default: Any = None) -> Any:
         return default
     found = value.get(name)
     if found is None:
-        found = value.get(_snake(name))
+        found = value.get(_to_snake(name))
     return default if found is None else found
 
 
 @cache
-def _snake(name: str) -> str:
+def _to_snake(name: str) -> str:
     return _CAPITAL.sub(lambda letter: f"_{letter[0].lower()}", name)
 
 
-def _camel(key: str) -> str:
+def _to_camel(key: str) -> str:
     return _SNAKE.sub(lambda letter: letter[1].upper(), key) if "_" in key else key
 
 
 def camel_keys(value: Mapping[Any, Any], *, keeps_none: bool = False) -> dict[str, Any]:
     """Copy a mapping for the API: camel case keys, base64, no None."""
     return {
-        _camel(str(key)): (base64.b64encode(item).decode() if isinstance(item, bytes) else item)
+        _to_camel(str(key)): (base64.b64encode(item).decode() if isinstance(item, bytes) else item)
         for key, item in value.items()
         if keeps_none or item is not None
     }

@@ -32,9 +32,9 @@ class JSONDocuments:
         place = 0
         while place < len(text):
             if self._depth == 0:
-                place = self._between(text, place, found)
+                place = self._read_between(text, place, found)
             if self._depth:
-                place = self._within(text, place, found)
+                place = self._read_object(text, place, found)
         return found
 
     def close(self) -> list[str]:
@@ -43,7 +43,7 @@ class JSONDocuments:
         self._parts, self._depth = [], 0
         return [rest] if rest.strip() else []
 
-    def _between(self, text: str, place: int, found: list[str]) -> int:
+    def _read_between(self, text: str, place: int, found: list[str]) -> int:
         if not self._parts:
             separators = _BETWEEN.match(text, place)
             place = separators.end() if separators else place
@@ -60,7 +60,7 @@ class JSONDocuments:
         self._parts.append("{")
         return begin + 1
 
-    def _within(self, text: str, place: int, found: list[str]) -> int:
+    def _read_object(self, text: str, place: int, found: list[str]) -> int:
         start = place
         while place < len(text):
             if self._is_escaped:
@@ -71,7 +71,7 @@ class JSONDocuments:
             if mark is None:
                 break
             place = mark.end()
-            self._pass(mark.group())
+            self._pass_mark(mark.group())
             if self._depth == 0:
                 found.append("".join((*self._parts, text[start:place])))
                 self._parts = []
@@ -79,7 +79,7 @@ class JSONDocuments:
         self._parts.append(text[start:])
         return len(text)
 
-    def _pass(self, mark: str) -> None:
+    def _pass_mark(self, mark: str) -> None:
         if mark == "\\":
             self._is_escaped = True
         elif mark == '"':

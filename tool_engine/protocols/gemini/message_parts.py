@@ -17,7 +17,7 @@ from tool_engine.protocols.tool_names import KnownTools
 _TEXT_KEYS: Final = frozenset({"text", "thought"})
 
 
-def as_object(response: Any) -> dict[str, Any]:
+def wrap_response(response: Any) -> dict[str, Any]:
     """Return the `response` of a functionResponse, which has to be an object: X9."""
     return dict(response) if isinstance(response, Mapping) else {"output": response}
 
@@ -46,19 +46,19 @@ class MessageParts:
     def enter(self, role: Any) -> None:
         said = "model" if role == "assistant" or not isinstance(role, str) else role
         if said != self.role:
-            self._flush()
+            self._join_texts()
             self.role, self._parts = said, []
             self._contents.append((said, self._parts))
 
     def add(self, part: dict[str, Any]) -> None:
         last = self._parts[-1] if self._parts else None
-        if self._texts and isinstance(last, dict) and _joins(last, part):
+        if self._texts and isinstance(last, dict) and _continues_text(last, part):
             self._texts.append(part["text"])
             return
-        self._flush()
+        self._join_texts()
         if "functionResponse" in part and isinstance(part["functionResponse"], Mapping):
             answer = part["functionResponse"]
-            answered = {**answer, "response": as_object(answer.get("response"))}
+            answered = {**answer, "response": wrap_response(answer.get("response"))}
             part = {**part, "functionResponse": answered}
         is_text = part.keys() <= _TEXT_KEYS
         if is_text and part.get("text"):
@@ -68,7 +68,7 @@ class MessageParts:
             self._parts.append(part)
 
     def add_call(self, part: dict[str, Any], call: CallInProgress, *, has_id: bool) -> None:
-        self._flush()
+        self._join_texts()
         self._parts.append(_CallPart(part, call, has_id=has_id))
 
     def sign(self, call: CallInProgress, signature: Any) -> None:
@@ -79,7 +79,7 @@ class MessageParts:
 
     def contents(self, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
         """Return the reply's content in a list; empty if there is none."""
-        self._flush()
+        self._join_texts()
         read = {call.call_id: call for call in calls}
         said = [
             (role, [each for each in parts if not _is_repeated(each)])
@@ -90,7 +90,7 @@ class MessageParts:
                 "role": role,
                 "parts": sendable(
                     [
-                        self._sent(each, read[each.call.call_id])
+                        self._write_call(each, read[each.call.call_id])
                         if isinstance(each, _CallPart)
                         else each
                         for each in parts
@@ -101,14 +101,14 @@ class MessageParts:
             if parts
         ]
 
-    def _sent(self, entry: _CallPart, call: ToolCall) -> dict[str, Any]:
+    def _write_call(self, entry: _CallPart, call: ToolCall) -> dict[str, Any]:
         value = entry.call.value
         named: dict[str, Any] = {"id": call.call_id} if entry.has_id else {}
         named["name"] = self._known.sent_name(call.tool_name)
         named["args"] = call.arguments if value is None else dict(value)
         return {**entry.part, "functionCall": named}
 
-    def _flush(self) -> None:
+    def _join_texts(self) -> None:
         last = self._parts[-1] if self._parts else None
         if len(self._texts) > 1 and isinstance(last, dict):
             self._parts[-1] = {**last, "text": "".join(self._texts)}
@@ -119,7 +119,7 @@ def _is_repeated(part: dict[str, Any] | _CallPart) -> bool:
     return isinstance(part, _CallPart) and part.call.is_repeated
 
 
-def _joins(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
+def _continues_text(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
     """Return True if two texts were one, with no signature between."""
     return (
         part.keys() <= _TEXT_KEYS

@@ -42,51 +42,51 @@ class PartialArguments:
         given = {kind: value for kind in _VALUES if (value := get(piece, kind)) is not None}
         values = [value for kind, value in given.items() if isinstance(value, _VALUES[kind])]
         goes_on = get(piece, "willContinue") is True
-        steps = _steps(path)
+        steps = _split_path(path)
         is_known = _KEYS.issuperset(camel_keys(piece))
         if steps is None or len(given) > 1 or len(values) != len(given) or not is_known:
-            self._fail(f"a part of the arguments cannot be read: {str(piece)[:80]}")
+            self._note_fault(f"a part of the arguments cannot be read: {str(piece)[:80]}")
             return
         if not values and (goes_on or path in self._texts):
             values = [""]
         if values and isinstance(values[0], str):
-            self._extend(steps, path, values[0])
+            self._extend_text(steps, path, values[0])
             self._texts[path].is_open = goes_on
         else:
-            self._put(steps, path, values[0] if values else None)
+            self._put_value(steps, path, values[0] if values else None)
 
     def update(self, arguments: Mapping[str, Any]) -> None:
         self._root.update(arguments)
 
     def value(self) -> dict[str, Any]:
-        whole: dict[str, Any] = _joined(self._root)
+        whole: dict[str, Any] = _join_texts(self._root)
         return whole
 
     @property
     def open_text(self) -> str | None:
         return next((path for path, text in self._texts.items() if text.is_open), None)
 
-    def _fail(self, fault: str) -> None:
+    def _note_fault(self, fault: str) -> None:
         self.fault = self.fault or fault
 
-    def _extend(self, steps: list[str | int], path: str, text: str) -> None:
+    def _extend_text(self, steps: list[str | int], path: str, text: str) -> None:
         known = self._texts.get(path)
         if known is None:
             known = self._texts[path] = _Text()
-            self._put(steps, path, known)
+            self._put_value(steps, path, known)
         elif not known.is_open:
-            self._fail(f"{path[:80]} was sent twice")
+            self._note_fault(f"{path[:80]} was sent twice")
         known.append(text)
 
-    def _put(self, steps: list[str | int], path: str, value: Any) -> None:
+    def _put_value(self, steps: list[str | int], path: str, value: Any) -> None:
         holder: Any = self._root
         for step, following in itertools.pairwise(steps):
-            holder = _entered(holder, step, [] if isinstance(following, int) else {})
-        if not _set(holder, steps[-1], value):
-            self._fail(f"{path[:80]} was sent twice, or has no place")
+            holder = _enter_step(holder, step, [] if isinstance(following, int) else {})
+        if not _set_value(holder, steps[-1], value):
+            self._note_fault(f"{path[:80]} was sent twice, or has no place")
 
 
-def _entered(holder: Any, step: str | int, fresh: Any) -> Any:
+def _enter_step(holder: Any, step: str | int, fresh: Any) -> Any:
     if isinstance(step, str):
         return holder.setdefault(step, fresh) if type(holder) is dict else None
     if type(holder) is not list or step > len(holder):
@@ -96,7 +96,7 @@ def _entered(holder: Any, step: str | int, fresh: Any) -> Any:
     return holder[step]
 
 
-def _set(holder: Any, step: str | int, value: Any) -> bool:
+def _set_value(holder: Any, step: str | int, value: Any) -> bool:
     if isinstance(step, str):
         is_free = type(holder) is dict and step not in holder
         if is_free:
@@ -109,7 +109,7 @@ def _set(holder: Any, step: str | int, value: Any) -> bool:
     return is_next
 
 
-def _steps(path: Any) -> list[str | int] | None:
+def _split_path(path: Any) -> list[str | int] | None:
     if not isinstance(path, str) or not path.startswith("$"):
         return None
     steps: list[str | int] = []
@@ -127,9 +127,9 @@ def _steps(path: Any) -> list[str | int] | None:
     return steps if steps and isinstance(steps[0], str) else None
 
 
-def _joined(value: Any) -> Any:
+def _join_texts(value: Any) -> Any:
     if isinstance(value, _Text):
         return "".join(value)
     if isinstance(value, dict):
-        return {key: _joined(item) for key, item in value.items()}
-    return [_joined(item) for item in value] if isinstance(value, list) else value
+        return {key: _join_texts(item) for key, item in value.items()}
+    return [_join_texts(item) for item in value] if isinstance(value, list) else value

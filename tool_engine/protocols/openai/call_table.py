@@ -93,11 +93,11 @@ class WireCall:
         """Return True if its arguments are one closed object, scanned once."""
         parts = self.call.parts
         while self._scanned < len(parts) and not self._is_closed:
-            self._scan(parts[self._scanned])
+            self._scan_part(parts[self._scanned])
             self._scanned += 1
         return self._is_closed
 
-    def _scan(self, part: str) -> None:
+    def _scan_part(self, part: str) -> None:
         start = 1 if self._is_escaped else 0
         self._is_escaped = False
         for match in _MARKS.finditer(part, start):
@@ -130,18 +130,18 @@ class CallTable:
         self._by_index[fragment.index] = found
         if fragment.call_id is not None:
             self._note_id(found, fragment.call_id)
-        return events + self._add(found, fragment)
+        return events + self._add_fragment(found, fragment)
 
     def add(self, fragment: Fragment) -> list[StreamEvent]:
-        found = self._candidate(fragment)
+        found = self._find_candidate(fragment)
         if found is None:
             return [] if fragment.is_blank else self.begin(fragment)
         if not self._begins_another(found, fragment):
             events = self._note_id(found, fragment.call_id) if fragment.call_id else []
-            return events + self._add(found, fragment)
+            return events + self._add_fragment(found, fragment)
         if fragment.name is None and found.is_repeated:
             fragment.name = found.name
-        doubt = self._doubt(found, fragment)
+        doubt = self._refuse_doubtful(found, fragment)
         events = self.begin(fragment)
         if doubt is not None:
             self._builder.refuse(self.calls[-1].call, doubt)
@@ -149,14 +149,14 @@ class CallTable:
 
     def settle(self) -> list[StreamEvent]:
         """End the reply: complete held names, and refuse calls with doubtful arguments."""
-        events = [event for each in self.calls for event in self._tell_name(each)]
+        events = [event for each in self.calls for event in self._report_name(each)]
         if any(each.name is None and each.has_arguments for each in self.calls):
             for each in self.calls:
                 if not each.has_arguments:
                     self._builder.refuse(each.call, _NO_ARGUMENTS)
         return events
 
-    def _candidate(self, fragment: Fragment) -> WireCall | None:
+    def _find_candidate(self, fragment: Fragment) -> WireCall | None:
         index, call_id = fragment.index, fragment.call_id
         last = self.calls[-1] if self.calls else None
         if call_id is not None and (index, call_id) in self._by_id:
@@ -179,14 +179,14 @@ class CallTable:
                 return opens if text.strip() else name is not None
             return name is not None
         if is_other_name and not self._is_joined(found, fragment):
-            return found.has_arguments or self._knows(fragment.name or "")
+            return found.has_arguments or self._knows_tool(fragment.name or "")
         goes_on = name is None and not found.is_repeated
         return opens and not goes_on and found.is_closed()
 
     def _is_id_of(self, call_id: str, found: WireCall) -> bool:
         return call_id == found.wire_id or self._by_id.get((found.index, call_id)) is found
 
-    def _doubt(self, found: WireCall, fragment: Fragment) -> str | None:
+    def _refuse_doubtful(self, found: WireCall, fragment: Fragment) -> str | None:
         """Refuse what is doubtful when another call replaces `found`.
 
         Returns why the other call must not run either.
@@ -215,7 +215,7 @@ class CallTable:
         message = f"the id {found.wire_id!r} of a call became {call_id!r} in the middle of it"
         return [self._builder.find("malformed_reply", message, call_id=found.call.call_id)]
 
-    def _add(self, found: WireCall, fragment: Fragment) -> list[StreamEvent]:
+    def _add_fragment(self, found: WireCall, fragment: Fragment) -> list[StreamEvent]:
         name = fragment.name
         events = [] if name is None else self._note_name(found, name, fragment)
         text = fragment.text
@@ -231,7 +231,7 @@ class CallTable:
         if text.lstrip()[:1] == "{" and found.is_closed():
             self._builder.refuse(found.call, _TWO_OBJECTS)
         if found.is_held and not text.isspace():
-            events += self._tell_name(found)
+            events += self._report_name(found)
         return events + self._builder.add_arguments(found.call, text)
 
     def _note_name(self, found: WireCall, name: str, fragment: Fragment) -> list[StreamEvent]:
@@ -245,17 +245,17 @@ class CallTable:
             name = found.name + name
         found.name = name
         found.is_held = self._known.is_beginning(name)
-        return [] if found.is_held else self._tell_name(found)
+        return [] if found.is_held else self._report_name(found)
 
     def _is_joined(self, found: WireCall, fragment: Fragment) -> bool:
         if not found.is_held or found.name is None or fragment.name is None:
             return False
         joined = found.name + fragment.name
-        return self._knows(joined) or self._known.is_beginning(joined)
+        return self._knows_tool(joined) or self._known.is_beginning(joined)
 
-    def _knows(self, name: str) -> bool:
+    def _knows_tool(self, name: str) -> bool:
         return self._known.get(self._known.meant_name(name)) is not None
 
-    def _tell_name(self, found: WireCall) -> list[StreamEvent]:
+    def _report_name(self, found: WireCall) -> list[StreamEvent]:
         found.is_held = False
         return self._builder.name(found.call, found.name)

@@ -18,22 +18,22 @@ class Part(NamedTuple):
     text: str
 
 
-def parts_in(content: Any) -> Iterator[Part]:
+def find_parts(content: Any) -> Iterator[Part]:
     """Yield the pieces of content: a text, a part or a list."""
     if isinstance(content, str):
         yield Part("text", content)
     elif isinstance(content, list | tuple):
         for each in content:
-            yield from parts_in(each)
+            yield from find_parts(each)
     elif content is not None:
-        yield from _parts_of(content)
+        yield from _read_part(content)
 
 
-def _parts_of(part: Any) -> Iterator[Part]:
+def _read_part(part: Any) -> Iterator[Part]:
     text, thought = field(part, "text"), field(part, "thinking")
     if thought is not None:
         # Mistral's: a list of parts, or a text.
-        yield from (Part("reasoning", each.text) for each in parts_in(thought))
+        yield from (Part("reasoning", each.text) for each in find_parts(thought))
     elif field(part, "type") == "refusal":
         yield Part("refusal", str(field(part, "refusal", "")))
     elif isinstance(text, str):

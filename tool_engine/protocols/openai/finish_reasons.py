@@ -45,7 +45,7 @@ def asks_for_calls(reason: str | None) -> bool:
     return reason is not None and reason.lower() in _ASKS
 
 
-def meaning_of(reason: str) -> ReasonMeaning:
+def find_meaning(reason: str) -> ReasonMeaning:
     """Return a reason's meaning, ignoring case; an unknown one makes a finding."""
     word = reason.lower()
     kind = next((kind for kind, words in _WORDS.items() if word in words), None)

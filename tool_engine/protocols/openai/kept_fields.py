@@ -20,23 +20,23 @@ _ALL: Final = _EXTRA.union(_REASONING, (_DETAILS,))
 _GROWING: Final = ("text", "summary", "data")
 
 
-def _undeclared(value: Any) -> Any:
+def _list_undeclared(value: Any) -> Any:
     """Return the fields that the SDK's classes do not declare; None: unknown."""
     is_mapping = type(value) is dict or isinstance(value, Mapping)
     return value if is_mapping else getattr(value, "model_extra", None)
 
 
-def loose(value: Any, name: str) -> Any:
+def get_undeclared(value: Any, name: str) -> Any:
     """Return an undeclared field of an SDK object, faster than `field`."""
-    extra = _undeclared(value)
+    extra = _list_undeclared(value)
     return field(value, name) if extra is None else extra.get(name)
 
 
-def extra_of(value: Any) -> dict[str, Any]:
-    extra = _undeclared(value)
+def copy_extra(value: Any) -> dict[str, Any]:
+    extra = _list_undeclared(value)
     if extra is not None and _EXTRA.isdisjoint(extra):
         return {}
-    found = {name: plain(loose(value, name)) for name in sorted(_EXTRA)}
+    found = {name: plain(get_undeclared(value, name)) for name in sorted(_EXTRA)}
     return {name: each for name, each in found.items() if isinstance(each, dict) and each}
 
 
@@ -53,14 +53,14 @@ class KeptFields:
 
         Servers that send it under two keys send the same text twice.
         """
-        extra = _undeclared(delta)
+        extra = _list_undeclared(delta)
         if extra is not None and _ALL.isdisjoint(extra):
             return None
-        self._extra.update(extra_of(delta))
-        details = loose(delta, _DETAILS)
+        self._extra.update(copy_extra(delta))
+        details = get_undeclared(delta, _DETAILS)
         for each in details if isinstance(details, list | tuple) else ():
             self._add_detail(plain(each))
-        thoughts = [(key, loose(delta, key)) for key in _REASONING]
+        thoughts = [(key, get_undeclared(delta, key)) for key in _REASONING]
         written = [(key, text) for key, text in thoughts if isinstance(text, str) and text]
         for key, text in written:
             self._texts.setdefault(key, []).append(text)
@@ -68,7 +68,7 @@ class KeptFields:
 
     def fields(self) -> dict[str, Any]:
         texts = {key: "".join(parts) for key, parts in self._texts.items()}
-        joined = [each.joined() for each in self._details]
+        joined = [each.join() for each in self._details]
         details = {_DETAILS: joined} if joined else {}
         return {**texts, **details, **self._extra}
 
@@ -95,6 +95,6 @@ class _Detail:
                 value[key] = item
         return True
 
-    def joined(self) -> Any:
+    def join(self) -> Any:
         texts = {key: "".join(parts) for key, parts in self._parts.items()}
         return {**self._value, **texts} if texts else self._value

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from tool_engine.model.json.copying import live
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunks import ChunkReader, field, plain
-from tool_engine.protocols.object_arguments import fault_of
+from tool_engine.protocols.object_arguments import find_fault
 from tool_engine.protocols.openai.call_table import CallTable, Fragment
-from tool_engine.protocols.openai.content_parts import NO_OBJECT, parts_in
-from tool_engine.protocols.openai.finish_reasons import asks_for_calls, meaning_of
-from tool_engine.protocols.openai.kept_fields import KeptFields, extra_of, loose
-from tool_engine.protocols.openai.openai_messages import assistant_message
+from tool_engine.protocols.openai.content_parts import NO_OBJECT, find_parts
+from tool_engine.protocols.openai.finish_reasons import asks_for_calls, find_meaning
+from tool_engine.protocols.openai.kept_fields import KeptFields, copy_extra, get_undeclared
+from tool_engine.protocols.openai.openai_messages import write_reply
 from tool_engine.protocols.reply_builder import Ending, Refine, ReplyBuilder
 from tool_engine.protocols.tool_names import KnownTools
 
@@ -62,41 +62,41 @@ class OpenAIDecoder:
     def feed(self, chunk: Any) -> list[StreamEvent]:
         events: list[StreamEvent] = []
         for payload in self._reader.feed(chunk):
-            events += self._problem_events()
-            events += self._read(payload)
+            events += self._report_problems()
+            events += self._read_payload(payload)
         if self._reader.is_done:
-            events += self._calls.settle() + self._done()
-        return events + self._problem_events()
+            events += self._calls.settle() + self._end_at_done()
+        return events + self._report_problems()
 
     def close(self) -> ParsedReply:
         if self._reply is None:
             for payload in self._reader.close():
-                self._problem_events()
-                self._read(payload)
-            self._problem_events()
-            self._conclude()
+                self._report_problems()
+                self._read_payload(payload)
+            self._report_problems()
+            self._end_stream()
             reply = self._builder.close()
             calls = [each for each in self._calls.calls if not each.call.is_repeated]
-            message = assistant_message(reply, calls, self._kept.fields())
+            message = write_reply(reply, calls, self._kept.fields())
             self._reply = replace(reply, message=message)
         return self._reply
 
-    def _read(self, payload: Any) -> list[StreamEvent]:
+    def _read_payload(self, payload: Any) -> list[StreamEvent]:
         try:
-            return self._take(payload)
+            return self._take_payload(payload)
         except RecursionError:
-            return self._lose("a chunk of the reply nests too deep: write it flatter")
+            return self._report_lost("a chunk of the reply nests too deep: write it flatter")
 
-    def _problem_events(self) -> list[StreamEvent]:
+    def _report_problems(self) -> list[StreamEvent]:
         problems = self._reader.problems[self._problems :]
         self._problems += len(problems)
-        return [event for problem in problems for event in self._lose(problem)]
+        return [event for problem in problems for event in self._report_lost(problem)]
 
-    def _lose(self, message: str) -> list[StreamEvent]:
+    def _report_lost(self, message: str) -> list[StreamEvent]:
         self._builder.spoil(_LOST)
         return [self._builder.find("malformed_reply", message, level="error")]
 
-    def _conclude(self) -> None:
+    def _end_stream(self) -> None:
         self._calls.settle()
         if not self._has_read and not any(e.level == "error" for e in self._builder.findings):
             self._builder.find("malformed_reply", "there is no message in the reply", level="error")
@@ -121,7 +121,7 @@ class OpenAIDecoder:
         said = self._builder
         return not (said.calls or said.text or said.reasoning or said.refusal or said.findings)
 
-    def _take(self, payload: Any) -> list[StreamEvent]:
+    def _take_payload(self, payload: Any) -> list[StreamEvent]:
         choices = None if isinstance(payload, _PLAIN) else field(payload, "choices")
         if choices is None:
             is_list = isinstance(payload, list | tuple)
@@ -129,10 +129,12 @@ class OpenAIDecoder:
         usage = field(payload, "usage")
         if usage is not None:
             self._note_usage(usage)
-        error = loose(payload, "error")
-        events = self._fail(error) if error else []
+        error = get_undeclared(payload, "error")
+        events = self._fail_reply(error) if error else []
         if not isinstance(choices, list | tuple):
-            return events + self._lose(f"the choices of a chunk are {choices!r:.80}, not a list")
+            return events + self._report_lost(
+                f"the choices of a chunk are {choices!r:.80}, not a list"
+            )
         for place, choice in enumerate(choices):
             events += self._take_choice(payload, choice, place)
         return events
@@ -140,22 +142,22 @@ class OpenAIDecoder:
     def _take_other(self, payload: Any) -> list[StreamEvent]:
         """Read an error, a bare message, or an event of the SDK."""
         if payload is None or isinstance(payload, _PLAIN):
-            return self._lose(f"a chunk of the reply is {payload!r:.80}, not an object")
+            return self._report_lost(f"a chunk of the reply is {payload!r:.80}, not an object")
         usage = field(payload, "usage")
         if usage is not None:
             self._note_usage(usage)
         kind, message = field(payload, "type"), field(payload, "message")
         error = field(payload, "error") or field(payload, "detail")
         if error or isinstance(message, str) or "error" in (kind, field(payload, "object")):
-            return self._fail(error or payload)
+            return self._fail_reply(error or payload)
         if field(payload, "chunk") is not None:
-            return self._take(field(payload, "chunk"))
+            return self._take_payload(field(payload, "chunk"))
         if message is not None:
             return self._take_lone_choice(payload, message)
         if field(payload, "role") is not None or field(payload, "tool_calls") is not None:
             return self._take_message(payload)
         is_known = isinstance(kind, str) and kind.startswith(_HELPER_EVENTS)
-        return [] if is_known or usage is not None or payload == {} else self._skip(payload)
+        return [] if is_known or usage is not None or payload == {} else self._skip_payload(payload)
 
     def _take_lone_choice(self, choice: Any, message: Any) -> list[StreamEvent]:
         """Read a bare choice, or Ollama's own format, whole or by line."""
@@ -163,9 +165,13 @@ class OpenAIDecoder:
         if is_done is None:
             return self._take_choice(choice, choice, 0)
         events = self._take_delta(message)
-        return events + self._end(str(field(choice, "done_reason", "stop"))) if is_done else events
+        return (
+            events + self._end_reply(str(field(choice, "done_reason", "stop")))
+            if is_done
+            else events
+        )
 
-    def _skip(self, payload: Any) -> list[StreamEvent]:
+    def _skip_payload(self, payload: Any) -> list[StreamEvent]:
         if self._has_unknown:
             return []
         self._has_unknown = True
@@ -174,27 +180,27 @@ class OpenAIDecoder:
 
     def _take_list(self, payloads: Sequence[Any]) -> list[StreamEvent]:
         if not payloads:
-            return self._lose("a chunk of the reply is an empty list, not an object")
+            return self._report_lost("a chunk of the reply is an empty list, not an object")
         roles = [field(each, "role") for each in payloads]
         if len(payloads) < 2 or not any(roles):
-            return [event for each in payloads for event in self._take(each)]
+            return [event for each in payloads for event in self._take_payload(each)]
         message = f"of {len(payloads)} messages only the last one was read"
-        return [self._builder.find("skipped", message), *self._take(payloads[-1])]
+        return [self._builder.find("skipped", message), *self._take_payload(payloads[-1])]
 
     def _take_choice(self, payload: Any, choice: Any, place: int) -> list[StreamEvent]:
         if choice is None or isinstance(choice, NO_OBJECT):
-            return self._lose(f"a choice of the reply is {choice!r:.80}, not an object")
+            return self._report_lost(f"a choice of the reply is {choice!r:.80}, not an object")
         delta = field(choice, "delta")
         message = field(choice, "message") if not delta else None
         index = field(choice, "index", place)
         if index not in (0, "0") and (message is None or place > 0):
             if not _is_number(index):
-                return self._lose(f"the index of a choice is {index!r:.80}, not a number")
+                return self._report_lost(f"the index of a choice is {index!r:.80}, not a number")
             self._others.add(str(index))
             calls = field(delta or field(choice, "message"), "tool_calls")
             self._has_lost_calls = self._has_lost_calls or bool(calls)
             return []
-        reason, error = field(choice, "finish_reason"), loose(choice, "error")
+        reason, error = field(choice, "finish_reason"), get_undeclared(choice, "error")
         if message is not None:
             is_chunk = field(payload, "object") == "chat.completion.chunk" and not reason
             events = self._take_whole(message, is_chunk=is_chunk)
@@ -202,9 +208,9 @@ class OpenAIDecoder:
             events = self._take_delta(delta)
             self._has_delta = self._has_delta or bool(events or self._calls.calls)
         if error:
-            events += self._fail(error)
+            events += self._fail_reply(error)
         if reason:
-            events += self._end(str(reason))
+            events += self._end_reply(str(reason))
         elif message is not None and not is_chunk:
             events += self._end_silently()
         return events
@@ -229,7 +235,7 @@ class OpenAIDecoder:
         if delta is None:
             return []
         if isinstance(delta, NO_OBJECT):
-            return self._lose(f"a delta of the reply is {delta!r:.80}, not an object")
+            return self._report_lost(f"a delta of the reply is {delta!r:.80}, not an object")
         self._has_read = True
         events: list[StreamEvent] = []
         thought = self._kept.take(delta)
@@ -252,9 +258,9 @@ class OpenAIDecoder:
 
     def _take_content(self, content: Any) -> list[StreamEvent]:
         if isinstance(content, bytes | int | float):
-            return self._lose(f"the content of the reply is {content!r:.80}, not a text")
+            return self._report_lost(f"the content of the reply is {content!r:.80}, not a text")
         events: list[StreamEvent] = []
-        for kind, text in parts_in(content):
+        for kind, text in find_parts(content):
             if kind == "text":
                 events += self._builder.add_text(text)
             elif kind == "other":
@@ -270,7 +276,7 @@ class OpenAIDecoder:
             # Some servers leave the list around a single call out.
             calls = [calls]
         if not isinstance(calls, list | tuple):
-            return self._lose(f"tool_calls is {calls!r:.80}, not a list")
+            return self._report_lost(f"tool_calls is {calls!r:.80}, not a list")
         events: list[StreamEvent] = []
         for each in calls:
             if each is None and (is_whole or all(call.is_closed() for call in self._calls.calls)):
@@ -300,24 +306,24 @@ class OpenAIDecoder:
         said = entry if custom in _NO_CALL else custom
         said = said if function in _NO_CALL else function
         if said is None or isinstance(said, NO_OBJECT):
-            return self._lose(f"an entry of tool_calls is {said!r:.80}, not a call")
+            return self._report_lost(f"an entry of tool_calls is {said!r:.80}, not a call")
         is_custom = custom is not None or field(entry, "type") == "custom"
         call_id = field(entry, "id")
-        arguments = _arguments(said, "input" if is_custom else "arguments")
-        fault = fault_of(arguments) if isinstance(arguments, Mapping) else None
+        arguments = _find_arguments(said, "input" if is_custom else "arguments")
+        fault = find_fault(arguments) if isinstance(arguments, Mapping) else None
         fragment = Fragment(
             field(entry, "index"),
             str(call_id) if isinstance(call_id, int) else call_id,
             field(said, "name"),
-            _text(arguments),
+            _write_arguments(arguments),
             is_custom=is_custom,
-            extra=extra_of(entry),
-            fault=fault or (_second_in(entry, function) if function else None),
+            extra=copy_extra(entry),
+            fault=fault or (_find_second(entry, function) if function else None),
         )
         return self._calls.begin(fragment) if is_whole else self._calls.add(fragment)
 
-    def _end(self, reason: str) -> list[StreamEvent]:
-        events, meaning = self._calls.settle(), meaning_of(reason)
+    def _end_reply(self, reason: str) -> list[StreamEvent]:
+        events, meaning = self._calls.settle(), find_meaning(reason)
         if meaning.stops_calls:
             self._builder.spoil(meaning.message)
         if meaning.finding is not None:
@@ -325,7 +331,7 @@ class OpenAIDecoder:
             events.append(self._builder.find(meaning.finding, meaning.message, level=level))
         return events + self._builder.end(meaning.ending, reason)
 
-    def _fail(self, error: Any) -> list[StreamEvent]:
+    def _fail_reply(self, error: Any) -> list[StreamEvent]:
         said = error if isinstance(error, str) else field(error, "message", plain(error))
         message = f"the server reports an error: {said!s:.500}"
         self._builder.spoil(message)
@@ -341,7 +347,7 @@ class OpenAIDecoder:
                 self._builder.finish(each.call)
         return self._calls.settle() + self._builder.end(Ending.UNKNOWN)
 
-    def _done(self) -> list[StreamEvent]:
+    def _end_at_done(self) -> list[StreamEvent]:
         """End at `[DONE]`: the text is whole, a call perhaps not."""
         if self._has_read and not self._calls.calls and not self._builder.is_ended:
             return self._builder.end(Ending.FINISHED)
@@ -357,7 +363,7 @@ def _is_number(index: Any) -> bool:
     return type(index) is int or (isinstance(index, str) and index.isdecimal())
 
 
-def _second_in(entry: Any, function: Any) -> str | None:
+def _find_second(entry: Any, function: Any) -> str | None:
     """Return why an entry may hold more than this one call."""
     for key in _BESIDE:
         said = field(entry, key)
@@ -366,12 +372,12 @@ def _second_in(entry: Any, function: Any) -> str | None:
     return None
 
 
-def _arguments(said: Any, key: str) -> Any:
+def _find_arguments(said: Any, key: str) -> Any:
     found = field(said, key)
-    return loose(said, "parameters") if found is None else found
+    return get_undeclared(said, "parameters") if found is None else found
 
 
-def _text(arguments: Any) -> str:
+def _write_arguments(arguments: Any) -> str:
     if isinstance(arguments, str):
         return arguments
     if arguments is None:

@@ -26,7 +26,7 @@ _BETWEEN: Final = "I look at the images."
 _IMAGES: Final = "The images in the result of call {}:"
 
 
-def assistant_message(
+def write_reply(
     reply: ParsedReply, calls: Sequence[WireCall], extra: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the reply as one message in a list, or no message.
@@ -39,21 +39,21 @@ def assistant_message(
         message["content"] = [*parts, {"type": "refusal", "refusal": to_text(reply.refusal)}]
     if reply.calls:
         pairs = zip(reply.calls, calls, strict=True)
-        message["tool_calls"] = [_entry(call, wire) for call, wire in pairs]
+        message["tool_calls"] = [_write_call(call, wire) for call, wire in pairs]
         message.update(sendable(extra))
     return [message] if reply.calls or message["content"] else []
 
 
-def _entry(call: ToolCall, wire: WireCall) -> dict[str, Any]:
+def _write_call(call: ToolCall, wire: WireCall) -> dict[str, Any]:
     name = _OTHER.sub("_", wire.name or _NO_NAME)[:64]
     if wire.is_custom:
         custom = {"name": name, "input": to_text(call.raw)}
         return {"id": call.call_id, "type": "custom", "custom": custom, **sendable(wire.extra)}
-    function = {"name": name, "arguments": _arguments(call, wire)}
+    function = {"name": name, "arguments": _write_arguments(call, wire)}
     return {"id": call.call_id, "type": "function", "function": function, **sendable(wire.extra)}
 
 
-def _arguments(call: ToolCall, wire: WireCall) -> str:
+def _write_arguments(call: ToolCall, wire: WireCall) -> str:
     written = read_arguments(call.raw, repair=False).value
     if written is not None and not written.keys() and not call.raw.strip():
         return "{}"
@@ -64,7 +64,7 @@ def _arguments(call: ToolCall, wire: WireCall) -> str:
     return json.dumps({_UNREAD: call.raw} if value is None else value)
 
 
-def result_messages(
+def write_results(
     results: Iterable[tuple[str, ToolExecutionResult]], *, is_inside: bool = False
 ) -> list[dict[str, Any]]:
     """Return one `tool` message for each result, then all images.
@@ -81,9 +81,9 @@ def result_messages(
     images: list[dict[str, Any]] = []
     for call_id, result in results:
         parts = parts_of(result)
-        content = _content(parts, is_inside=is_inside)
+        content = _write_content(parts, is_inside=is_inside)
         messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
-        shown = [_image(part) for part in parts if part.data is not None and not is_inside]
+        shown = [_write_image(part) for part in parts if part.data is not None and not is_inside]
         if shown:
             images += [{"type": "text", "text": _IMAGES.format(call_id)}, *shown]
     if images:
@@ -92,23 +92,25 @@ def result_messages(
     return messages
 
 
-def _content(parts: Sequence[ResultPart], *, is_inside: bool) -> str | list[dict[str, Any]]:
+def _write_content(parts: Sequence[ResultPart], *, is_inside: bool) -> str | list[dict[str, Any]]:
     if is_inside and any(part.data is not None for part in parts):
-        return [_image(each) if each.data is not None else _block(each) for each in parts]
-    blocks = [_block(part) for part in parts]
+        return [
+            _write_image(each) if each.data is not None else _write_block(each) for each in parts
+        ]
+    blocks = [_write_block(part) for part in parts]
     return str(blocks[0]["text"]) if len(blocks) == 1 else blocks
 
 
-def _block(part: ResultPart) -> dict[str, Any]:
-    return {"type": "text", "text": _text(part)}
+def _write_block(part: ResultPart) -> dict[str, Any]:
+    return {"type": "text", "text": _write_text(part)}
 
 
-def _text(part: ResultPart) -> str:
+def _write_text(part: ResultPart) -> str:
     if part.text is not None:
         return to_text(part.text)
     return f"[{part.media_type}: shown in the user message after the results]"
 
 
-def _image(part: ResultPart) -> dict[str, Any]:
+def _write_image(part: ResultPart) -> dict[str, Any]:
     url = f"data:{part.media_type};base64,{part.data}"
     return {"type": "image_url", "image_url": {"url": url}}

@@ -19,8 +19,8 @@ from tool_engine.protocols.arguments.argument_text import ReadArguments
 from tool_engine.protocols.chunks import field, payloads_of
 from tool_engine.protocols.model_protocol import DefinitionLimits, ModelProtocol
 from tool_engine.protocols.openai.openai_decoder import OpenAIDecoder
-from tool_engine.protocols.openai.openai_messages import result_messages
-from tool_engine.protocols.openai.openai_strict import UnstrictError, strict_schema, without_nulls
+from tool_engine.protocols.openai.openai_messages import write_results
+from tool_engine.protocols.openai.openai_strict import UnstrictError, drop_nulls, make_strict
 from tool_engine.protocols.result_content import request_ids
 from tool_engine.protocols.schemas.fitting import FittedSchema
 from tool_engine.protocols.schemas.subsets import OPENAI
@@ -73,7 +73,7 @@ class OpenAIProtocol(ModelProtocol):
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
         """Return the `tools` of a request."""
         return [
-            {"type": "function", "function": self._function(tool)}
+            {"type": "function", "function": self._describe_function(tool)}
             for tool in self.known.learn(tools)
         ]
 
@@ -82,11 +82,11 @@ class OpenAIProtocol(ModelProtocol):
         if not self.strict:
             return super().fitted_schema(tool)
         try:
-            return strict_schema(tool.parameters_schema)
+            return make_strict(tool.parameters_schema)
         except UnstrictError as error:
-            return error.noted_in(super().fitted_schema(tool))
+            return error.note_in(super().fitted_schema(tool))
 
-    def _function(self, tool: Tool) -> dict[str, Any]:
+    def _describe_function(self, tool: Tool) -> dict[str, Any]:
         function = {
             "name": self.known.sent_name(tool.name),
             "description": tool.description,
@@ -96,16 +96,16 @@ class OpenAIProtocol(ModelProtocol):
 
     def _is_strict(self, tool: Tool) -> bool:
         try:
-            return self.strict and bool(strict_schema(tool.parameters_schema))
+            return self.strict and bool(make_strict(tool.parameters_schema))
         except UnstrictError:
             return False
 
-    def _refined(self, name: str, read: ReadArguments) -> ReadArguments:
+    def _refine_arguments(self, name: str, read: ReadArguments) -> ReadArguments:
         """Remove the nulls from a strict tool's arguments that mean "left out"."""
         tool = self.known.get(name)
         if tool is None or read.value is None or not self._is_strict(tool):
             return read
-        value, count = without_nulls(read.value, tool.parameters_schema)
+        value, count = drop_nulls(read.value, tool.parameters_schema)
         note = (f"null stood for {count} optional parameters: they were left out",) if count else ()
         return read._replace(value=value, repairs=(*read.repairs, *note))
 
@@ -126,7 +126,7 @@ class OpenAIProtocol(ModelProtocol):
 
     def decoder(self) -> ReplyDecoder:
         return OpenAIDecoder(
-            self.known, repair=self.repair, refine=self._refined if self.strict else None
+            self.known, repair=self.repair, refine=self._refine_arguments if self.strict else None
         )
 
     def format_results(
@@ -134,7 +134,7 @@ class OpenAIProtocol(ModelProtocol):
     ) -> list[dict[str, Any]]:
         """Return one `tool` message for each result, then all images."""
         pairs = zip(request_ids(results, calls), results, strict=True)
-        return result_messages(pairs, is_inside=self._are_images_inside)
+        return write_results(pairs, is_inside=self._are_images_inside)
 
 
 def _is_history(reply: Any) -> bool:

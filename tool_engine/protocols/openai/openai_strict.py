@@ -18,7 +18,7 @@ from tool_engine.protocols.schemas.fitting import (
     SchemaSubset,
     fit_schema,
 )
-from tool_engine.protocols.schemas.schema_words import described, words_of
+from tool_engine.protocols.schemas.schema_words import append_words, say_rule
 
 Node = dict[str, Any]
 
@@ -30,11 +30,11 @@ _LOOKS_AROUND: Final = re.compile(r"\(\?(?!:)|\\[1-9kbB]")
 _NULL: Final = {"type": "null"}
 
 
-def _plain_pattern(node: Node, place: Place) -> Node:
+def _drop_odd_pattern(node: Node, place: Place) -> Node:
     pattern = node.get("pattern")
     if isinstance(pattern, str) and _LOOKS_AROUND.search(pattern):
-        told = words_of("pattern", node.pop("pattern"))
-        node["description"] = described(node.get("description"), [told] if told else [])
+        told = say_rule("pattern", node.pop("pattern"))
+        node["description"] = append_words(node.get("description"), [told] if told else [])
         place.note(
             "rewritten", "pattern", "OpenAI's strict mode takes no pattern that looks around"
         )
@@ -58,21 +58,21 @@ _SUBSET: Final = SchemaSubset(
         }
     ),
     keeps_references=False,
-    finish=_plain_pattern,
+    finish=_drop_odd_pattern,
 )
 
 
 class UnstrictError(ValueError):
     """Strict mode cannot express a schema; the message says where, and why."""
 
-    def noted_in(self, fitted: FittedSchema) -> FittedSchema:
+    def note_in(self, fitted: FittedSchema) -> FittedSchema:
         """Return the schema sent instead, with a change that reports this."""
         message = f"strict mode cannot express it ({self}): it is sent without"
         change = SchemaChange("dropped", "/strict", message)
         return FittedSchema(fitted.schema, [change, *fitted.changes])
 
 
-def strict_schema(schema: Mapping[str, Any]) -> FittedSchema:
+def make_strict(schema: Mapping[str, Any]) -> FittedSchema:
     """Convert a tool's schema for `strict`, and list the changes.
 
     Raises:
@@ -80,7 +80,7 @@ def strict_schema(schema: Mapping[str, Any]) -> FittedSchema:
     """
     fitted = fit_schema(schema, _SUBSET)
     changes = list(fitted.changes)
-    strict = _Strictly(changes).made(fitted.schema, "", 1)
+    strict = _Strictly(changes).close_node(fitted.schema, "", 1)
     return FittedSchema(strict, changes)
 
 
@@ -90,25 +90,25 @@ class _Strictly:
         self._properties = 0
         self._enum_values = 0
 
-    def made(self, node: Node, path: str, depth: int) -> Node:
+    def close_node(self, node: Node, path: str, depth: int) -> Node:
         """Return the schema, closed and without optional properties, or raise `UnstrictError`."""
         if not node.keys() & {"type", "enum", "const", "anyOf"}:
             raise UnstrictError(f"parameters{path}: any value is allowed there")
         kinds = node.get("type")
         kinds = kinds if isinstance(kinds, list) else [kinds]
-        self._count(node, path, depth)
+        self._count_node(node, path, depth)
         made = dict(node)
         if "object" in kinds:
-            made.update(self._object(node, path, depth))
+            made.update(self._close_object(node, path, depth))
         if "items" in node:
-            made["items"] = self.made(node["items"], f"{path}/items", depth)
+            made["items"] = self.close_node(node["items"], f"{path}/items", depth)
         elif "array" in kinds:
             raise UnstrictError(f"parameters{path}: items of any kind are allowed there")
         if "anyOf" in node:
-            made["anyOf"] = self._alternatives(node["anyOf"], path, depth)
+            made["anyOf"] = self._close_alternatives(node["anyOf"], path, depth)
         return made
 
-    def _count(self, node: Node, path: str, depth: int) -> None:
+    def _count_node(self, node: Node, path: str, depth: int) -> None:
         self._properties += len(node.get("properties", ()))
         self._enum_values += len(node.get("enum", ()))
         if depth > _MAX_DEPTH:
@@ -120,52 +120,54 @@ class _Strictly:
                 f"parameters: more than {_MAX_PROPERTIES} properties or {_MAX_ENUM_VALUES} values"
             )
 
-    def _object(self, node: Node, path: str, depth: int) -> Node:
+    def _close_object(self, node: Node, path: str, depth: int) -> Node:
         properties = node.get("properties", {})
         others = node.get("additionalProperties")
         if others not in (None, False) or (path and not properties):
             raise UnstrictError(f"parameters{path}: any keys are allowed there")
         if others is None and path:
-            self._note(path, "additionalProperties", "no keys but these are allowed")
+            self._note_change(path, "additionalProperties", "no keys but these are allowed")
         needed = node.get("required", [])
         made = {}
         for name, part in properties.items():
             place = f"{path}/properties/{name}"
-            made[name] = self.made(part, place, depth + 1)
+            made[name] = self.close_node(part, place, depth + 1)
             if name not in needed and not _takes_null(part):
-                made[name] = _or_null(made[name])
-                self._note(place, "", "it has to be there: null stands for left out")
+                made[name] = _allow_null(made[name])
+                self._note_change(place, "", "it has to be there: null stands for left out")
         if any(name not in properties for name in needed):
             raise UnstrictError(f"parameters{path}: a key is required and not declared")
         return {"properties": made, "required": [*made], "additionalProperties": False}
 
-    def _alternatives(self, branches: list[Node], path: str, depth: int) -> list[Node]:
-        made = [self.made(each, f"{path}/anyOf/{n}", depth) for n, each in enumerate(branches)]
-        if len(_values(branches)) > 1 and any(map(_has_optional, branches)):
+    def _close_alternatives(self, branches: list[Node], path: str, depth: int) -> list[Node]:
+        made = [
+            self.close_node(each, f"{path}/anyOf/{n}", depth) for n, each in enumerate(branches)
+        ]
+        if len(_drop_null_branches(branches)) > 1 and any(map(_has_optional, branches)):
             # Such a null could not be removed again: which meaning it has would be uncertain.
             raise UnstrictError(f"parameters{path}: alternatives have optional properties")
         return made
 
-    def _note(self, path: str, keyword: str, message: str) -> None:
+    def _note_change(self, path: str, keyword: str, message: str) -> None:
         where = f"{path}/{keyword}" if keyword else path
         self._changes.append(SchemaChange("rewritten", where, f"strict: {message}"))
 
 
-def without_nulls(value: dict[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+def drop_nulls(value: dict[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     """Remove the nulls that stand for left out, and return their number."""
     taken: list[str] = []
-    made: dict[str, Any] = _cleared(value, fit_schema(schema, _SUBSET).schema, taken)
+    made: dict[str, Any] = _clear_nulls(value, fit_schema(schema, _SUBSET).schema, taken)
     return made, len(taken)
 
 
-def _cleared(value: Any, node: Any, taken: list[str]) -> Any:
+def _clear_nulls(value: Any, node: Any, taken: list[str]) -> Any:
     if not isinstance(node, Mapping):
         return value
-    branches = _values(node.get("anyOf", ()))
+    branches = _drop_null_branches(node.get("anyOf", ()))
     if len(branches) == 1:
-        value = _cleared(value, branches[0], taken)
+        value = _clear_nulls(value, branches[0], taken)
     if isinstance(value, list):
-        return [_cleared(each, node.get("items"), taken) for each in value]
+        return [_clear_nulls(each, node.get("items"), taken) for each in value]
     properties = node.get("properties")
     if not isinstance(value, dict) or not isinstance(properties, Mapping):
         return value
@@ -176,11 +178,11 @@ def _cleared(value: Any, node: Any, taken: list[str]) -> Any:
         if item is None and part is not None and name not in needed and not _takes_null(part):
             taken.append(name)
         else:
-            made[name] = _cleared(item, part, taken)
+            made[name] = _clear_nulls(item, part, taken)
     return made
 
 
-def _values(branches: Iterable[Node]) -> list[Node]:
+def _drop_null_branches(branches: Iterable[Node]) -> list[Node]:
     return [each for each in branches if each.get("type") != "null"]
 
 
@@ -195,7 +197,7 @@ def _takes_null(node: Mapping[str, Any]) -> bool:
     return kind is None and any(_takes_null(each) for each in node.get("anyOf", ()))
 
 
-def _or_null(node: Node) -> Node:
+def _allow_null(node: Node) -> Node:
     kind = node.get("type")
     if isinstance(kind, str) and kind != "object" and "const" not in node and "anyOf" not in node:
         made = {**node, "type": [kind, "null"]}

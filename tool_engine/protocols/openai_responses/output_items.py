@@ -74,21 +74,21 @@ class Item:
             elif key not in _NOT_SENT and value is not None:
                 self.fields[key] = value
 
-    def whole_texts(self) -> Iterable[tuple[PartKey, str]]:
+    def list_whole_texts(self) -> Iterable[tuple[PartKey, str]]:
         for name in ("summary", "content"):
-            for index, part in enumerate(_listed(self.fields.get(name))):
+            for index, part in enumerate(_as_list(self.fields.get(name))):
                 kind = field(part, "type")
                 text = field(part, "refusal" if kind == "refusal" else "text")
                 if isinstance(kind, str) and isinstance(text, str):
                     yield PartKey(name, kind, index), text
 
-    def merged(self) -> dict[str, Any]:
+    def merge_fields(self) -> dict[str, Any]:
         """Return the fields, completed with the texts of deltas."""
         fields = dict(self.fields)
-        whole = {key: text for key, text in self.whole_texts() if text}
+        whole = {key: text for key, text in self.list_whole_texts() if text}
         for key, parts in self.texts.items():
             if key not in whole:
-                listed = _listed(fields.get(key.field))[: key.place]
+                listed = _as_list(fields.get(key.field))[: key.place]
                 name = "refusal" if key.kind == "refusal" else "text"
                 fields[key.field] = [*listed, {"type": key.kind, name: "".join(parts)}]
         return fields
@@ -100,13 +100,13 @@ class Item:
     def reasoning(self) -> str:
         if self.kind != "reasoning":
             return ""
-        fields = self.merged()
-        parts = [*_listed(fields.get("summary")), *_listed(fields.get("content"))]
+        fields = self.merge_fields()
+        parts = [*_as_list(fields.get("summary")), *_as_list(fields.get("content"))]
         texts = (field(part, "text") for part in parts)
         return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
-def as_input(
+def make_input(
     items: list[Item], calls: Mapping[str, ToolCall], rule: NameRule, *, is_stored: bool
 ) -> list[dict[str, Any]]:
     """Return the items as the input of the next request.
@@ -117,7 +117,7 @@ def as_input(
     indexes = [item.index for item in items]
     if all(type(index) is int for index in indexes) and len(set(indexes)) == len(indexes):
         items = sorted(items, key=lambda item: item.index or 0)
-    params = [_param(item, calls, rule, is_stored=is_stored) for item in items]
+    params = [_make_param(item, calls, rule, is_stored=is_stored) for item in items]
     sent = [param for param in params if param is not None]
     # The API refuses reasoning that nothing follows: "without its required following item".
     while sent and sent[-1]["type"] == "reasoning":
@@ -125,7 +125,7 @@ def as_input(
     return [sendable(param) for param in sent]
 
 
-def without_awaited(messages: Sequence[Any]) -> list[Any]:
+def drop_awaited(messages: Sequence[Any]) -> list[Any]:
     """Remove the items that only the program around the engine could answer.
 
     The API refuses a conversation with unanswered ones, and reasoning that nothing follows.
@@ -142,17 +142,17 @@ def without_awaited(messages: Sequence[Any]) -> list[Any]:
     return kept
 
 
-def _param(
+def _make_param(
     item: Item, calls: Mapping[str, ToolCall], rule: NameRule, *, is_stored: bool
 ) -> dict[str, Any] | None:
-    param = {**item.merged(), "type": item.kind}
+    param = {**item.merge_fields(), "type": item.kind}
     if param.get("status") == "in_progress" and item.kind not in _NEVER_INCOMPLETE:
         param["status"] = "incomplete"
     if item.call is not None:
         call = calls[item.call.call_id]
         param["call_id"] = call.call_id
-        param["name"] = rule.spelled(param.get("name"))
-        param["arguments"] = _arguments(call)
+        param["name"] = rule.spell(param.get("name"))
+        param["arguments"] = _write_arguments(call)
     elif item.kind == "reasoning":
         # For reasoning, the API answers that it does not know this parameter.
         param.pop("status", None)
@@ -160,27 +160,29 @@ def _param(
         if not item.is_done or not (is_stored or param.get("encrypted_content")):
             return None
     elif item.kind == "message":
-        return _message(param)
+        return _complete_message(param)
     for name in _REQUIRED.get(item.kind, ()):
         param.setdefault(name, None)
-    return {key: _without_nulls(each) if key in _LOOSE else each for key, each in param.items()}
+    return {key: _drop_nulls(each) if key in _LOOSE else each for key, each in param.items()}
 
 
-def _without_nulls(value: Any) -> Any:
+def _drop_nulls(value: Any) -> Any:
     """Return the fields without nulls that may be missing, but not null."""
     if isinstance(value, list):
-        return [_without_nulls(each) for each in value]
+        return [_drop_nulls(each) for each in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: _without_nulls(each)
+        key: _drop_nulls(each)
         for key, each in value.items()
         if each is not None or key in _NULLABLE
     }
 
 
-def _message(param: dict[str, Any]) -> dict[str, Any] | None:
-    parts = [_part(part) for part in _listed(param.get("content")) if isinstance(part, dict)]
+def _complete_message(param: dict[str, Any]) -> dict[str, Any] | None:
+    parts = [
+        _complete_part(part) for part in _as_list(param.get("content")) if isinstance(part, dict)
+    ]
     if not parts:
         return None
     param["content"] = parts
@@ -189,14 +191,14 @@ def _message(param: dict[str, Any]) -> dict[str, Any] | None:
     return param
 
 
-def _part(part: dict[str, Any]) -> dict[str, Any]:
+def _complete_part(part: dict[str, Any]) -> dict[str, Any]:
     made = {key: value for key, value in part.items() if key != "parsed" and value is not None}
     if made.get("type") == "output_text":
         made.setdefault("annotations", [])
     return made
 
 
-def _arguments(call: ToolCall) -> str:
+def _write_arguments(call: ToolCall) -> str:
     read = read_arguments(call.raw, repair=False)
     if read.value is not None and is_sendable(read.value):
         # Without text the API knows no arguments at all.
@@ -204,5 +206,5 @@ def _arguments(call: ToolCall) -> str:
     return json.dumps(call.arguments if call.is_runnable else {INVALID_JSON: call.raw})
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

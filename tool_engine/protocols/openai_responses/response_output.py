@@ -19,7 +19,7 @@ from tool_engine.protocols.openai_responses.output_items import (
     FUNCTION,
     Item,
     PartKey,
-    as_input,
+    make_input,
 )
 from tool_engine.protocols.reply_builder import CallInProgress, ReplyBuilder
 from tool_engine.protocols.tool_names import NameRule
@@ -50,23 +50,23 @@ class ResponseOutput:
         self._has_stray_arguments = False
 
     def begin(self, raw: Any, index: object) -> list[StreamEvent]:
-        kind = _kind_of(raw)
+        kind = _find_kind(raw)
         if kind is None:
-            return self._lost(f"an output item has no type: {shown(raw)[:80]}")
-        known = self._identified(raw)
+            return self._report_lost(f"an output item has no type: {shown(raw)[:80]}")
+        known = self._find_identified(raw)
         if known is not None and not (known.is_done and _is_elsewhere(known, raw, index)):
             return []
-        return self._open(kind, raw, index)[1]
+        return self._open_item(kind, raw, index)[1]
 
     def finish(self, raw: Any, index: object) -> list[StreamEvent]:
-        kind = _kind_of(raw)
+        kind = _find_kind(raw)
         if kind is None:
-            return self._lost(f"an output item has no type: {shown(raw)[:80]}")
-        item = self._identified(raw) or self._placed(raw, index)
+            return self._report_lost(f"an output item has no type: {shown(raw)[:80]}")
+        item = self._find_identified(raw) or self._find_placed(raw, index)
         events: list[StreamEvent] = []
         if item is None or (item.is_done and _has_other_ids(item, raw)):
-            item, events = self._open(kind, raw, index)
-        return events + self._complete(item, raw)
+            item, events = self._open_item(kind, raw, index)
+        return events + self._complete_item(item, raw)
 
     def finish_all(self, output: Iterable[Any]) -> list[StreamEvent]:
         """Read the whole response, matching its items to the known ones."""
@@ -74,16 +74,16 @@ class ResponseOutput:
         waiting = dict.fromkeys(self.items)
         new: list[Item] = []
         for index, raw in enumerate(output):
-            kind, item = _kind_of(raw), self._found(raw, index, waiting)
+            kind, item = _find_kind(raw), self._find_item(raw, index, waiting)
             if kind is None:
-                events += self._lost(f"an output item has no type: {shown(raw)[:80]}")
+                events += self._report_lost(f"an output item has no type: {shown(raw)[:80]}")
                 continue
             if item is None:
-                item, begun = self._open(kind, raw, index)
+                item, begun = self._open_item(kind, raw, index)
                 events += begun
                 new.append(item)
             waiting.pop(item, None)
-            events += self._complete(item, raw)
+            events += self._complete_item(item, raw)
         # A streamed call and one of the whole response may be the same: this cannot be known.
         lost = [item.call for item in waiting if item.call is not None]
         found = [item.call for item in new if item.call is not None]
@@ -92,34 +92,36 @@ class ResponseOutput:
         return events
 
     def add_arguments(self, payload: Any, delta: Any) -> list[StreamEvent]:
-        item = self._meant(payload, FUNCTION)
+        item = self._find_meant(payload, FUNCTION)
         if item is None or item.call is None:
-            return self._stray(delta) if delta else []
+            return self._report_stray(delta) if delta else []
         item.has_arguments = True
         if isinstance(delta, str):
             return self._builder.add_arguments(item.call, delta)
         self._builder.refuse(item.call, _NO_TEXT)
-        return self._lost(f"a part of the arguments is no text: {shown(delta)[:80]}")
+        return self._report_lost(f"a part of the arguments is no text: {shown(delta)[:80]}")
 
     def add_unknown(self, payload: Any) -> list[StreamEvent]:
         """Refuse the call that an event of an unknown type may hold a part of."""
         part = field(payload, "delta", field(payload, "arguments"))
         # Without a place, as in `response.audio.delta`, it is no part of an item.
         places = (field(payload, "item_id"), field(payload, "output_index"))
-        item = None if part is None or places == (None, None) else self._meant(payload, FUNCTION)
+        item = (
+            None if part is None or places == (None, None) else self._find_meant(payload, FUNCTION)
+        )
         if item is None or item.call is None:
             return []
         self._builder.refuse(item.call, _UNKNOWN)
-        return self._lost(f"a part of a call cannot be read: {shown(part)[:80]}")
+        return self._report_lost(f"a part of a call cannot be read: {shown(part)[:80]}")
 
     def end_arguments(self, payload: Any) -> list[StreamEvent]:
         """Take all arguments of a call; with its name known, it ends."""
         arguments = field(payload, "arguments")
-        item = self._meant(payload, FUNCTION)
+        item = self._find_meant(payload, FUNCTION)
         if item is None or item.call is None:
-            return self._stray(arguments) if arguments else []
+            return self._report_stray(arguments) if arguments else []
         events = self._builder.name(item.call, field(payload, "name"))
-        events += self._say(item, item.call, arguments)
+        events += self._take_arguments(item, item.call, arguments)
         if item.call.name is not None:
             self._builder.finish(item.call)
         return events
@@ -129,16 +131,20 @@ class ResponseOutput:
     ) -> list[StreamEvent]:
         delta = field(payload, "delta")
         if not isinstance(delta, str):
-            return self._lost(f"a part of a text is no text: {shown(delta)[:80]}") if delta else []
+            return (
+                self._report_lost(f"a part of a text is no text: {shown(delta)[:80]}")
+                if delta
+                else []
+            )
         wanted = "message" if kind in ("output_text", "refusal") else "reasoning"
-        item = self._meant(payload, wanted)
+        item = self._find_meant(payload, wanted)
         events: list[StreamEvent] = []
         if item is None:
             raw = {"type": wanted, "id": field(payload, "item_id"), "role": "assistant"}
-            item, events = self._open(wanted, raw, field(payload, "output_index"))
+            item, events = self._open_item(wanted, raw, field(payload, "output_index"))
         key = PartKey(field_name, kind, index if isinstance(index, int) else 0)
         item.texts.setdefault(key, []).append(delta)
-        return events + self._tell(kind, delta)
+        return events + self._add_part(kind, delta)
 
     def settle(self) -> None:
         for item in self.items:
@@ -150,7 +156,7 @@ class ResponseOutput:
             if item.is_done:
                 continue
             if item.arguments is not None:
-                self._say(item, call, item.arguments)
+                self._take_arguments(item, call, item.arguments)
             elif not item.has_arguments:
                 self._builder.refuse(call, _NOTHING)
                 other = self._by_index.get(item.index) if item.index is not None else None
@@ -174,11 +180,11 @@ class ResponseOutput:
     ) -> list[dict[str, Any]]:
         calls = {call.call_id: call for call in reply.calls}
         items = [each for each in self.items if each.call is None or not each.call.is_repeated]
-        return as_input(items, calls, rule, is_stored=is_stored)
+        return make_input(items, calls, rule, is_stored=is_stored)
 
     # Which item is meant
 
-    def _identified(self, raw: Any) -> Item | None:
+    def _find_identified(self, raw: Any) -> Item | None:
         for name in ("id", "call_id"):
             known = field(raw, name)
             found = self._by_id.get(known) if isinstance(known, str) else None
@@ -186,12 +192,12 @@ class ResponseOutput:
                 return found
         return None
 
-    def _placed(self, raw: Any, index: object) -> Item | None:
+    def _find_placed(self, raw: Any, index: object) -> Item | None:
         placed = self._by_index.get(index) if isinstance(index, int) else None
         return placed if placed is not None and _is_same(placed, raw) else None
 
-    def _found(self, raw: Any, index: int, rest: Collection[Item]) -> Item | None:
-        found, placed = self._identified(raw), self._placed(raw, index)
+    def _find_item(self, raw: Any, index: int, rest: Collection[Item]) -> Item | None:
+        found, placed = self._find_identified(raw), self._find_placed(raw, index)
         if placed is not None and not _has_other_ids(placed, raw):
             # Of items that share an id, the one in this place.
             found = placed
@@ -201,7 +207,7 @@ class ResponseOutput:
         calls = (item for item in rest if item.call is not None and item.has_arguments)
         return next((item for item in calls if _is_same(item, raw)), None)
 
-    def _meant(self, payload: Any, kind: str) -> Item | None:
+    def _find_meant(self, payload: Any, kind: str) -> Item | None:
         for name in ("item_id", "call_id"):
             known = field(payload, name)
             found = self._by_id.get(known) if isinstance(known, str) else None
@@ -217,7 +223,7 @@ class ResponseOutput:
         last = (item for item in reversed(self.items) if item.kind == kind and not item.is_done)
         return None if field(payload, "item_id") else next(last, None)
 
-    def _open(self, kind: str, raw: Any, index: object) -> tuple[Item, list[StreamEvent]]:
+    def _open_item(self, kind: str, raw: Any, index: object) -> tuple[Item, list[StreamEvent]]:
         item = Item(kind, raw, index if isinstance(index, int) else None)
         self.items.append(item)
         self._builder.has_begun = True
@@ -242,7 +248,7 @@ class ResponseOutput:
 
     # What is said of it
 
-    def _complete(self, item: Item, raw: Any) -> list[StreamEvent]:
+    def _complete_item(self, item: Item, raw: Any) -> list[StreamEvent]:
         events: list[StreamEvent] = []
         if item.call is not None:
             events += self._complete_call(item, item.call, raw)
@@ -251,7 +257,7 @@ class ResponseOutput:
         if item.call is not None:
             item.call.echo = item.echo()
         if item.call is None:
-            for key, text in item.whole_texts():
+            for key, text in item.list_whole_texts():
                 events += self._complete_text(item, key, text)
         return events
 
@@ -264,16 +270,18 @@ class ResponseOutput:
                 f"the id {before!r} of a call is {call_id!r} where it is whole: the first counts"
             )
             events.append(self._builder.find("malformed_reply", message, call_id=call.call_id))
-        events += self._say(item, call, field(raw, "arguments"))
+        events += self._take_arguments(item, call, field(raw, "arguments"))
         if not item.has_arguments and item.arguments is not None:
-            events += self._say(item, call, item.arguments)
+            events += self._take_arguments(item, call, item.arguments)
         if field(raw, "status") == "incomplete":
             self._builder.refuse(call, _CUT)
         else:
             self._builder.finish(call)
         return events
 
-    def _say(self, item: Item, call: CallInProgress, arguments: Any) -> list[StreamEvent]:
+    def _take_arguments(
+        self, item: Item, call: CallInProgress, arguments: Any
+    ) -> list[StreamEvent]:
         if arguments is None:
             return []
         item.has_arguments = True
@@ -281,17 +289,17 @@ class ResponseOutput:
         if not isinstance(arguments, str):
             if not written and call.value is None:
                 take_object(self._builder, call, arguments)
-            elif _value_of(call) != arguments:
+            elif _read_value(call) != arguments:
                 self._builder.refuse(call, _TWICE)
             return []
         if not arguments.strip() or arguments == written:
             return []
         if call.value is None and arguments.startswith(written):
             return self._builder.add_arguments(call, arguments[len(written) :])
-        return self._replace(call, arguments)
+        return self._replace_arguments(call, arguments)
 
-    def _replace(self, call: CallInProgress, arguments: str) -> list[StreamEvent]:
-        before = _value_of(call)
+    def _replace_arguments(self, call: CallInProgress, arguments: str) -> list[StreamEvent]:
+        before = _read_value(call)
         after = read_arguments(arguments, repair=False).value
         if before is not None and before == after:
             return []
@@ -311,31 +319,31 @@ class ResponseOutput:
             return []
         parts[:] = [text]
         if text.startswith(before):
-            return self._tell(key.kind, text[len(before) :])
+            return self._add_part(key.kind, text[len(before) :])
         if key.kind != "output_text":
             return []
         message = f"a text was streamed as {before[:40]!r}, and is {text[:40]!r} where it is whole"
         return [self._builder.find("malformed_reply", message)]
 
-    def _tell(self, kind: str, text: str) -> list[StreamEvent]:
+    def _add_part(self, kind: str, text: str) -> list[StreamEvent]:
         if kind == "refusal":
             self._builder.refusal.append(text)
         return self._builder.add_text(text) if kind == "output_text" else []
 
-    def _stray(self, arguments: Any) -> list[StreamEvent]:
+    def _report_stray(self, arguments: Any) -> list[StreamEvent]:
         self._has_stray_arguments = True
-        return self._lost(f"arguments came for no call: {shown(arguments)[:80]}")
+        return self._report_lost(f"arguments came for no call: {shown(arguments)[:80]}")
 
-    def _lost(self, message: str) -> list[StreamEvent]:
+    def _report_lost(self, message: str) -> list[StreamEvent]:
         self._builder.spoil("a part of the reply could not be read")
         return [self._builder.find("malformed_reply", message, level="error")]
 
 
-def _value_of(call: CallInProgress) -> Mapping[str, Any] | None:
+def _read_value(call: CallInProgress) -> Mapping[str, Any] | None:
     return read_arguments(call.text, repair=False).value if call.value is None else call.value
 
 
-def _kind_of(raw: Any) -> str | None:
+def _find_kind(raw: Any) -> str | None:
     kind = field(raw, "type", "message" if field(raw, "role") == "assistant" else None)
     return kind if isinstance(kind, str) else None
 
@@ -357,7 +365,7 @@ def _is_elsewhere(item: Item, raw: Any, index: object) -> bool:
 
 def _is_same(item: Item, raw: Any) -> bool:
     """Return True if an item without that id is certainly the same."""
-    if _kind_of(raw) != item.kind:
+    if _find_kind(raw) != item.kind:
         return False
     if item.call is None:
         return True
@@ -366,5 +374,5 @@ def _is_same(item: Item, raw: Any) -> bool:
         return False
     if isinstance(arguments, str):
         arguments = read_arguments(arguments, repair=False).value
-    written = _value_of(item.call)
+    written = _read_value(item.call)
     return not item.has_arguments or written is None or arguments in (None, written)

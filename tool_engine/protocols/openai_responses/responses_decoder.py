@@ -15,7 +15,7 @@ from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunks import field, plain
 from tool_engine.protocols.event_decoder import END, EventStreamDecoder
 from tool_engine.protocols.openai_responses.response_output import ResponseOutput
-from tool_engine.protocols.reply_builder import Ending, Refine, ReplyBuilder, unknown_end
+from tool_engine.protocols.reply_builder import Ending, Refine, ReplyBuilder, describe_unknown_end
 from tool_engine.protocols.tool_names import KnownTools, NameRule
 
 _FAILED: Final = frozenset({"failed", "cancelled", "error"})
@@ -50,69 +50,69 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         self._is_ended = False
         self._is_late_told = False
         self._events: Mapping[str, Callable[[Any], list[StreamEvent]]] = {
-            "response.created": self._begun,
-            "response.output_item.added": self._added,
-            "response.output_item.done": self._done,
-            "response.function_call_arguments.delta": self._arguments,
-            "response.function_call_arguments.done": self._all_arguments,
-            **dict.fromkeys(_TEXTS, self._text),
-            "response.completed": self._over,
-            "response.done": self._over,
-            "response.incomplete": self._over,
-            "response.failed": self._over,
-            "response.cancelled": self._over,
-            "error": self._error,
-            END: self._no_end,
+            "response.created": self._begin_response,
+            "response.output_item.added": self._begin_item,
+            "response.output_item.done": self._finish_item,
+            "response.function_call_arguments.delta": self._add_arguments,
+            "response.function_call_arguments.done": self._end_arguments,
+            **dict.fromkeys(_TEXTS, self._add_text),
+            "response.completed": self._end_response,
+            "response.done": self._end_response,
+            "response.incomplete": self._end_response,
+            "response.failed": self._end_response,
+            "response.cancelled": self._end_response,
+            "error": self._take_error,
+            END: self._end_stream,
         }
 
-    def _take(self, payload: Any) -> list[StreamEvent]:
+    def _take_payload(self, payload: Any) -> list[StreamEvent]:
         if isinstance(payload, BaseException):
-            return self._error({"error": payload})
+            return self._take_error({"error": payload})
         kind = field(payload, "type")
         handle = self._events.get(kind) if isinstance(kind, str) else None
         if handle is None:
             return self._take_other(payload, kind)
-        return self._late(handle) if self._is_ended and kind != "error" else handle(payload)
+        return self._report_late(handle) if self._is_ended and kind != "error" else handle(payload)
 
     def _take_other(self, payload: Any, kind: Any) -> list[StreamEvent]:
         if field(payload, "output") is not None and kind in (None, "response"):
-            return self._over({"response": payload})
+            return self._end_response({"response": payload})
         if field(payload, "error") is not None and kind is None:
-            return self._error(payload)
+            return self._take_error(payload)
         if isinstance(payload, list | tuple):
-            return self._several(payload)
+            return self._take_several(payload)
         if _is_item(payload):
-            return self._items([payload])
+            return self._take_items([payload])
         if isinstance(kind, str):
             # Signs of life, and future events.
             return self._output.add_unknown(payload)
         hint = "; its protocol is 'openai'" if field(payload, "choices") is not None else ""
-        return self._lost(f"a chunk is no part of a response{hint}: {shown(payload)[:80]}")
+        return self._report_lost(f"a chunk is no part of a response{hint}: {shown(payload)[:80]}")
 
-    def _several(self, payloads: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
+    def _take_several(self, payloads: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
         if not payloads:
-            return self._lost("a chunk is an empty list, and no part of a response")
+            return self._report_lost("a chunk is an empty list, and no part of a response")
         if all(_is_item(each) or _is_asked(each) for each in payloads):
-            return self._last_turn(payloads)
+            return self._take_last_turn(payloads)
         return [event for payload in payloads for event in self.feed(payload)]
 
-    def _last_turn(self, items: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
+    def _take_last_turn(self, items: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
         asked = [place for place, item in enumerate(items) if _is_asked(item)]
         if not asked:
-            return self._items(items)
+            return self._take_items(items)
         message = f"of {len(items)} items only those after the last question were read"
         told = [self._builder.find("skipped", message)]
-        return told + self._items(items[asked[-1] + 1 :])
+        return told + self._take_items(items[asked[-1] + 1 :])
 
-    def _items(self, items: Iterable[Any]) -> list[StreamEvent]:
+    def _take_items(self, items: Iterable[Any]) -> list[StreamEvent]:
         if self._is_begun or self._is_ended:
-            return self._late()
+            return self._report_late()
         self._is_begun = self._is_ended = True
         return self._output.finish_all(items) + self._builder.end(Ending.FINISHED)
 
     # Events of a stream
 
-    def _begun(self, payload: Any) -> list[StreamEvent]:
+    def _begin_response(self, payload: Any) -> list[StreamEvent]:
         response = field(payload, "response")
         known, self._id = self._id, field(response, "id") or self._id
         self._is_begun = True
@@ -121,50 +121,52 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
             return []
         self._output.settle()
         self._is_ended = self._is_late_told = True
-        return self._wrong("a second response began in one reply: it was not read")
+        return self._report_fault("a second response began in one reply: it was not read")
 
-    def _added(self, payload: Any) -> list[StreamEvent]:
+    def _begin_item(self, payload: Any) -> list[StreamEvent]:
         item = field(payload, "item")
         return [] if item is None else self._output.begin(item, field(payload, "output_index"))
 
-    def _done(self, payload: Any) -> list[StreamEvent]:
+    def _finish_item(self, payload: Any) -> list[StreamEvent]:
         return self._output.finish(field(payload, "item"), field(payload, "output_index"))
 
-    def _arguments(self, payload: Any) -> list[StreamEvent]:
+    def _add_arguments(self, payload: Any) -> list[StreamEvent]:
         return self._output.add_arguments(payload, field(payload, "delta"))
 
-    def _all_arguments(self, payload: Any) -> list[StreamEvent]:
+    def _end_arguments(self, payload: Any) -> list[StreamEvent]:
         return self._output.end_arguments(payload)
 
-    def _text(self, payload: Any) -> list[StreamEvent]:
+    def _add_text(self, payload: Any) -> list[StreamEvent]:
         name, kind, place = _TEXTS[field(payload, "type")]
         return self._output.add_text(payload, name, kind, field(payload, place))
 
-    def _error(self, payload: Any) -> list[StreamEvent]:
+    def _take_error(self, payload: Any) -> list[StreamEvent]:
         error = field(payload, "error", payload)
         words = field(error, "message", error)
         words = words if isinstance(words, str) else shown(words)
         code = field(error, "code") or field(error, "type")
         what = f"{code}: {words}" if isinstance(code, str) and code != "error" else words
-        told = self._wrong(f"the provider reports an error: {what}")
+        told = self._report_fault(f"the provider reports an error: {what}")
         if self._is_ended:
             return told
-        return told + self._fail(f"the provider broke the reply off ({what}): this was not run")
+        return told + self._fail_calls(
+            f"the provider broke the reply off ({what}): this was not run"
+        )
 
-    def _late(self, handle: Callable[[Any], Any] | None = None) -> list[StreamEvent]:
-        quiet = (self._no_end, self._begun)
+    def _report_late(self, handle: Callable[[Any], Any] | None = None) -> list[StreamEvent]:
+        quiet = (self._end_stream, self._begin_response)
         if self._is_late_told or handle in quiet:
             return []
         self._is_late_told = True
-        return self._wrong("more came after the end of the response: it was not read")
+        return self._report_fault("more came after the end of the response: it was not read")
 
     # The end
 
-    def _over(self, payload: Any) -> list[StreamEvent]:
+    def _end_response(self, payload: Any) -> list[StreamEvent]:
         response = field(payload, "response")
         kind = field(payload, "type", "")
         if self._is_ended:
-            return self._late()
+            return self._report_late()
         self._is_begun = True
         self._is_stored = field(response, "store") is not False
         output = field(response, "output")
@@ -172,30 +174,30 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         if isinstance(output, list | tuple):
             told += self._output.finish_all(output)
         elif output is not None:
-            told += self._wrong(f"the output is no list of items: {shown(output)[:80]}")
-        self._count(field(response, "usage"))
+            told += self._report_fault(f"the output is no list of items: {shown(output)[:80]}")
+        self._count_usage(field(response, "usage"))
         status = field(response, "status") or kind.removeprefix("response.") or None
-        return told + self._end("completed" if status == "done" else status, response)
+        return told + self._end_reply("completed" if status == "done" else status, response)
 
-    def _end(self, status: Any, response: Any) -> list[StreamEvent]:
+    def _end_reply(self, status: Any, response: Any) -> list[StreamEvent]:
         self._is_ended = True
         self._output.settle()
         if status == "completed":
             return self._builder.end(Ending.FINISHED, "completed")
         if status == "incomplete":
             reason = field(field(response, "incomplete_details"), "reason")
-            return self._incomplete(reason if isinstance(reason, str) else "incomplete")
+            return self._end_incomplete(reason if isinstance(reason, str) else "incomplete")
         if (isinstance(status, str) and status in _FAILED) or field(response, "error") is not None:
             error = field(response, "error")
             words = field(error, "message") or field(error, "code") or status
             self._builder.stop_reason = str(status)
-            told = self._wrong(f"the response {status}: {words}")
-            return told + self._fail(f"the response {status} ({words}): this was not run")
+            told = self._report_fault(f"the response {status}: {words}")
+            return told + self._fail_calls(f"the response {status} ({words}): this was not run")
         kind = "truncated" if status in _UNFINISHED else "malformed_reply"
-        told = [self._builder.find(kind, unknown_end(status))]
+        told = [self._builder.find(kind, describe_unknown_end(status))]
         return told + self._builder.end(Ending.UNKNOWN, status if isinstance(status, str) else None)
 
-    def _incomplete(self, reason: str) -> list[StreamEvent]:
+    def _end_incomplete(self, reason: str) -> list[StreamEvent]:
         told: list[StreamEvent] = []
         self._output.cut()
         if reason == "content_filter":
@@ -204,20 +206,20 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
             told.append(self._builder.find("refusal", why, level="error"))
         return told + self._builder.end(Ending.CUT, reason)
 
-    def _fail(self, why: str) -> list[StreamEvent]:
+    def _fail_calls(self, why: str) -> list[StreamEvent]:
         self._is_ended = True
         for call in self._builder.calls:
             self._builder.refuse(call, why)
         self._output.settle()
         return self._builder.end(Ending.UNKNOWN)
 
-    def _no_end(self, _: Any) -> list[StreamEvent]:
+    def _end_stream(self, _: Any) -> list[StreamEvent]:
         self._output.settle()
         if not self._output.items and not self._builder.findings:
-            return self._wrong("there is no response in the reply")
+            return self._report_fault("there is no response in the reply")
         return []
 
-    def _finished(self) -> ParsedReply:
+    def _finish_reply(self) -> ParsedReply:
         refusal = "".join(self._builder.refusal)
         if refusal:
             self._builder.find("refusal", f"the model refused: {refusal}", level="error")
@@ -226,7 +228,7 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         message = self._output.as_input(reply, self._rule, is_stored=self._is_stored)
         return msgspec.structs.replace(reply, message=message)
 
-    def _count(self, usage: Any) -> None:
+    def _count_usage(self, usage: Any) -> None:
         counted = plain(usage)
         if isinstance(counted, dict):
             self._builder.usage = counted

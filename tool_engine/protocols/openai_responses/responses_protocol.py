@@ -47,7 +47,7 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
         """Return the `tools` of a request: one entry per tool, in order."""
         return [
-            {"type": "function", "strict": False, **self._function(tool)}
+            {"type": "function", "strict": False, **self._describe_function(tool)}
             for tool in self.known.learn(tools)
         ]
 
@@ -65,7 +65,7 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
         return decoder.close()
 
     def decoder(self) -> OpenAIResponsesDecoder:
-        refine = self._refined if self.strict else None
+        refine = self._refine_arguments if self.strict else None
         return OpenAIResponsesDecoder(self.known, self.name_rule, repair=self.repair, refine=refine)
 
     def format_results(
@@ -78,21 +78,21 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
             {
                 "type": "function_call_output",
                 "call_id": call_id,
-                "output": _output(result),
+                "output": _write_output(result),
                 **sendable(echo),
             }
             for call_id, result, echo in zip(ids, results, echoes, strict=True)
         ]
 
 
-def _output(result: ToolExecutionResult) -> str | list[dict[str, Any]]:
-    parts = [_part(part) for part in parts_of(result)]
+def _write_output(result: ToolExecutionResult) -> str | list[dict[str, Any]]:
+    parts = [_write_part(part) for part in parts_of(result)]
     if len(parts) == 1 and parts[0]["type"] == "input_text":
         return str(parts[0]["text"])
     return parts
 
 
-def _part(part: ResultPart) -> dict[str, Any]:
+def _write_part(part: ResultPart) -> dict[str, Any]:
     if part.text is None and part.media_type in _IMAGES:
         url = f"data:{part.media_type};base64,{part.data}"
         return {"type": "input_image", "image_url": url, "detail": "auto"}

@@ -10,7 +10,7 @@ _MAX_WORDS: Final = 400
 """The longest rule in words, in characters: a longer one would distract the model."""
 
 
-def words_of(keyword: str, value: Any) -> str | None:
+def say_rule(keyword: str, value: Any) -> str | None:
     """Return a keyword's rule as words for a description.
 
     None where there is nothing to say (`$comment`), or where it would be too long.
@@ -19,44 +19,44 @@ def words_of(keyword: str, value: Any) -> str | None:
         return None
     tell = _WORDS.get(keyword)
     try:
-        words = f"{keyword}: {_json(value)}" if tell is None else tell(value)
+        words = f"{keyword}: {_write_json(value)}" if tell is None else tell(value)
     except (TypeError, ValueError, RecursionError):
         # A schema made by hand may hold anything.
         return None
     return words if words is not None and len(words) <= _MAX_WORDS else None
 
 
-def described(description: object, words: list[str]) -> str:
+def append_words(description: object, words: list[str]) -> str:
     told = "; ".join(words)
     text = description.rstrip() if isinstance(description, str) else ""
     return f"{text} ({told})" if text else told
 
 
-def _json(value: Any) -> str:
+def _write_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
 
 
-def _counted(lead: str, noun: str) -> Callable[[Any], str]:
+def _say_count(lead: str, noun: str) -> Callable[[Any], str]:
     return lambda value: f"{lead} {value} {noun}{'' if value == 1 else 's'}"
 
 
-def _listed(lead: str) -> Callable[[Any], str]:
-    return lambda value: f"{lead}: {', '.join(_json(each) for each in value)}"
+def _say_list(lead: str) -> Callable[[Any], str]:
+    return lambda value: f"{lead}: {', '.join(_write_json(each) for each in value)}"
 
 
-def _alternatives(lead: str) -> Callable[[Any], str]:
+def _say_alternatives(lead: str) -> Callable[[Any], str]:
     def told(value: Any) -> str:
         if all(isinstance(each, Mapping) and each.keys() == {"required"} for each in value):
             sets = (" and ".join(each["required"]) for each in value)
             return f"{lead} must be there: {', or '.join(sets)}"
-        return f"{lead} must hold: {'; '.join(_json(each) for each in value)}"
+        return f"{lead} must hold: {'; '.join(_write_json(each) for each in value)}"
 
     return told
 
 
-def _other_keys(value: Any) -> str | None:
+def _say_other_keys(value: Any) -> str | None:
     # A model sends no undeclared keys, with or without a word on it.
-    return None if isinstance(value, bool) else f"the value of any other key: {_json(value)}"
+    return None if isinstance(value, bool) else f"the value of any other key: {_write_json(value)}"
 
 
 _SILENT: Final = frozenset(
@@ -64,12 +64,12 @@ _SILENT: Final = frozenset(
     | {"definitions", "title", "readOnly", "writeOnly"}
 )
 _WORDS: Final[Mapping[str, Callable[[Any], str | None]]] = {
-    "minLength": _counted("at least", "character"),
-    "maxLength": _counted("at most", "character"),
-    "minItems": _counted("at least", "item"),
-    "maxItems": _counted("at most", "item"),
-    "minProperties": _counted("at least", "key"),
-    "maxProperties": _counted("at most", "key"),
+    "minLength": _say_count("at least", "character"),
+    "maxLength": _say_count("at most", "character"),
+    "minItems": _say_count("at least", "item"),
+    "maxItems": _say_count("at most", "item"),
+    "minProperties": _say_count("at least", "key"),
+    "maxProperties": _say_count("at most", "key"),
     "minimum": lambda value: f"at least {value}",
     "maximum": lambda value: f"at most {value}",
     "exclusiveMinimum": lambda value: f"more than {value}",
@@ -78,15 +78,15 @@ _WORDS: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "uniqueItems": lambda value: "no item twice" if value else "items may repeat",
     "pattern": lambda value: f"pattern: {value}",
     "format": lambda value: f"format: {value}",
-    "const": lambda value: f"always {_json(value)}",
-    "enum": _listed("one of"),
-    "examples": _listed("for example"),
-    "default": lambda value: f"default: {_json(value)}",
+    "const": lambda value: f"always {_write_json(value)}",
+    "enum": _say_list("one of"),
+    "examples": _say_list("for example"),
+    "default": lambda value: f"default: {_write_json(value)}",
     "deprecated": lambda value: "deprecated" if value else "not deprecated",
-    "required": _listed("required"),
-    "additionalProperties": _other_keys,
-    "not": lambda value: f"must not fit {_json(value)}",
-    "anyOf": _alternatives("at least one of these"),
-    "oneOf": _alternatives("exactly one of these"),
-    "allOf": _alternatives("all of these"),
+    "required": _say_list("required"),
+    "additionalProperties": _say_other_keys,
+    "not": lambda value: f"must not fit {_write_json(value)}",
+    "anyOf": _say_alternatives("at least one of these"),
+    "oneOf": _say_alternatives("exactly one of these"),
+    "allOf": _say_alternatives("all of these"),
 }

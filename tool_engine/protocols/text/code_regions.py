@@ -43,8 +43,8 @@ class CodeRegions(ABC):
         self._queue: deque[str] = deque()
         self._is_closed = False
         self._waits = False
-        self._mode: Callable[[str, int], int] = self._text
-        self._is_told = False
+        self._mode: Callable[[str, int], int] = self._read_text
+        self._is_reported = False
         self._line_lead = ""
         self._spoken: deque[str] = deque(maxlen=_MOST_BEFORE)
         self._is_deep = False
@@ -63,21 +63,21 @@ class CodeRegions(ABC):
         self._line_end = -1
 
     @abstractmethod
-    def _text(self, buffer: str, place: int) -> int:
+    def _read_text(self, buffer: str, place: int) -> int:
         """Read outside of every region."""
 
     @abstractmethod
-    def _say(self, text: str) -> None:
+    def _pass_on(self, text: str) -> None:
         """Pass text on."""
 
-    def _take(self, text: str) -> None:
+    def _take_text(self, text: str) -> None:
         if len(text) <= _SLICE:
             self._buffer += text
         else:
-            self._queue.extend(_slices(text))
-        self._read()
+            self._queue.extend(_cut_slices(text))
+        self._read_buffer()
 
-    def _read(self) -> None:
+    def _read_buffer(self) -> None:
         while True:
             place, self._waits = 1, False
             while place < len(self._buffer) and not self._waits:
@@ -88,17 +88,17 @@ class CodeRegions(ABC):
                 return
             self._buffer += self._queue.popleft()
 
-    def _again(self, before: str, text: str, place: int) -> int:
+    def _put_back(self, before: str, text: str, place: int) -> int:
         self._queue.appendleft(self._buffer[place:])
-        self._queue.extendleft(reversed(_slices(text)))
+        self._queue.extendleft(reversed(_cut_slices(text)))
         self._offset += place - len(text) - 1
         self._buffer = before
         return 1
 
-    def _wait(self, place: int) -> int:
+    def _wait_at(self, place: int) -> int:
         """Hold back a possible marker until the reply goes on or ends."""
         if self._is_closed and not self._queue:
-            self._say(self._buffer[place])
+            self._pass_on(self._buffer[place])
             return place + 1
         self._waits = True
         return place
@@ -111,37 +111,37 @@ class CodeRegions(ABC):
     def _is_in_quote(self) -> bool:
         return _QUOTE.match(self._line_lead) is not None
 
-    def _skip(self, region: str, position: int) -> None:
-        if not self._is_told:
-            self._is_told = True
+    def _report_skip(self, region: str, position: int) -> None:
+        if not self._is_reported:
+            self._is_reported = True
             self._sink.skip(region, position)
 
     def _begin_run(self, match: re.Match[str]) -> int:
-        self._say(match[0])
+        self._pass_on(match[0])
         self._run = len(match[0].lstrip(" "))
         self._may_be_fence = match.string[match.start() - 1] in "\r\n"
         self._span_start = self._offset + match.end() - self._run
-        self._mode = self._opening_run
+        self._mode = self._read_opening_run
         return match.end()
 
-    def _more_marks(self, buffer: str, place: int) -> int:
-        end = _end(_TICKS, buffer, place)
-        self._say(buffer[place:end])
+    def _read_more_ticks(self, buffer: str, place: int) -> int:
+        end = _find_end(_TICKS, buffer, place)
+        self._pass_on(buffer[place:end])
         self._run += end - place
         return end
 
-    def _opening_run(self, buffer: str, place: int) -> int:
-        place = self._more_marks(buffer, place)
+    def _read_opening_run(self, buffer: str, place: int) -> int:
+        place = self._read_more_ticks(buffer, place)
         if place < len(buffer):
             is_long = self._run >= 3
             self._is_deep = is_long and not self._may_be_fence and self._is_in_list()
             self._may_be_fence = is_long and (self._may_be_fence or self._is_deep)
-            self._span, self._is_told = self._run, False
+            self._span, self._is_reported = self._run, False
             # The end of this line is not searched again for every backtick.
             is_known = self._span_start < self._line_end
             closer = self._line_runs.get(self._run, -1)
             is_plain = is_known and closer <= self._span_start
-            self._mode = self._text if is_plain else self._code
+            self._mode = self._read_text if is_plain else self._read_code
         return place
 
     def _is_in_list(self) -> bool:
@@ -165,44 +165,44 @@ class CodeRegions(ABC):
                 return False
         return False
 
-    def _code(self, buffer: str, place: int) -> int:
+    def _read_code(self, buffer: str, place: int) -> int:
         """Read after backticks on their line: quoted if an equal run follows."""
         match = self._grammar.span.search(buffer, place)
         if match is None:
-            self._say(buffer[place:])
+            self._pass_on(buffer[place:])
             return len(buffer)
         start = match.start()
-        self._say(buffer[place:start])
+        self._pass_on(buffer[place:start])
         kind = match.lastgroup
         if kind is None:
-            return self._wait(start)
+            return self._wait_at(start)
         if kind == "ticks":
-            self._say(match[0])
+            self._pass_on(match[0])
             self._run, self._may_be_fence = len(match[0]), False
-            self._mode = self._closing_run
+            self._mode = self._read_closing_run
             return match.end()
         if kind == "line":
             return self._end_line(start)
-        self._held, self._mode, self._run, self._line_runs = [], self._hold, 0, {}
+        self._held, self._mode, self._run, self._line_runs = [], self._read_held, 0, {}
         self._held_before, self._held_from = buffer[start - 1], self._offset + start
         return start
 
-    def _closing_run(self, buffer: str, place: int) -> int:
-        place = self._more_marks(buffer, place)
+    def _read_closing_run(self, buffer: str, place: int) -> int:
+        place = self._read_more_ticks(buffer, place)
         if place < len(buffer):
-            self._mode = self._text if self._run == self._span else self._code
+            self._mode = self._read_text if self._run == self._span else self._read_code
         return place
 
     def _end_line(self, place: int) -> int:
         if self._may_be_fence:
             self._begin_fence("`", self._span)
         else:
-            self._mode = self._text
+            self._mode = self._read_text
         return place
 
-    def _hold(self, buffer: str, place: int) -> int:
+    def _read_held(self, buffer: str, place: int) -> int:
         """Hold a marker that the rest of its line may quote."""
-        end = _end(_TICKS, buffer, place)
+        end = _find_end(_TICKS, buffer, place)
         if end > place:
             self._held.append(buffer[place:end])
             self._run += end - place
@@ -215,31 +215,31 @@ class CodeRegions(ABC):
             self._held.append(buffer[place:end])
             return end
         if self._may_be_fence:
-            self._tell_quoted("fenced code")
+            self._report_quoted("fenced code")
             return self._end_line(place)
-        return self._release(place)
+        return self._release_held(place)
 
     def _end_held_run(self, place: int) -> bool:
         run, self._run, self._may_be_fence = self._run, 0, False
         self._line_runs[run] = self._offset + place - run
         if run == self._span:
-            self._tell_quoted("inline code")
-            self._mode = self._text
+            self._report_quoted("inline code")
+            self._mode = self._read_text
         return run == self._span
 
-    def _tell_quoted(self, region: str) -> None:
+    def _report_quoted(self, region: str) -> None:
         text = "".join(self._held)
         for found in self._grammar.unquoted_text.finditer(text):
             if found.lastgroup in self._grammar.openers:
-                self._skip(region, self._held_from + found.start())
+                self._report_skip(region, self._held_from + found.start())
                 break
-        self._say(text)
+        self._pass_on(text)
 
-    def _release(self, place: int) -> int:
+    def _release_held(self, place: int) -> int:
         """Release the held marker: nothing on its line closes the span."""
-        self._mode = self._text
+        self._mode = self._read_text
         self._line_end = self._offset + place
-        return self._again(self._held_before, "".join(self._held), place)
+        return self._put_back(self._held_before, "".join(self._held), place)
 
     def _close_hold(self) -> None:
         """Settle a held marker when the reply ends on its line."""
@@ -247,67 +247,69 @@ class CodeRegions(ABC):
         if self._run and self._end_held_run(place):
             return
         if self._may_be_fence:
-            self._tell_quoted("fenced code")
-            self._mode = self._text
+            self._report_quoted("fenced code")
+            self._mode = self._read_text
         else:
-            self._release(place)
+            self._release_held(place)
 
     def _begin_fence(self, mark: str, length: int) -> None:
         self._fence_mark, self._fence_length = mark, length
         self._is_deep = self._is_deep and mark == "`"
-        self._mode, self._is_told = self._fence, False
+        self._mode, self._is_reported = self._read_fence, False
 
-    def _fence_head(self, buffer: str, place: int) -> int:
+    def _read_fence_head(self, buffer: str, place: int) -> int:
         """Read after three tildes, which begin fenced code whatever follows."""
-        end = self._end_of_marks("~", buffer, place)
+        end = self._read_marks("~", buffer, place)
         if end < len(buffer):
             self._begin_fence("~", self._run)
         return end
 
-    def _fence(self, buffer: str, place: int) -> int:
+    def _read_fence(self, buffer: str, place: int) -> int:
         fences = self._grammar.deep_fences if self._is_deep else self._grammar.fences
-        match = fences[self._fence_mark][self._is_told].search(buffer, place)
+        match = fences[self._fence_mark][self._is_reported].search(buffer, place)
         if match is None:
-            self._say(buffer[place:])
+            self._pass_on(buffer[place:])
             return len(buffer)
         start = match.start()
-        self._say(buffer[place:start])
+        self._pass_on(buffer[place:start])
         if match.lastgroup is None:
-            return self._wait(start)
-        self._say(match[0])
+            return self._wait_at(start)
+        self._pass_on(match[0])
         if match.lastgroup == "end":
-            self._run, self._mode = 1, self._fence_run
+            self._run, self._mode = 1, self._read_fence_run
         else:
-            self._skip("fenced code", self._offset + start)
+            self._report_skip("fenced code", self._offset + start)
         return match.end()
 
-    def _fence_run(self, buffer: str, place: int) -> int:
-        end = self._end_of_marks(self._fence_mark, buffer, place)
+    def _read_fence_run(self, buffer: str, place: int) -> int:
+        end = self._read_marks(self._fence_mark, buffer, place)
         if end < len(buffer):
-            self._mode = self._fence_rest if self._run >= self._fence_length else self._fence
+            self._mode = (
+                self._read_fence_rest if self._run >= self._fence_length else self._read_fence
+            )
         return end
 
-    def _end_of_marks(self, mark: str, buffer: str, place: int) -> int:
+    def _read_marks(self, mark: str, buffer: str, place: int) -> int:
         end = place
         while end < len(buffer) and buffer[end] == mark:
             end += 1
-        self._say(buffer[place:end])
+        self._pass_on(buffer[place:end])
         self._run += end - place
         return end
 
-    def _fence_rest(self, buffer: str, place: int) -> int:
+    def _read_fence_rest(self, buffer: str, place: int) -> int:
         """Read after a possible closing fence, which only space may follow."""
-        end = _end(_SPACE, buffer, place)
-        self._say(buffer[place:end])
+        end = _find_end(_SPACE, buffer, place)
+        self._pass_on(buffer[place:end])
         if end < len(buffer):
-            self._mode = self._text if buffer[end] in "\r\n" else self._fence
+            self._mode = self._read_text if buffer[end] in "\r\n" else self._read_fence
         return end
 
 
-def _slices(text: str) -> list[str]:
+def _cut_slices(text: str) -> list[str]:
     return [text[start : start + _SLICE] for start in range(0, len(text), _SLICE)]
 
 
-def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
+def _find_end(pattern: re.Pattern[str], text: str, place: int) -> int:
     match = pattern.match(text, place)
     return place if match is None else match.end()

@@ -67,13 +67,13 @@ class Grammar:
         self.thoughts = one_of([_THINK, _THOUGHT, *calls], flags), one_of([_THINK, _THOUGHT])
         """Each pair of patterns: with calls and without."""
         self.regions = [(one_of([end, *calls], flags), one_of([end], flags)) for end in closed]
-        self.fences = {mark: _fence(mark, 3, calls, flags) for mark in "`~"}
-        self.deep_fences = {"`": _fence("`", 15, calls, flags)}
+        self.fences = {mark: _match_fence(mark, 3, calls, flags) for mark in "`~"}
+        self.deep_fences = {"`": _match_fence("`", 15, calls, flags)}
         """The same for fenced code in a list."""
         self.hot = re.compile(f"[{hot}`~\r\n]")
 
 
-def _fence(
+def _match_fence(
     mark: str, most: int, calls: list[str], flags: int
 ) -> tuple[re.Pattern[str], re.Pattern[str]]:
     end = [f"(?P<end>{LINE_START}[ ]{{0,{most}}}{mark})", rf"{LINE_START}[ ]{{1,{most}}}\Z"]

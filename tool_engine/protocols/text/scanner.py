@@ -42,9 +42,9 @@ class Scanner(CodeRegions):
         self._region = 0
         self._reader: BlockReader | None = None
         if is_thinking:
-            self._mode = self._think
+            self._mode = self._read_thought
         else:
-            self._mode = self._lead if reads_whole else self._text
+            self._mode = self._read_lead if reads_whole else self._read_text
         self._after_block = self._mode
 
     @property
@@ -52,19 +52,19 @@ class Scanner(CodeRegions):
         return self._depth > 0
 
     def feed(self, text: str) -> None:
-        self._take(text)
+        self._take_text(text)
 
     def close(self) -> None:
         self._is_closed = True
-        self._read()
-        while self._mode == self._hold or self._reader is not None:
+        self._read_buffer()
+        while self._mode == self._read_held or self._reader is not None:
             if self._reader is None:
                 self._close_hold()
             else:
                 self._close_block(self._reader)
-            self._read()
+            self._read_buffer()
 
-    def _say(self, text: str) -> None:
+    def _pass_on(self, text: str) -> None:
         if not text:
             return
         if self._depth:
@@ -76,7 +76,7 @@ class Scanner(CodeRegions):
         self._keep_lead(text)
         self._sink.add_text(text)
 
-    def _lead(self, buffer: str, place: int) -> int:
+    def _read_lead(self, buffer: str, place: int) -> int:
         end = place
         while end < len(buffer) and buffer[end].isspace():
             end += 1
@@ -84,29 +84,33 @@ class Scanner(CodeRegions):
         if end == len(buffer) and is_short and not (self._is_closed and not self._queue):
             self._waits = True
             return place
-        self._mode = self._text
+        self._mode = self._read_text
         if end < len(buffer) and is_short and buffer[end] in "{[`~":
             reader = self._sink.open_reply()
             if reader is not None:
-                self._reader, self._mode, self._after_block = reader, self._block, self._text
+                self._reader, self._mode, self._after_block = (
+                    reader,
+                    self._read_block,
+                    self._read_text,
+                )
         return place
 
-    def _text(self, buffer: str, place: int) -> int:
+    def _read_text(self, buffer: str, place: int) -> int:
         if buffer[place - 1] not in "\r\n" and not self._grammar.hot.search(buffer, place):
-            self._say(buffer[place:])
+            self._pass_on(buffer[place:])
             return len(buffer)
         match = self._pattern.search(buffer, place)
         if match is None:
-            self._say(buffer[place:])
+            self._pass_on(buffer[place:])
             return len(buffer)
         start, end = match.span()
-        self._say(buffer[place:start])
+        self._pass_on(buffer[place:start])
         kind = match.lastgroup
         if kind is None:
-            return self._wait(start)
+            return self._wait_at(start)
         self._marks_left -= 1
         if self._marks_left < 0:
-            self._mode = self._rest
+            self._mode = self._read_rest
             self._sink.give_up(self._offset + start)
             return start
         if kind == "ticks":
@@ -115,30 +119,30 @@ class Scanner(CodeRegions):
             self._begin_block(kind, match)
         elif kind == "think":
             self._before_thought = buffer[start - 1]
-            self._depth, self._mode, self._is_told = 1, self._think, False
+            self._depth, self._mode, self._is_reported = 1, self._read_thought, False
         elif kind == "thought":
             self._sink.end_unbegun_thought(self._offset + start)
         else:
             self._begin_region(kind, match[0])
         return end
 
-    def _rest(self, buffer: str, place: int) -> int:
+    def _read_rest(self, buffer: str, place: int) -> int:
         """Pass on the rest without calls, after too many marks."""
-        self._say(buffer[place:])
+        self._pass_on(buffer[place:])
         return len(buffer)
 
     def _begin_region(self, kind: str, marker: str) -> None:
-        self._say(marker)
+        self._pass_on(marker)
         if kind == "tildes":
-            self._mode, self._run = self._fence_head, 3
+            self._mode, self._run = self._read_fence_head, 3
         else:
-            self._mode, self._is_told = self._quote, False
+            self._mode, self._is_reported = self._read_quote, False
             self._region = int(kind.removeprefix("quote"))
 
     def _begin_block(self, kind: str, match: re.Match[str]) -> None:
         if self._skips and self._is_in_quote():
             self._sink.skip("a block quote", self._offset + match.start())
-            self._say(match[0])
+            self._pass_on(match[0])
         else:
             self._open_block(kind, match)
 
@@ -146,11 +150,11 @@ class Scanner(CodeRegions):
         self._is_blank = False
         # Text after the block does not begin a line.
         self._keep_lead(".")
-        self._after_block = self._think if self._depth else self._text
+        self._after_block = self._read_thought if self._depth else self._read_text
         self._reader = self._sink.open(kind, match[0], self._offset + match.start())
-        self._mode = self._block
+        self._mode = self._read_block
 
-    def _block(self, buffer: str, place: int) -> int:
+    def _read_block(self, buffer: str, place: int) -> int:
         reader = self._reader
         assert reader is not None  # noqa: S101 - the mode is entered with a reader
         end = reader.feed(buffer, place)
@@ -168,44 +172,44 @@ class Scanner(CodeRegions):
     def _read_again(self, reader: BlockReader, place: int) -> int:
         self._mode, self._reader = self._after_block, None
         before = "\n" if self._is_blank else ">"
-        return self._again(before, reader.returned or "", place)
+        return self._put_back(before, reader.returned or "", place)
 
-    def _think(self, buffer: str, place: int) -> int:
-        is_silent = self._skips and self._is_told
+    def _read_thought(self, buffer: str, place: int) -> int:
+        is_silent = self._skips and self._is_reported
         match = self._grammar.thoughts[is_silent].search(buffer, place)
         if match is None:
-            self._say(buffer[place:])
+            self._pass_on(buffer[place:])
             return len(buffer)
         start, end = match.span()
-        self._say(buffer[place:start])
+        self._pass_on(buffer[place:start])
         kind = match.lastgroup
         if kind is None:
-            return self._wait(start)
+            return self._wait_at(start)
         if kind in self._grammar.openers:
             if not self._skips:
                 self._open_block(kind, match)
                 return end
-            self._skip("a think tag", self._offset + start)
+            self._report_skip("a think tag", self._offset + start)
         else:
             self._depth += 1 if kind == "think" else -1
         if self._depth:
-            self._say(match[0])
+            self._pass_on(match[0])
             return end
-        self._mode = self._lead if self._reads_whole and self._is_blank else self._text
-        return self._again(self._before_thought, "", end)
+        self._mode = self._read_lead if self._reads_whole and self._is_blank else self._read_text
+        return self._put_back(self._before_thought, "", end)
 
-    def _quote(self, buffer: str, place: int) -> int:
-        match = self._grammar.regions[self._region][self._is_told].search(buffer, place)
+    def _read_quote(self, buffer: str, place: int) -> int:
+        match = self._grammar.regions[self._region][self._is_reported].search(buffer, place)
         if match is None:
-            self._say(buffer[place:])
+            self._pass_on(buffer[place:])
             return len(buffer)
         start = match.start()
-        self._say(buffer[place:start])
+        self._pass_on(buffer[place:start])
         if match.lastgroup is None:
-            return self._wait(start)
-        self._say(match[0])
+            return self._wait_at(start)
+        self._pass_on(match[0])
         if match.lastgroup == "unquote":
-            self._mode = self._text
+            self._mode = self._read_text
         else:
-            self._skip("an escaped block", self._offset + start)
+            self._report_skip("an escaped block", self._offset + start)
         return match.end()

@@ -19,7 +19,7 @@ from tool_engine.protocols.object_arguments import readable
 from tool_engine.protocols.reply_builder import CallInProgress, Ending, ReplyBuilder
 from tool_engine.protocols.text.grammar import BlockReader, Grammar
 from tool_engine.protocols.text.markdown import MARK, find_places, region_within
-from tool_engine.protocols.text.message_text import said_in
+from tool_engine.protocols.text.message_text import find_text
 from tool_engine.protocols.text.scanner import Scanner
 from tool_engine.protocols.tool_names import ANY_NAME, NameRule, ToolCatalog
 
@@ -75,11 +75,11 @@ def check_rendering(protocol: TextProtocol, text: str, call: ToolCall) -> str:
     raise ConfigurationError(
         f"{protocol.name} cannot carry the call {call.call_id!r} of {call.tool_name!r} as it is: "
         f"its name, id and arguments must be what the protocol can write, and the tool must be "
-        f"known, with tools=..., if arguments are no texts{_reason(read, found)}"
+        f"known, with tools=..., if arguments are no texts{_find_reason(read, found)}"
     )
 
 
-def _reason(read: ToolCall | None, found: ParsedReply) -> str:
+def _find_reason(read: ToolCall | None, found: ParsedReply) -> str:
     if read is not None and read.error:
         return f" ({read.error})"
     lost = [finding.message for finding in found.findings]
@@ -183,7 +183,7 @@ class TextDecoder(ABC):
         self._bytes = codecs.getincrementaldecoder("utf-8")("strict")
         self._has_bad_bytes = False
         self._calls = 0
-        self._has_told_full = False
+        self._has_reported_full = False
         self._events: list[StreamEvent] = []
         self._said: list[str] = []
         self._ending: tuple[Ending, str | None] = (Ending.UNKNOWN, None)
@@ -203,24 +203,24 @@ class TextDecoder(ABC):
         if isinstance(chunk, str):
             self._scanner.feed(chunk)
         elif isinstance(chunk, bytes | bytearray | memoryview):
-            self._scanner.feed(self._decoded(bytes(chunk)))
+            self._scanner.feed(self._decode_bytes(bytes(chunk)))
         else:
             self._feed_message(chunk)
         return events
 
     def close(self) -> ParsedReply:
         if self._reply is None:
-            self._scanner.feed(self._decoded(b"", is_end=True))
+            self._scanner.feed(self._decode_bytes(b"", is_end=True))
             self._has_cut = False
             self._scanner.close()
             if self._has_bad_bytes:
-                self._tell_bad_bytes()
+                self._report_bad_bytes()
             if self.protocol.skip_quoted:
-                self._judge_quoted()
+                self._refuse_quoted()
             if self._scanner.is_in_thought:
                 message = "a think tag was never closed: all that follows it is taken as thoughts"
                 self.find("malformed_reply", message)
-            self._end()
+            self._end_reply()
             said = readable("".join(self._said))
             # Many providers refuse a message without text.
             messages = [{"role": "assistant", "content": said}] if said.strip() else []
@@ -236,8 +236,8 @@ class TextDecoder(ABC):
         if not self.is_full:
             self._calls += 1
             return True
-        if not self._has_told_full:
-            self._has_told_full = True
+        if not self._has_reported_full:
+            self._has_reported_full = True
             self.find("malformed_reply", _TOO_MANY_CALLS, level="error")
         return False
 
@@ -280,9 +280,9 @@ class TextDecoder(ABC):
         message = "</think> closes what nothing opened: no call before it is run"
         self.find("malformed_reply", message, position=position)
         calls, self._judged = self.builder.calls[self._judged :], len(self.builder.calls)
-        self._judge(calls, _BEFORE_THOUGHT)
+        self._refuse_calls(calls, _BEFORE_THOUGHT)
 
-    def _judge_quoted(self) -> None:
+    def _refuse_quoted(self) -> None:
         """Refuse quoted calls last, as later backticks may quote earlier text."""
         if not self._blocks or self._is_one_object():
             return
@@ -293,18 +293,18 @@ class TextDecoder(ABC):
             written[index] = plain[index][: -len(plain[index].lstrip())] + MARK
         left, calls_at = self._blocks, dict(self._blocks)
         for _ in range(_MOST_READINGS):
-            quoted = self._quoted("".join(written), left)
+            quoted = self._find_quoted("".join(written), left)
             # A call that is not run is plain text, so the others are judged again.
             for index, region in quoted.items():
                 written[index] = plain[index]
-                self._judge(calls_at[index], _IN_MARKDOWN.format(region=region))
+                self._refuse_calls(calls_at[index], _IN_MARKDOWN.format(region=region))
             left = [block for block in left if block[0] not in quoted]
             if not quoted or not left:
                 return
         for _, calls in left:
-            self._judge(calls, _IN_MARKDOWN.format(region="what may be code"))
+            self._refuse_calls(calls, _IN_MARKDOWN.format(region="what may be code"))
 
-    def _quoted(
+    def _find_quoted(
         self, text: str, blocks: Sequence[tuple[int, Sequence[CallInProgress]]]
     ) -> dict[int, str]:
         found = zip(blocks, find_places(text), strict=True)
@@ -319,10 +319,12 @@ class TextDecoder(ABC):
         said = "".join(self._said).strip()
         return said[:1] != "<" and said == self._said[self._blocks[0][0]].strip()
 
-    def _judge(self, calls: Iterable[CallInProgress], error: str, kind: str = "skipped") -> None:
+    def _refuse_calls(
+        self, calls: Iterable[CallInProgress], error: str, kind: str = "skipped"
+    ) -> None:
         for call in calls:
             if call.error is None:
-                call.error, call.is_told = error, True
+                call.error, call.is_fault_reported = error, True
                 ids = {"call_id": call.call_id, "tool_name": call.name}
                 self.find(kind, error, level="error", **ids)
 
@@ -333,7 +335,7 @@ class TextDecoder(ABC):
     def open_reply(self) -> BlockReader | None:
         return None
 
-    def _decoded(self, data: bytes, *, is_end: bool = False) -> str:
+    def _decode_bytes(self, data: bytes, *, is_end: bool = False) -> str:
         try:
             return self._bytes.decode(data, is_end)
         except UnicodeDecodeError:
@@ -342,14 +344,14 @@ class TextDecoder(ABC):
             self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
             return self._bytes.decode(held + data, is_end)
 
-    def _tell_bad_bytes(self) -> None:
+    def _report_bad_bytes(self) -> None:
         self.find("malformed_reply", _NO_UTF8)
         mark = "\N{REPLACEMENT CHARACTER}"
         damaged = [call for call in self.builder.calls if mark in (call.raw or "")]
-        self._judge(damaged, _DAMAGED, "malformed_arguments")
+        self._refuse_calls(damaged, _DAMAGED, "malformed_arguments")
 
     def _feed_message(self, chunk: Any) -> None:
-        said = said_in(chunk)
+        said = find_text(chunk)
         if said is None:
             message = f"a part of the reply is neither text nor a message: {type(chunk).__name__}"
             self.find("malformed_reply", message, level="error")
@@ -361,7 +363,7 @@ class TextDecoder(ABC):
             is_cut = said.stop_reason in ("length", "max_tokens", "incomplete", "content_filter")
             self._ending = Ending.CUT if is_cut else Ending.FINISHED, said.stop_reason
 
-    def _end(self) -> None:
+    def _end_reply(self) -> None:
         ending, stop_reason = self._ending
         # Each call has its own end mark: a text without a stated end leaves no doubt.
         is_told = ending is not Ending.CUT or self._has_cut

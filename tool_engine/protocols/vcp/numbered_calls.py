@@ -35,7 +35,7 @@ class Request(NamedTuple):
     """The keys of the block, by the arguments that they have become."""
 
 
-def numbers_in(key: str, stems: Collection[str]) -> list[Numbered]:
+def find_numbers(key: str, stems: Collection[str]) -> list[Numbered]:
     """What a name may be that ends in digits: one of the `stems`, and a number. U28."""
     most = len(key) - len(key.rstrip(_DIGITS))
     ends = range(len(key) - most, len(key))
@@ -48,7 +48,7 @@ def find_tool(get: Callable[[str], Tool | None], name: str, command: str | None)
     return next((tool for each in (name, *joined) if (tool := get(each)) is not None), None)
 
 
-def requests_in(
+def find_requests(
     get: Callable[[str], Tool | None], name: str, arguments: Mapping[str, str]
 ) -> tuple[list[Request], list[str], str | None]:
     """The calls of one block, what is odd about their numbers, and why they cannot be run.
@@ -62,9 +62,11 @@ def requests_in(
     tools = [find_tool(get, name, command) for command in commands or [""]]
     declared = {parameter.name for tool in tools if tool for parameter in tool.parameters}
     stems = declared | {COMMAND}
-    found = {key: numbers_in(key, stems) for key in arguments if key not in declared}
+    found = {key: find_numbers(key, stems) for key in arguments if key not in declared}
     numbered = {key: readings[0] for key, readings in found.items() if readings}
-    if error := _doubt(found) or _overlap(numbered, sorted(declared & arguments.keys()), stems):
+    if error := _find_doubt(found) or _find_overlap(
+        numbered, sorted(declared & arguments.keys()), stems
+    ):
         return [Request(None, dict(arguments), tools[0])], [], error
     if not numbered:
         return [Request(None, dict(arguments), tools[0])], [], None
@@ -79,14 +81,18 @@ def requests_in(
         Request(number, each, find_tool(get, name, each.get(COMMAND, "").strip()), sent[number])
         for number, each in merged.items()
     ]
-    return requests, [*_gaps(list(merged)), *_uneven(groups)], _clash(shared, numbered)
+    return (
+        requests,
+        [*_report_gaps(list(merged)), *_report_uneven(groups)],
+        _find_clash(shared, numbered),
+    )
 
 
 def _is_command(key: str) -> bool:
-    return key == COMMAND or bool(numbers_in(key, (COMMAND,)))
+    return key == COMMAND or bool(find_numbers(key, (COMMAND,)))
 
 
-def _doubt(found: Mapping[str, list[Numbered]]) -> str | None:
+def _find_doubt(found: Mapping[str, list[Numbered]]) -> str | None:
     """Which number it is not sure that a parameter has."""
     for key, readings in found.items():
         if len(readings) > 1:
@@ -101,12 +107,12 @@ def _doubt(found: Mapping[str, list[Numbered]]) -> str | None:
     return None
 
 
-def _overlap(
+def _find_overlap(
     numbered: Mapping[str, Numbered], own: Iterable[str], stems: Collection[str]
 ) -> str | None:
     """Which parameter of its own, sent in a batch, may be meant as a number of another one."""
     for key in own if numbered else ():
-        for stem, digits in numbers_in(key, stems):
+        for stem, digits in find_numbers(key, stems):
             return (
                 f"{key!r} is a parameter of its own, and may be number {digits} of {stem!r}; "
                 "write a block for each call"
@@ -114,7 +120,7 @@ def _overlap(
     return None
 
 
-def _clash(shared: Mapping[str, str], numbered: Mapping[str, Numbered]) -> str | None:
+def _find_clash(shared: Mapping[str, str], numbered: Mapping[str, Numbered]) -> str | None:
     """Whether a value for every call and one for a single call would be the same parameter."""
     key = next((key for key, found in numbered.items() if found.stem in shared), None)
     if key is None:
@@ -125,13 +131,13 @@ def _clash(shared: Mapping[str, str], numbered: Mapping[str, Numbered]) -> str |
     )
 
 
-def _gaps(numbers: list[int]) -> Iterable[str]:
+def _report_gaps(numbers: list[int]) -> Iterable[str]:
     if numbers != list(range(1, len(numbers) + 1)):
         listed = ", ".join(map(str, numbers[:20]))
         yield f"the commands of the block are numbered {listed}, not from 1 on without a gap"
 
 
-def _uneven(groups: Mapping[int, Mapping[str, str]]) -> Iterable[str]:
+def _report_uneven(groups: Mapping[int, Mapping[str, str]]) -> Iterable[str]:
     for stem in dict.fromkeys(stem for group in groups.values() for stem in group):
         missing = [number for number in sorted(groups) if stem not in groups[number]]
         if missing:

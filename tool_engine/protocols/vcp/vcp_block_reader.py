@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple, Protocol
 
-from tool_engine.protocols.vcp.vcp_markers import BETWEEN, CLOSERS, unescaped
+from tool_engine.protocols.vcp.vcp_markers import BETWEEN, CLOSERS, unescape_marks
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+(?::[A-Za-z0-9_]+)?")
 _RESERVED_WITH_COLON: Final = re.compile(r"(?:ink|vref|river):[A-Za-z0-9_]+")
@@ -87,7 +87,7 @@ class VCPBlockReader:
             match = pattern.search(text, place)
             end = len(text) if match is None else match.start()
             if end > place:
-                self._take(text[place:end])
+                self._take_text(text[place:end])
             if match is None or match.lastgroup is None:
                 self._tail = text[end:]
                 return -1
@@ -99,10 +99,10 @@ class VCPBlockReader:
                 self._end_mark = match[0]
             else:
                 self._take_mark(match)
-        place = self._end_more(text, place)
+        place = self._end_with_more(text, place)
         return -1 if place < 0 else start + place - held
 
-    def _end_more(self, text: str, place: int) -> int:
+    def _end_with_more(self, text: str, place: int) -> int:
         """End the block, with up to two `>` too many."""
         while self._marks.is_fuzzy and self._most_more:
             if place == len(text):
@@ -120,9 +120,9 @@ class VCPBlockReader:
             self.returned = mark
             self._end_block(mark, is_start=True)
         else:
-            self._return(mark)
+            self._give_back(mark)
 
-    def _return(self, rest: str) -> None:
+    def _give_back(self, rest: str) -> None:
         """Give the block back: a mention of the mark calls nothing."""
         self.returned = "".join([*self._raw[1:], rest])
         self._listener.return_marker()
@@ -132,12 +132,12 @@ class VCPBlockReader:
             self._end_block(self._end_mark)
         elif self._fields or self._key is not None:
             if self._tail:
-                self._take(self._tail)
+                self._take_text(self._tail)
             self._end_block("")
         else:
-            self._return(self._tail)
+            self._give_back(self._tail)
 
-    def _take(self, text: str) -> None:
+    def _take_text(self, text: str) -> None:
         self._raw.append(text)
         self._part.append(text)
         self._listener.add_raw(text)
@@ -150,10 +150,10 @@ class VCPBlockReader:
             self._open_value(part, match)
             return
         assert self._key is not None  # noqa: S101 - only a value has a closing mark
-        value = unescaped(part) if self._kind == "escape" else part
+        value = unescape_marks(part) if self._kind == "escape" else part
         self._check_value(self._key, part)
         if self._kind == "fuzzy" or (self._kind == "plain" and match[0] != "「末」"):
-            self._repair(f"the marks of {self._key!r} were read as 「始」 and 「末」")
+            self._note_repair(f"the marks of {self._key!r} were read as 「始」 and 「末」")
         field, self._key = Field(self._key, value), None
         self._fields.append(field)
         self._listener.add_field(field)
@@ -174,7 +174,7 @@ class VCPBlockReader:
         if not bare.endswith((":", "：")):
             return part, None
         if bare.endswith("："):
-            self._repair("the wide colon ： was read as :")
+            self._note_repair("the wide colon ： was read as :")
         bare = bare[:-1].rstrip()
         match = _KEY.match(bare[::-1])
         if match is None:
@@ -208,7 +208,7 @@ class VCPBlockReader:
                 "close every value with its end mark"
             )
 
-    def _repair(self, sentence: str) -> None:
+    def _note_repair(self, sentence: str) -> None:
         if sentence not in self._repairs:
             self._repairs.append(sentence)
 

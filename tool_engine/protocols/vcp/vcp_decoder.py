@@ -8,7 +8,7 @@ from tool_engine.protocols.arguments.coercion import coerce, match_keys
 from tool_engine.protocols.reply_builder import CallInProgress
 from tool_engine.protocols.text.grammar import BlockReader
 from tool_engine.protocols.text.text_protocol import TextDecoder, TextProtocol
-from tool_engine.protocols.vcp.numbered_calls import COMMAND, Request, numbers_in, requests_in
+from tool_engine.protocols.vcp.numbered_calls import COMMAND, Request, find_numbers, find_requests
 from tool_engine.protocols.vcp.vcp_block_reader import Block, Field, VCPBlockReader, VCPMarks
 from tool_engine.protocols.vcp.vcp_markers import (
     FUZZY_BETWEEN,
@@ -57,79 +57,79 @@ class _BlockInProgress:
         self._id: str | None = None
         self._call: CallInProgress | None = None
         self._wanted = ""
-        self._untold: list[str] = []
+        self._unreported: list[str] = []
 
     def open_field(self, key: str) -> None:
-        if key not in (NAME, ID) and not numbers_in(key, (COMMAND,)):
-            self._begin(self._default_id)
+        if key not in (NAME, ID) and not find_numbers(key, (COMMAND,)):
+            self._announce_call(self._default_id)
 
     def add_field(self, field: Field) -> None:
         if field.key == NAME and self._name is None:
             self._name = field.value.strip() or None
-            self._untold = []
+            self._unreported = []
         elif field.key == ID and self._id is None:
             self._id = field.value.strip() or None
         if self._id:
-            self._begin(self._id)
+            self._announce_call(self._id)
 
     def add_raw(self, text: str) -> None:
         if self._call is not None:
             self._decoder.tell(self._decoder.builder.add_arguments(self._call, text))
         elif self._name is not None:
-            self._untold.append(text)
+            self._unreported.append(text)
 
     def return_marker(self) -> None:
         self._decoder.blocks -= 1
         self._decoder.add_text(self._marker)
-        self._find("malformed_reply", _ONLY_NAMED)
+        self._report_finding("malformed_reply", _ONLY_NAMED)
 
     def end(self, block: Block) -> None:
         calls: list[CallInProgress] = []
         self._decoder.keep_raw(block.raw, calls)
-        fields, clash = _merged(block.fields)
+        fields, clash = _merge_fields(block.fields)
         name, base = fields.pop(NAME, "").strip(), fields.pop(ID, "").strip() or self._default_id
         error = "; ".join(each for each in (block.error, clash) if each) or None
         requests = [Request(None, fields, None)]
         odd: list[str] = []
         if error is None and name:
-            requests, odd, error = requests_in(self._decoder.protocol.known.get, name, fields)
+            requests, odd, error = find_requests(self._decoder.protocol.known.get, name, fields)
         if self._call is not None and (self._wanted != base or requests[0].number is not None):
             self._decoder.builder.withdraw(self._call)
             self._call = None
         for message in (*block.notes, *odd):
-            self._find("malformed_reply", message, tool_name=name or None)
+            self._report_finding("malformed_reply", message, tool_name=name or None)
         for request in requests:
             if not self._decoder.count_call():
                 return
             number = "" if request.number is None else f"_{request.number}"
-            call = self._call or self._begun(base + number, name)
+            call = self._call or self._begin_call(base + number, name)
             calls.append(call)
             call.raw, call.error = block.raw, error
             call.repairs += block.repairs
             self._end_call(call, request, is_cut=block.is_cut)
 
-    def _begin(self, wanted: str) -> None:
+    def _announce_call(self, wanted: str) -> None:
         if self._call is None and self._name is not None and not self._decoder.is_full:
             self._wanted = wanted
-            self._call = self._begun(wanted, self._name)
-            text = "".join(self._untold)
+            self._call = self._begin_call(wanted, self._name)
+            text = "".join(self._unreported)
             self._decoder.tell(self._decoder.builder.add_arguments(self._call, text))
 
-    def _begun(self, wanted: str, name: str) -> CallInProgress:
+    def _begin_call(self, wanted: str, name: str) -> CallInProgress:
         call, events = self._decoder.builder.begin(wanted, name or None)
         self._decoder.tell(events)
         return call
 
     def _end_call(self, call: CallInProgress, request: Request, *, is_cut: bool) -> None:
-        call.value = self._read(call, request)
+        call.value = self._read_values(call, request)
         if is_cut:
             self._decoder.cut_call(call, call.error or "")
         else:
             self._decoder.end_call(call)
 
-    def _read(self, call: CallInProgress, request: Request) -> dict[str, Any]:
+    def _read_values(self, call: CallInProgress, request: Request) -> dict[str, Any]:
         tool = request.tool
-        arguments: dict[str, Any] = self._without_reserved(call, request)
+        arguments: dict[str, Any] = self._drop_reserved(call, request)
         call.sent_names = dict(request.sent_names)
         if call.error is not None or tool is None:
             return arguments
@@ -144,21 +144,21 @@ class _BlockInProgress:
         call.repairs += repairs
         return arguments
 
-    def _without_reserved(self, call: CallInProgress, request: Request) -> dict[str, Any]:
+    def _drop_reserved(self, call: CallInProgress, request: Request) -> dict[str, Any]:
         declared = {each.name for each in request.tool.parameters} if request.tool else set()
         kept = dict(request.arguments)
         for key in request.arguments:
             if key.partition(":")[0] in RESERVED and key not in declared:
                 message = f"{key!r} is a word to the VCP server, not a parameter: left out"
-                self._find("skipped", message, call_id=call.call_id, tool_name=call.name)
+                self._report_finding("skipped", message, call_id=call.call_id, tool_name=call.name)
                 del kept[key]
         return kept
 
-    def _find(self, error_type: str, message: str, **fields: Any) -> None:
+    def _report_finding(self, error_type: str, message: str, **fields: Any) -> None:
         self._decoder.find(error_type, message, position=self._position, **fields)
 
 
-def _merged(fields: list[Field]) -> tuple[dict[str, str], str | None]:
+def _merge_fields(fields: list[Field]) -> tuple[dict[str, str], str | None]:
     """Return the parameters by name, and a fault if one stands twice."""
     merged: dict[str, str] = {}
     for key, value in fields:

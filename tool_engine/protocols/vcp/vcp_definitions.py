@@ -10,7 +10,7 @@ from typing import Any, Final
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.text.neutral_text import neutral
+from tool_engine.protocols.text.neutral_text import neutralize
 from tool_engine.protocols.vcp.vcp_markers import DEFINITION
 
 KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
@@ -22,40 +22,45 @@ _WORDS: Final = {
 }
 
 
-def _json_style(tool: Tool, language: str) -> list[tuple[str, str]]:
-    parameters = [_described(name, schema, tool) for name, schema in _properties(tool)]
+def _write_json_style(tool: Tool, language: str) -> list[tuple[str, str]]:
+    parameters = [
+        _describe_parameter(name, schema, tool) for name, schema in _list_properties(tool)
+    ]
     return [
         ("description", tool.description),
         ("parameters", json.dumps(parameters, ensure_ascii=False, separators=(",", ":"))),
     ]
 
 
-def _line_style(tool: Tool, language: str) -> list[tuple[str, str]]:
-    lines = [(name, _sentence(name, schema, tool, language)) for name, schema in _properties(tool)]
+def _write_line_style(tool: Tool, language: str) -> list[tuple[str, str]]:
+    lines = [
+        (name, _write_sentence(name, schema, tool, language))
+        for name, schema in _list_properties(tool)
+    ]
     return [("description", tool.description), *lines]
 
 
 DEFINITION_STYLES: Final[Mapping[str, Callable[[Tool, str], list[tuple[str, str]]]]] = {
-    "json": _json_style,
-    "lines": _line_style,
+    "json": _write_json_style,
+    "lines": _write_line_style,
 }
 """Style -> its writer of a definition: A22, and one line per parameter."""
 
 
-def definition(tool: Tool, style: str, language: str) -> str:
+def write_definition(tool: Tool, style: str, language: str) -> str:
     fields = [
         ("tool_name", tool.name),
-        ("command", _command(tool)),
+        ("command", _find_command(tool)),
         *DEFINITION_STYLES[style](tool, language),
-        ("example", _example(tool)),
+        ("example", _write_example(tool)),
     ]
-    lines = [f"{key}:「始」{neutral(value)}「末」" for key, value in fields]
+    lines = [f"{key}:「始」{neutralize(value)}「末」" for key, value in fields]
     return "\n".join([DEFINITION[0], *lines, DEFINITION[1]])
 
 
-def definition_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
+def list_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
     """Yield what the definition leaves out, or VCP cannot carry."""
-    for name, schema in _properties(tool):
+    for name, schema in _list_properties(tool):
         if KEY.fullmatch(name) is None or name in ("tool_name", "request_id"):
             yield ReplyFinding(
                 error_type="dropped",
@@ -74,21 +79,21 @@ def definition_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
             )
 
 
-def _properties(tool: Tool) -> list[tuple[str, Mapping[str, Any]]]:
+def _list_properties(tool: Tool) -> list[tuple[str, Mapping[str, Any]]]:
     return [
         (name, schema if isinstance(schema, Mapping) else {})
         for name, schema in tool.parameters_schema["properties"].items()
     ]
 
 
-def _described(name: str, schema: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
+def _describe_parameter(name: str, schema: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
     head = {"name": name, "type": schema.get("type", "any"), "required": _is_required(name, tool)}
     rest = {key: value for key, value in schema.items() if key != "type"}
     # The keywords of an object's own schema would seem to be the parameter's.
     return {**head, "schema": dict(schema)} if head.keys() & rest.keys() else {**head, **rest}
 
 
-def _sentence(name: str, schema: Mapping[str, Any], tool: Tool, language: str) -> str:
+def _write_sentence(name: str, schema: Mapping[str, Any], tool: Tool, language: str) -> str:
     required, optional, default = _WORDS[language]
     said = required if _is_required(name, tool) else optional
     parts = [f"({to_text(schema.get('type', 'any'))}, {said})"]
@@ -101,12 +106,12 @@ def _is_required(name: str, tool: Tool) -> bool:
     return name in tool.parameters_schema.get("required", ())
 
 
-def _command(tool: Tool) -> str:
+def _find_command(tool: Tool) -> str:
     """Return the method of `toolId_methodName`; without one, the whole name. A22, A35."""
     return tool.name.rpartition("_")[2] or tool.name
 
 
-def _example(tool: Tool) -> str:
+def _write_example(tool: Tool) -> str:
     """Return the tool's first example, or one with the required parameters."""
     if not tool.examples:
         return f"{tool.name}({', '.join(tool.parameters_schema.get('required', ()))})"

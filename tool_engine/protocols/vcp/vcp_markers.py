@@ -21,12 +21,14 @@ _QUOTED: Final = (
 )
 
 
-def _fuzzy(word: str) -> list[str]:
+def _match_fuzzily(word: str) -> list[str]:
     return ["<", "<", "<?", "<?", *literal(f"[{word}]"), ">", ">"]
 
 
 GRAMMAR: Final = Grammar({"request": literal(REQUEST[0])}, [_QUOTED])
-FUZZY_GRAMMAR: Final = Grammar({"request": _fuzzy("TOOL_REQUEST")}, [_QUOTED], flags=re.IGNORECASE)
+FUZZY_GRAMMAR: Final = Grammar(
+    {"request": _match_fuzzily("TOOL_REQUEST")}, [_QUOTED], flags=re.IGNORECASE
+)
 
 _OPEN: Final = {
     kind: token(name, literal(f"「始{kind}」"))
@@ -34,8 +36,8 @@ _OPEN: Final = {
 }
 _START: Final = token("start", literal(REQUEST[0]))
 _END: Final = token("end", literal(REQUEST[1]))
-_FUZZY_START: Final = token("start", _fuzzy("TOOL_REQUEST"))
-_FUZZY_END: Final = token("end", _fuzzy("END_TOOL_REQUEST"))
+_FUZZY_START: Final = token("start", _match_fuzzily("TOOL_REQUEST"))
+_FUZZY_END: Final = token("end", _match_fuzzily("END_TOOL_REQUEST"))
 _FUZZY_OPEN: Final = token("fuzzy", ["[「{]", "始", r"\w{0,16}", "[」}]"])
 
 BETWEEN: Final = one_of([*_OPEN.values(), _START, _END])
@@ -64,24 +66,24 @@ _ESCAPED: Final = re.compile(
 _PLAIN: Final = re.compile(r"「[始末]|<<<\[")
 
 
-def escaped(value: str) -> str:
+def escape_marks(value: str) -> str:
     """Return the text of `value` for between `「始ESCAPE」` and `「末ESCAPE」`."""
-    return _ESCAPED.sub(lambda found: _longer(found[0]), value)
+    return _ESCAPED.sub(lambda found: _lengthen_mark(found[0]), value)
 
 
-def unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: _shorter(found[0]), text)
+def unescape_marks(text: str) -> str:
+    return _ESCAPED.sub(lambda found: _shorten_mark(found[0]), text)
 
 
-def _longer(mark: str) -> str:
+def _lengthen_mark(mark: str) -> str:
     return mark + ("ESCAPE" if mark == "「始" else "_ESCAPE")
 
 
-def _shorter(mark: str) -> str:
+def _shorten_mark(mark: str) -> str:
     return "「始" if mark == "「始ESCAPE" else mark.removesuffix("_ESCAPE")
 
 
-def field_text(key: str, value: str) -> str:
+def write_field(key: str, value: str) -> str:
     if _PLAIN.search(value) is None:
         return f"{key}:「始」{value}「末」"
-    return f"{key}:「始ESCAPE」{escaped(value)}「末ESCAPE」"
+    return f"{key}:「始ESCAPE」{escape_marks(value)}「末ESCAPE」"

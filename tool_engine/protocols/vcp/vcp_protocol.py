@@ -16,10 +16,10 @@ from tool_engine.protocols.vcp.vcp_decoder import ID, NAME, VCPDecoder
 from tool_engine.protocols.vcp.vcp_definitions import (
     DEFINITION_STYLES,
     INSTRUCTIONS,
-    definition,
-    definition_losses,
+    list_losses,
+    write_definition,
 )
-from tool_engine.protocols.vcp.vcp_markers import REQUEST, field_text
+from tool_engine.protocols.vcp.vcp_markers import REQUEST, write_field
 from tool_engine.protocols.vcp.vcp_results import PAYLOAD, RESULT_STYLES
 
 
@@ -65,14 +65,14 @@ class VCPProtocol(TextProtocol):
     def definitions(self, tools: Iterable[Tool]) -> str:
         """Return one `<<<[TOOL_DEFINITION]>>>` block for each tool."""
         style, language = self.definition_style, self.language
-        return "\n\n".join(definition(tool, style, language) for tool in self.known.learn(tools))
+        return "\n\n".join(
+            write_definition(tool, style, language) for tool in self.known.learn(tools)
+        )
 
     def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
         """Return what the definitions leave out, or VCP cannot carry."""
         listed = self.known.learn(tools)
-        losses = (
-            loss for tool in listed for loss in definition_losses(tool, self.definition_style)
-        )
+        losses = (loss for tool in listed for loss in list_losses(tool, self.definition_style))
         return [*super().definition_findings(listed), *losses]
 
     def prompt(self, tools: Iterable[Tool]) -> str:
@@ -91,8 +91,8 @@ class VCPProtocol(TextProtocol):
                 a parameter, or the tool is unknown that declares which text is a number.
         """
         fields = [(ID, call.call_id), (NAME, call.tool_name)]
-        fields += [(key, _written(value)) for key, value in call.arguments.items()]
-        lines = ",\n".join(field_text(key, value) for key, value in fields)
+        fields += [(key, _write_value(value)) for key, value in call.arguments.items()]
+        lines = ",\n".join(write_field(key, value) for key, value in fields)
         return check_rendering(self, f"{REQUEST[0]}\n{lines}\n{REQUEST[1]}", call)
 
     def format_results(
@@ -104,6 +104,6 @@ class VCPProtocol(TextProtocol):
         return f"{PAYLOAD}\n{text}" if text and self.wrap_results else text
 
 
-def _written(value: Any) -> str:
+def _write_value(value: Any) -> str:
     """Return a text unchanged, even with lone surrogates, others as JSON."""
     return value if isinstance(value, str) else to_text(value)
