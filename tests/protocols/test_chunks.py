@@ -16,8 +16,8 @@ from tool_engine.protocols.chunks import (
     AmbiguousObject,
     ChunkReader,
     EventStream,
+    chunks_of,
     field,
-    payloads_of,
     plain,
 )
 
@@ -140,24 +140,18 @@ def test_objects_as_plain_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "is_stream"),
-    [
-        ('{"a": 1}', False),
-        (b" [1]", False),
-        (bytearray(b"\n{"), False),
-        ("data: 1", True),
-        (b"", True),
-        ({"a": 1}, False),
-        (ChatCompletionMessage(role="assistant"), False),
-        ([1], True),
-        (iter([1]), True),
-        (5, False),
-        (None, False),
-    ],
+    "reply",
+    ['{"a": 1}', "data: 1", b"", b"{}", {"a": 1}, 5, None, ChatCompletionMessage(role="assistant")],
 )
-def test_which_replies_are_streams(reply: Any, is_stream: bool) -> None:
-    """Documents, mappings and SDK objects are whole; other text and iterables are in parts."""
-    assert (payloads_of(reply) is not None) is is_stream
+def test_what_is_one_chunk(reply: Any) -> None:
+    """Text of any kind, mappings, SDK objects and what is no reply are one chunk."""
+    assert list(chunks_of(reply)) == [reply]
+
+
+@pytest.mark.parametrize("make", [list, tuple, iter])
+def test_what_holds_chunks(make: Any) -> None:
+    """The items of another iterable are the chunks, and are taken one by one."""
+    assert list(chunks_of(make([1, "a"]))) == [1, "a"]
 
 
 @pytest.mark.parametrize("key", ["input", "arguments", "parameters"])

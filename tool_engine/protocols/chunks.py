@@ -61,6 +61,16 @@ def plain(value: Any) -> Any:
     return value
 
 
+def has_bad_bytes(text: str) -> bool:
+    """Return True if text stands for bytes that were no UTF-8."""
+    return not text.isascii() and _NO_TEXT.search(text) is not None
+
+
+def show_start(text: str) -> str:
+    """Return the beginning of text for a message."""
+    return repr(_NO_TEXT.sub("\ufffd", text[:80]))
+
+
 class EventStream:
     """A reader of server-sent events, cut anywhere, from bytes or text.
 
@@ -158,9 +168,8 @@ class ChunkReader:
             if text.strip() == DONE:
                 self.is_done = True
                 continue
-            if not text.isascii() and _NO_TEXT.search(text):
-                shown = _NO_TEXT.sub("\ufffd", text[:80])
-                self.problems.append(f"an event of the stream is no UTF-8: {shown!r}")
+            if has_bad_bytes(text):
+                self.problems.append(f"an event of the stream is no UTF-8: {show_start(text)}")
                 continue
             yield from self._read_values(text)
 
@@ -185,16 +194,12 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value if len(value) == len(pairs) else AmbiguousObject(value)
 
 
-def payloads_of(reply: Any) -> Iterator[Any] | None:
-    """Yield the chunks of a stream; return None for one document.
+def chunks_of(reply: Any) -> Iterable[Any]:
+    """Return the chunks of a whole reply.
 
-    Text that begins with `{` or `[` is a document, other text a stream of server-sent events; a
-    list or another iterable without a `model_dump` is one of chunks.
+    Text, a mapping and an SDK's object are one chunk; a list or another iterable holds chunks.
     """
-    if isinstance(reply, bytes | bytearray | memoryview | str):
-        head = reply.lstrip() if isinstance(reply, str) else bytes(reply).lstrip()
-        document = head[:1] in ("{", "[", b"{", b"[")
-        return None if document else iter((reply,))
-    if isinstance(reply, Mapping) or hasattr(reply, "model_dump"):
-        return None
-    return iter(reply) if isinstance(reply, Iterable) else None
+    is_one = isinstance(reply, str | bytes | bytearray | memoryview | Mapping)
+    if is_one or hasattr(reply, "model_dump") or not isinstance(reply, Iterable):
+        return (reply,)
+    return reply

@@ -7,7 +7,7 @@ which belongs to no model.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from tool_engine.errors import ConfigurationError
@@ -16,6 +16,7 @@ from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.model_protocol import DefinitionWriter
 from tool_engine.protocols.registry import get_protocol
+from tool_engine.protocols.schemas.fitting import copy_plain
 from tool_engine.protocols.tool_names import NameRule
 
 Definitions = list[dict[str, Any]]
@@ -66,15 +67,11 @@ class MCPDefinitions(DefinitionWriter):
 
     def definitions(self, tools: Iterable[Tool]) -> Definitions:
         """Return one entry per tool, with its output schema and declared effect."""
-        return [self._describe_tool(tool) for tool in self.known.learn(tools)]
+        return [self._describe_output(tool) for tool in self.known.learn(tools)]
 
-    def _describe_tool(self, tool: Tool) -> dict[str, Any]:
-        described: dict[str, Any] = {
-            "name": self.known.sent_name(tool.name),
-            "description": tool.description,
-            "inputSchema": self.fitted_schema(tool).schema,
-        }
-        output = _copy_plain(tool.output) or {}
+    def _describe_output(self, tool: Tool) -> dict[str, Any]:
+        described = self._describe_tool(tool, "inputSchema")
+        output = copy_plain(tool.output) or {}
         if output.get("type") == "object":
             described["outputSchema"] = output
         elif "type" in output:
@@ -94,12 +91,6 @@ def _list_hints(tool: Tool) -> dict[str, Any]:
     if tool.effect == "read" or tool.idempotent:
         hints["idempotentHint"] = True
     return hints
-
-
-def _copy_plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _copy_plain(item) for key, item in value.items()}
-    return [_copy_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _make_writer(format_name: str) -> DefinitionWriter:

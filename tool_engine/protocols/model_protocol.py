@@ -51,6 +51,14 @@ class DefinitionWriter(ABC):
         """Return the arguments' schema as the provider takes it, with its changes."""
         return fit_schema(tool.parameters_schema, self.subset)
 
+    def _describe_tool(self, tool: Tool, schema_key: str) -> dict[str, Any]:
+        """Return the definition of a tool, with its schema under a key of the provider's."""
+        return {
+            "name": self.known.sent_name(tool.name),
+            "description": tool.description,
+            schema_key: self.fitted_schema(tool).schema,
+        }
+
     def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
         """Return what `definitions` changes or drops because the format cannot express it.
 
@@ -132,6 +140,13 @@ class ModelProtocol(DefinitionWriter):
     @abstractmethod
     def decoder(self) -> ReplyDecoder:
         """Return a decoder for a reply that comes in parts."""
+
+    def _decode_all(self, chunks: Iterable[Any]) -> ParsedReply:
+        """Read a whole reply from its chunks."""
+        decoder = self.decoder()
+        for chunk in chunks:
+            decoder.feed(chunk)
+        return decoder.close()
 
     @abstractmethod
     def format_results(

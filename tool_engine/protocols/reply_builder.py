@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final
 
 from tool_engine.model.call import ToolCall
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.arguments.argument_text import ReadArguments, read_arguments
 from tool_engine.protocols.chunks import join_surrogates
@@ -124,16 +124,16 @@ class ReplyBuilder:
         if not text:
             return []
         self.text.append(text)
-        told = self._report_ends() if self._pending else []
+        events = self._report_ends() if self._pending else []
         self._last = None
-        told.append(StreamEvent(type=StreamEventType.CONTENT_CHUNK, content=text))
-        return told
+        events.append(StreamEvent(type=StreamEventType.CONTENT_CHUNK, content=text))
+        return events
 
     def add_other(self) -> list[StreamEvent]:
         """Note that something else begins: what came before it is whole."""
-        told = self._report_ends()
+        events = self._report_ends()
         self._last = None
-        return told
+        return events
 
     def find(self, error_type: str, message: str, **fields: Any) -> StreamEvent:
         finding = ReplyFinding(error_type=error_type, message=to_text(message), **fields)
@@ -144,6 +144,15 @@ class ReplyBuilder:
             tool_call_id=finding.call_id,
             tool_call_name=finding.tool_name,
         )
+
+    def report_malformed(self, message: str) -> list[StreamEvent]:
+        """Report an error of the reply that belongs to none of its calls."""
+        return [self.find("malformed_reply", message, level="error")]
+
+    def report_lost(self, message: str, *part: Any) -> list[StreamEvent]:
+        """Report a part that could not be read; no unfinished call is run."""
+        self.spoil("a part of the reply could not be read")
+        return self.report_malformed(": ".join((message, *(shown(each)[:80] for each in part))))
 
     def begin(
         self, call_id: object, name: object = None
@@ -243,8 +252,8 @@ class ReplyBuilder:
         """Return the stream's final events; report a reply that was never ended."""
         if self._is_ended or not (self.has_begun or self.calls or self.text or any(self.reasoning)):
             return []
-        told = self.find("truncated", _SILENT if self.calls else _SILENT_TEXT)
-        return [told, *self.end(Ending.UNKNOWN)]
+        finding = self.find("truncated", _SILENT if self.calls else _SILENT_TEXT)
+        return [finding, *self.end(Ending.UNKNOWN)]
 
     @property
     def is_ended(self) -> bool:
@@ -270,15 +279,15 @@ class ReplyBuilder:
 
     def _report_end(self, call: CallInProgress) -> list[StreamEvent]:
         read = call.read = self._read_arguments(call)
-        told = self._report_id(call, read)
+        events = self._report_id(call, read)
         if call.is_repeated:
-            return told
+            return events
         kind, error = self._find_fault(call, read, is_cut=read.is_truncated or call.is_cut)
         if error is not None:
-            return [*told, self._report_fault(call, kind, error)]
+            return [*events, self._report_fault(call, kind, error)]
         call.is_end_reported = True
         return [
-            *told,
+            *events,
             StreamEvent(
                 type=StreamEventType.TOOL_CALL_END,
                 tool_call_id=call.call_id,

@@ -20,11 +20,20 @@ REQUEST_ID: Final = "request_id"
 """The key of `result.metadata` for the id that the model awaits; set by the cycle."""
 
 
+IMAGE_TYPES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""The types of images that most models are shown."""
+
+
 class ResultPart(msgspec.Struct, frozen=True):
     text: str | None = None
     data: str | None = None
     media_type: str | None = None
     """The image's type, such as `image/png`."""
+
+
+def describe_image(part: ResultPart) -> str:
+    """Return what a model reads in place of an image that it is not shown."""
+    return f"[{part.media_type}: the model is shown {', '.join(IMAGE_TYPES)} only]"
 
 
 def withhold_unreviewed(result: ToolExecutionResult, tool: Tool | None) -> ToolExecutionResult:

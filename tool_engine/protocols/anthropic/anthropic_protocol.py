@@ -7,28 +7,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
-from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.anthropic.anthropic_decoder import AnthropicDecoder
 from tool_engine.protocols.anthropic.anthropic_strict import check_limits, make_strict
-from tool_engine.protocols.chunks import payloads_of, plain
-from tool_engine.protocols.model_protocol import ModelProtocol
+from tool_engine.protocols.chunks import chunks_of, plain
 from tool_engine.protocols.object_arguments import sendable
-from tool_engine.protocols.openai.openai_strict import UnstrictError
-from tool_engine.protocols.result_content import ResultPart, parts_of, request_ids
+from tool_engine.protocols.result_content import (
+    IMAGE_TYPES,
+    ResultPart,
+    describe_image,
+    parts_of,
+    request_ids,
+)
 from tool_engine.protocols.schemas.fitting import FittedSchema
 from tool_engine.protocols.schemas.subsets import ANTHROPIC
+from tool_engine.protocols.strict_protocol import StrictProtocol
 from tool_engine.protocols.tool_names import NameRule, ToolCatalog
 
-_IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
-
-class AnthropicProtocol(ModelProtocol):
+class AnthropicProtocol(StrictProtocol):
     """The protocol of Anthropic's Messages API.
 
     Args:
@@ -57,7 +59,7 @@ class AnthropicProtocol(ModelProtocol):
         cache_control: Mapping[str, Any] | None = None,
         strict: bool = False,
     ) -> None:
-        super().__init__(tools=tools, repair=repair)
+        super().__init__(tools=tools, repair=repair, strict=strict)
         if cache_control is not None and (
             not isinstance(cache_control, Mapping) or "type" not in cache_control
         ):
@@ -66,12 +68,10 @@ class AnthropicProtocol(ModelProtocol):
                 f"{cache_control!r}"
             )
         self.cache_control = cache_control
-        check_switch("strict", strict)
-        self.strict = strict
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
         """Return the `tools` of a request: one entry per tool, in order."""
-        listed = [self._describe_tool(tool) for tool in self.known.learn(tools)]
+        listed = [self._describe_tool(tool, "input_schema") for tool in self.known.learn(tools)]
         if listed and self.cache_control is not None:
             listed[-1]["cache_control"] = plain(self.cache_control)
         return listed
@@ -80,32 +80,12 @@ class AnthropicProtocol(ModelProtocol):
         """Return what `definitions` changes or drops, and what the API would refuse."""
         listed = list(tools)
         strict = [
-            fitted.schema for tool in listed if (fitted := self._make_strict(tool)) is not None
+            fitted.schema for tool in listed if (fitted := self._find_strict(tool)) is not None
         ]
         return [*super().definition_findings(listed), *check_limits(strict)]
 
-    def fitted_schema(self, tool: Tool) -> FittedSchema:
-        """Return the arguments' schema as the API takes it, with its changes."""
-        if not self.strict:
-            return super().fitted_schema(tool)
-        try:
-            return make_strict(tool.parameters_schema)
-        except UnstrictError as error:
-            return error.note_in(super().fitted_schema(tool))
-
-    def _describe_tool(self, tool: Tool) -> dict[str, Any]:
-        described = {
-            "name": self.known.sent_name(tool.name),
-            "description": tool.description,
-            "input_schema": self.fitted_schema(tool).schema,
-        }
-        return described if self._make_strict(tool) is None else {**described, "strict": True}
-
-    def _make_strict(self, tool: Tool) -> FittedSchema | None:
-        try:
-            return make_strict(tool.parameters_schema) if self.strict else None
-        except UnstrictError:
-            return None
+    def _make_strict(self, schema: Mapping[str, Any]) -> FittedSchema:
+        return make_strict(schema)
 
     def parse(self, reply: Any) -> ParsedReply:
         """Read a whole reply.
@@ -115,11 +95,7 @@ class AnthropicProtocol(ModelProtocol):
                 conversation, its list of content blocks, or a whole stream: its text, or a list of
                 events.
         """
-        decoder = self.decoder()
-        chunks = None if isinstance(reply, list | tuple) else payloads_of(reply)
-        for chunk in (reply,) if chunks is None else chunks:
-            decoder.feed(chunk)
-        return decoder.close()
+        return self._decode_all([reply] if isinstance(reply, list | tuple) else chunks_of(reply))
 
     def decoder(self) -> AnthropicDecoder:
         return AnthropicDecoder(self.known, self.name_rule, repair=self.repair)
@@ -151,10 +127,10 @@ def _write_result(call_id: str, result: ToolExecutionResult) -> dict[str, Any]:
 
 def _write_blocks(part: ResultPart) -> list[dict[str, Any]]:
     text = part.text
-    if text is None and part.media_type in _IMAGES:
+    if text is None and part.media_type in IMAGE_TYPES:
         source = {"type": "base64", "media_type": part.media_type, "data": part.data}
         return [{"type": "image", "source": source}]
     if text is None:
-        text = f"[{part.media_type}: the model is shown {', '.join(_IMAGES)} only]"
+        text = describe_image(part)
     # The API refuses text blocks without a letter; a result may have no content at all.
     return [{"type": "text", "text": sendable(text)}] if text.strip() else []

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tool_engine.model.reply import ReplyFinding
-from tool_engine.protocols.openai.openai_strict import UnstrictError
 from tool_engine.protocols.schemas.fitting import FittedSchema, Place, SchemaSubset, fit_schema
 from tool_engine.protocols.schemas.schema_words import append_words, say_rule
 from tool_engine.protocols.schemas.subsets import ANTHROPIC
+from tool_engine.protocols.strict_protocol import UnstrictError
 
 _MAX_TOOLS: Final = 20
 _MAX_OPTIONAL: Final = 24

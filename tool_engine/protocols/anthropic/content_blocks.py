@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tool_engine.model.call import ToolCall
 from tool_engine.protocols.arguments.argument_text import read_arguments
+from tool_engine.protocols.chunk_decoder import sort_by_index
 from tool_engine.protocols.chunks import field, plain
 from tool_engine.protocols.object_arguments import is_sendable, sendable
 from tool_engine.protocols.reply_builder import CallInProgress
@@ -90,12 +91,9 @@ def make_message(
 
     `calls` are those read from the blocks, by id; `is_whole` is true if the reply was complete.
     """
-    indexes = [block.index for block in blocks]
-    if all(type(index) is int for index in indexes) and len(set(indexes)) == len(indexes):
-        blocks = sorted(blocks, key=lambda block: block.index)
     params = [
         block.make_param(calls[block.call.call_id] if block.call else None, rule, is_whole=is_whole)
-        for block in blocks
+        for block in sort_by_index(blocks)
     ]
     content = [sendable(param) for param in params if param is not None]
     # The API refuses a message that ends with thinking, as when a reply was cut there.

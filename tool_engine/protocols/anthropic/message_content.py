@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeGuard
 
-from tool_engine.model.json.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.anthropic.content_blocks import (
     TEXTS,
@@ -17,6 +16,7 @@ from tool_engine.protocols.anthropic.content_blocks import (
     make_message,
 )
 from tool_engine.protocols.arguments.argument_text import read_arguments
+from tool_engine.protocols.chunk_decoder import NEVER_BEGUN, NO_TEXT, SENT_TWICE, UNKNOWN_FORM
 from tool_engine.protocols.chunks import field
 from tool_engine.protocols.object_arguments import is_sendable, take_object
 from tool_engine.protocols.reply_builder import CallInProgress, Ending, ReplyBuilder
@@ -26,12 +26,8 @@ _MIXED: Final = (
     "two calls were streamed under one index, so it cannot be told whose these arguments are; "
     "write the call again, alone"
 )
-_TWICE: Final = "its arguments were sent twice, and differ; write the call again"
-_NO_TEXT: Final = "a part of its arguments is no text; write the call again"
-_UNKNOWN: Final = "a part of it came in a form that is not known; write the call again"
 _LATE: Final = "arguments came for this call after its end; write the call again"
 _STRAY: Final = "arguments came that belong to no call: they may be its own; write it again"
-_NOTHING: Final = "the reply ended before its arguments began; write the call again"
 
 
 class MessageContent:
@@ -58,7 +54,7 @@ class MessageContent:
         if isinstance(content, str):
             content = [content] if content else []
         if not isinstance(content, list | tuple):
-            return self._report_lost(f"the content is no list of blocks: {shown(content)[:80]}")
+            return self._builder.report_lost("the content is no list of blocks", content)
         events: list[StreamEvent] = []
         for index, raw in enumerate(content):
             known = len(self.blocks)
@@ -72,7 +68,7 @@ class MessageContent:
             raw = {"type": "text", "text": raw}
         kind = field(raw, "type")
         if not isinstance(kind, str):
-            return self._report_lost(f"a content block has no type: {shown(raw)[:80]}")
+            return self._builder.report_lost("a content block has no type", raw)
         place = index if _is_index(index) else len(self.blocks)
         block = Block(kind, raw, place)
         before = self._at.get(place)
@@ -91,7 +87,7 @@ class MessageContent:
         if take is not None:
             return take(block, delta)
         if block is None or not isinstance(kind, str):
-            return self._report_lost(f"a delta belongs to no block: {shown(delta)[:80]}")
+            return self._builder.report_lost("a delta belongs to no block", delta)
         if block.call is not None:
             return self._refuse_unread(block.call, delta)
         block.take(delta)
@@ -160,25 +156,25 @@ class MessageContent:
             read = read_arguments(call.text, repair=False)
             is_same = is_sendable(block.input) and read.value == block.input
             if not read.is_truncated and not is_same:
-                self._builder.refuse(call, _TWICE)
+                self._builder.refuse(call, SENT_TWICE)
         elif block.input or (is_over and not call.parts):
             take_object(self._builder, call, block.input)
         elif not call.parts:
-            self._builder.refuse(call, _NOTHING)
+            self._builder.refuse(call, NEVER_BEGUN)
         if is_over:
             self._builder.finish(call)
 
     def _add_text(self, block: Block | None, delta: Any) -> list[StreamEvent]:
         text = field(delta, "text", "")
         if not isinstance(text, str):
-            return self._report_lost(f"a text is no text: {shown(text)[:80]}")
+            return self._builder.report_lost("a text is no text", text)
         events = self._grow_text(block, "text", text)
         return events + self._builder.add_text(text)
 
     def _add_thought(self, block: Block | None, delta: Any) -> list[StreamEvent]:
         text = field(delta, "thinking", "")
         if not isinstance(text, str):
-            return self._report_lost(f"a thought is no text: {shown(text)[:80]}")
+            return self._builder.report_lost("a thought is no text", text)
         self._builder.reasoning.append(text)
         return self._grow_text(block, "thinking", text)
 
@@ -216,25 +212,21 @@ class MessageContent:
             return []
         if part is not None and not isinstance(part, str):
             if block.call is not None:
-                self._builder.refuse(block.call, _NO_TEXT)
-            return self._report_lost(f"a part of the arguments is no text: {shown(part)[:80]}")
+                self._builder.refuse(block.call, NO_TEXT)
+            return self._builder.report_lost("a part of the arguments is no text", part)
         if block.call is not None:
             return self._builder.add_arguments(block.call, part or "")
         block.parts.append(part or "")
         return []
 
     def _refuse_unread(self, call: CallInProgress, delta: Any) -> list[StreamEvent]:
-        self._builder.refuse(call, _UNKNOWN)
-        return self._report_lost(f"a part of a call cannot be read: {shown(delta)[:80]}")
+        self._builder.refuse(call, UNKNOWN_FORM)
+        return self._builder.report_lost("a part of a call cannot be read", delta)
 
     def _report_stray(self, block: Block | None, part: Any) -> list[StreamEvent]:
         self._has_stray_arguments = True
         place = f"a block of {block.kind!r}" if block else "no block"
-        return self._report_lost(f"arguments came for {place}: {shown(part)[:80]}")
-
-    def _report_lost(self, message: str) -> list[StreamEvent]:
-        self._builder.spoil("a part of the reply could not be read")
-        return [self._builder.find("malformed_reply", message, level="error")]
+        return self._builder.report_lost(f"arguments came for {place}", part)
 
 
 def _is_index(value: object) -> TypeGuard[int | str]:

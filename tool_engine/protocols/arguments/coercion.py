@@ -26,6 +26,7 @@ from typing import Any, Final
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.json_tokens import nests_too_deep
 from tool_engine.protocols.arguments.strict_json import read_json
+from tool_engine.protocols.schemas.fitting import resolve_pointer
 
 _ALL: Final = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
@@ -99,6 +100,7 @@ def _index_folded(names: Iterable[str]) -> dict[str, str | None]:
 
 
 def fold_key(name: str) -> str:
+    """Return a key as it compares without case, `_` and `-`."""
     return name.replace("_", "").replace("-", "").casefold()
 
 
@@ -207,17 +209,8 @@ class _Reader:
             reference = schema.get("$ref")
             if not isinstance(reference, str):
                 return schema
-            schema = self._follow_pointer(reference)
+            schema = resolve_pointer(self._root, reference)
         return {}
-
-    def _follow_pointer(self, reference: str) -> Any:
-        found: Any = self._root
-        if not reference.startswith("#"):
-            return None
-        for part in reference[1:].split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found
 
 
 def _read_json_text(text: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.argument_text import read_arguments
+from tool_engine.protocols.arguments.coercion import fold_key
 from tool_engine.protocols.function_call.json_tracker import ARGUMENTS, IDS, NAMES, RECORD
 
 _WRAPPERS: Final = ("function_call", "function", "tool_call", "tool_use", "call")
@@ -114,11 +115,11 @@ def _check_alone(
     if shape.error is not None or not others:
         return shape
     is_known = tool is not None and len(others) <= _MOST_BESIDE
-    declared = {_fold_key(each.name) for each in tool.parameters} if tool is not None else set()
+    declared = {fold_key(each.name) for each in tool.parameters} if tool is not None else set()
     meant = [
         key
         for key in others[:_MOST_BESIDE]
-        if not is_known or _fold_key(key) in declared or _may_be_call(key, value[key])
+        if not is_known or fold_key(key) in declared or _may_be_call(key, value[key])
     ]
     if not meant:
         notes = (f"{key[:64]!r} beside the call was left out" for key in others)
@@ -133,10 +134,6 @@ def _check_alone(
 
 def _may_be_call(key: str, written: Any) -> bool:
     return bool(written) and (key in CALL_KEYS or isinstance(written, Mapping | list))
-
-
-def _fold_key(key: str) -> str:
-    return key.casefold().replace("_", "").replace("-", "")
 
 
 def _is_definition(value: Mapping[str, Any], tool: Tool | None) -> bool:

@@ -1,4 +1,4 @@
-"""Where in a reply do calls in tags or in JSON begin?"""
+"""Where in a reply do calls in tags or in JSON begin, and which objects are only quoted?"""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import re
 from typing import Final
 
 from tool_engine.protocols.function_call.call_readers import ObjectReader, ReplyReader, TagReader
-from tool_engine.protocols.function_call.inline_calls import InlineReader, QuotedReader
 from tool_engine.protocols.function_call.item_calls import TagDecoder
-from tool_engine.protocols.function_call.json_tracker import START_TAG
+from tool_engine.protocols.function_call.json_tracker import END_TAG, START_TAG
 from tool_engine.protocols.text.grammar import LINE_START, BlockReader, Grammar, literal
 from tool_engine.protocols.text.text_protocol import TextProtocol
 
@@ -37,6 +36,71 @@ _IN_JSON: Final = re.compile(r"""(?:\[|"\s*:|["}\]]\s*,)\s*$""")
 _IN_QUOTES: Final = re.compile(r"""["'“‘「『(\[{\\A-Za-z0-9_]$""")
 """The end of a text after which an object in the same line is quoted."""
 _BEFORE: Final = 32
+
+
+class InlineReader(ObjectReader):
+    """A reader of an object in a line, which a call must end."""
+
+    def __init__(self, decoder: TagDecoder, marker: str, position: int) -> None:
+        super().__init__(decoder, marker, position)
+        self._text = ""
+        self._is_over = False
+
+    def _take_name(self, name: str) -> None:
+        self._calls.see_name(name)
+
+    def _take_item(self, text: str) -> None:
+        self._text = text
+
+    def feed(self, text: str, start: int) -> int:
+        """Take `text` from `start`; return where the line ends, or -1."""
+        place = start
+        while not self._is_over:
+            place = self._tracker.feed(text, place)
+            if place < 0:
+                return -1
+            tag = self._tracker.tag
+            self._is_over = tag is None
+            if tag is not None:
+                self._tracker.take(END_TAG if tag == "end" else START_TAG)
+        end = place
+        while end < len(text) and text[end] in " \t":
+            end += 1
+        self._tracker.raw.append(text[place:end])
+        if end == len(text):
+            return -1
+        if text[end] in "\r\n":
+            self._end_call()
+        else:
+            self._decoder.refuse_inline(self._position)
+            self.returned = self._join_raw()
+        return end
+
+    def close(self) -> None:
+        if self._is_over:
+            self._end_call()
+        else:
+            super().close()
+
+    def _end_call(self) -> None:
+        self._calls.open_item()
+        self._calls.take(self._text)
+        self._finish_block(None)
+
+
+class QuotedReader:
+    """A reader that gives an apparent call back as text."""
+
+    def __init__(self, marker: str) -> None:
+        self.returned: str | None = None
+        self._marker = marker
+
+    def feed(self, text: str, start: int) -> int:
+        self.returned = self._marker
+        return start
+
+    def close(self) -> None:
+        self.returned = self._marker
 
 
 class FunctionCallDecoder(TagDecoder):

@@ -9,9 +9,15 @@ from xml.sax.saxutils import quoteattr
 
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.text.listed_parameters import (
+    ListedParameter,
+    find_unsaid,
+    list_parameters,
+)
 from tool_engine.protocols.text.neutral_text import neutralize
 
-_TOLD: Final = frozenset({"type", "description", "default", "enum"})
+_SAID: Final = frozenset({"type", "description", "default", "enum"})
+_UNSAID: Final = "the style 'function' does not say {} of {}; the styles 'xml' and 'json' do"
 _WORDS: Final = {
     "en": ("Description", "Parameters", "optional", "default: ", "one of: "),
     "zh": ("描述", "参数", "可选", "默认值: ", "可选值: "),
@@ -26,17 +32,17 @@ def _write_function(tool: Tool, language: str) -> str:
     description, parameters, *_ = _WORDS[language]
     listed = ", ".join(
         f"{name}{'' if is_required else '?'}: {_write_type(schema)}"
-        for name, schema, is_required in _list_parameters(tool)
+        for name, schema, is_required in list_parameters(tool)
     )
     lines = [f"function {tool.name}({listed}){_write_returned(tool)}"]
     lines.append(f"{description}: {tool.description}")
-    details = [_write_line(each, language) for each in _list_parameters(tool)]
+    details = [_write_line(each, language) for each in list_parameters(tool)]
     if details:
         lines += [f"{parameters}:", *details]
     return neutralize("\n".join(lines))
 
 
-def _write_line(parameter: tuple[str, Mapping[str, Any], bool], language: str) -> str:
+def _write_line(parameter: ListedParameter, language: str) -> str:
     name, schema, is_required = parameter
     _, _, optional, default, one_of = _WORDS[language]
     notes = [] if is_required else [optional]
@@ -57,7 +63,7 @@ def _write_xml(tools: Iterable[Tool], language: str) -> str:
 def _write_xml_tool(tool: Tool) -> str:
     attributes = f"name={_quote_text(tool.name)} description={_quote_text(tool.description)}"
     lines = [f"<tool {attributes}>"]
-    for name, schema, is_required in _list_parameters(tool):
+    for name, schema, is_required in list_parameters(tool):
         rest = {key: value for key, value in schema.items() if key not in ("type", "description")}
         more = f" schema={_quote_text(_write_json(rest))}" if rest else ""
         lines.append(
@@ -92,25 +98,10 @@ DEFINITION_STYLES: Final[Mapping[str, Callable[[Iterable[Tool], str], str]]] = {
 """Style -> its writer: D13, U44, and one JSON object for each tool."""
 
 
-def list_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
-    for name, schema, _ in _list_parameters(tool) if style == "function" else ():
-        lost = sorted(set(schema) - _TOLD)
-        if lost:
-            yield ReplyFinding(
-                error_type="dropped",
-                tool_name=tool.name,
-                message=f"the style 'function' does not say {', '.join(lost)} of {name!r}; the "
-                "styles 'xml' and 'json' do",
-            )
-
-
-def _list_parameters(tool: Tool) -> list[tuple[str, Mapping[str, Any], bool]]:
-    schema = tool.parameters_schema
-    required = schema.get("required", ())
-    return [
-        (name, each if isinstance(each, Mapping) else {}, name in required)
-        for name, each in schema["properties"].items()
-    ]
+def find_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
+    """Yield what the definition leaves out."""
+    for parameter in list_parameters(tool) if style == "function" else ():
+        yield from find_unsaid(tool, parameter, _SAID, _UNSAID)
 
 
 def _write_type(schema: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.function_call.function_call_decoder import FunctionCallDecoder
@@ -15,12 +16,12 @@ from tool_engine.protocols.function_call.function_call_definitions import (
     DEFINITION_STYLES,
     INSTRUCTIONS,
     WRAPPER,
-    list_losses,
+    find_losses,
 )
 from tool_engine.protocols.function_call.json_tracker import END_TAG, START_TAG
 from tool_engine.protocols.result_content import request_ids, text_of
 from tool_engine.protocols.text.neutral_text import closing_fence, label, neutralize
-from tool_engine.protocols.text.text_protocol import TextProtocol, check_choice, check_rendering
+from tool_engine.protocols.text.text_protocol import TextProtocol, check_rendering
 
 _CALL_STYLES: Final = ("function_call", "json")
 _RESULT: Final = {"en": "Function result", "zh": "函数结果"}
@@ -51,31 +52,28 @@ class FunctionCallProtocol(TextProtocol):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.call_style = check_choice("call_style", call_style, _CALL_STYLES)
-        self.definition_style = check_choice(
-            "definition_style", definition_style, DEFINITION_STYLES
-        )
+        check_choice("call_style", call_style, _CALL_STYLES)
+        self.call_style = call_style
+        check_choice("definition_style", definition_style, DEFINITION_STYLES)
+        self.definition_style = definition_style
 
     def definitions(self, tools: Iterable[Tool]) -> str:
         """Return the list of the tools as text."""
         return DEFINITION_STYLES[self.definition_style](self.known.learn(tools), self.language)
 
-    def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
-        """Return what the definitions leave out."""
-        listed = self.known.learn(tools)
-        losses = (loss for tool in listed for loss in list_losses(tool, self.definition_style))
-        return [*super().definition_findings(listed), *losses]
+    def _find_losses(self, tool: Tool) -> Iterable[ReplyFinding]:
+        return find_losses(tool, self.definition_style)
 
     def prompt(self, tools: Iterable[Tool]) -> str:
         """Return the definitions and how to call; empty without tools."""
-        told = self.definitions(tools)
+        definitions = self.definitions(tools)
         form = INSTRUCTIONS[self.call_style, self.language]
-        return form.replace("{tools}", told) if told else ""
+        return form.replace("{tools}", definitions) if definitions else ""
 
     def wrap_prompt(self, prompt: str, tools: Iterable[Tool]) -> str:
         """Return the prompt and the user's text, without a system prompt. D9."""
-        told = self.prompt(tools)
-        return f"{told}\n\n{WRAPPER[self.language]}\n{prompt}" if told else prompt
+        start = self.prompt(tools)
+        return f"{start}\n\n{WRAPPER[self.language]}\n{prompt}" if start else prompt
 
     def decoder(self) -> FunctionCallDecoder:
         return FunctionCallDecoder(self)

@@ -88,7 +88,7 @@ class ItemCalls:
         if self._call is None:
             self._arguments.append(text)
         else:
-            self.decoder.tell(self.decoder.builder.add_arguments(self._call, text))
+            self.decoder.add_events(self.decoder.builder.add_arguments(self._call, text))
 
     def take(self, text: str, repairs: tuple[str, ...] = ()) -> None:
         if self.unknown >= _MOST_UNKNOWN:
@@ -151,7 +151,7 @@ class ItemCalls:
 
     def _begin_call(self, call_id: str | None, name: str | None) -> CallInProgress:
         call, events = self.decoder.builder.begin(call_id, name)
-        self.decoder.tell(events)
+        self.decoder.add_events(events)
         return call
 
     def _withdraw_call(self) -> None:

@@ -5,14 +5,14 @@ https://ai.google.dev/api/generate-content#v1beta.GenerateContentResponse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tool_engine.model.json.copying import live
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, StreamEvent
+from tool_engine.protocols.chunk_decoder import ChunkDecoder
 from tool_engine.protocols.gemini.gemini_reader import GeminiReader, Payload, camel_keys, get
 from tool_engine.protocols.gemini.message_parts import MessageParts
 from tool_engine.protocols.gemini.partial_arguments import PartialArguments
@@ -68,15 +68,12 @@ _BROKEN_OFF: Final = "the provider broke the reply off, so this call was not run
 _UNFINISHED: Final = "the model did not finish the arguments of this call; write it again"
 
 
-@live("make another one with protocol.decoder()")
-class GeminiDecoder:
+class GeminiDecoder(ChunkDecoder):
     """A decoder of one reply from SDK objects, mappings or bytes."""
 
     def __init__(self, known: KnownTools, *, repair: bool = True) -> None:
+        super().__init__(ReplyBuilder(known, repair=repair), GeminiReader())
         self._known = known
-        self._repair = repair
-        self._reader = GeminiReader()
-        self._builder = ReplyBuilder(known, repair=repair)
         self._parts = MessageParts(known)
         self._open: tuple[CallInProgress, PartialArguments] | None = None
         self._has_streamed = False
@@ -84,60 +81,36 @@ class GeminiDecoder:
         self._reasons: set[str] = set()
         self._has_reported_others = False
         self._has_repeated_keys = False
-        self._reply: ParsedReply | None = None
 
-    def feed(self, chunk: Any) -> list[StreamEvent]:
-        return self._take_all(self._reader.feed(chunk))
+    def _take_payload(self, payload: Payload) -> list[StreamEvent]:
+        self._has_repeated_keys = payload.has_repeated_keys
+        # A list holds chunks, contents or parts.
+        listed = payload.value if isinstance(payload.value, list) else [payload.value]
+        if not listed:
+            message = "a chunk is an empty list, and nothing that Gemini says"
+            return self._builder.report_lost(message)
+        return [event for each in listed for event in self._take_response(each)]
 
-    def close(self) -> ParsedReply:
-        if self._reply is None:
-            self._take_all(self._reader.close())
-            self._leave_call_open()
-            if self._says_nothing:
-                self._report_fault("the reply is empty")
-            read = self._builder.close()
-            self._reply = replace(read, message=self._parts.contents(read.calls))
-        return self._reply
+    def _end_stream(self) -> None:
+        self._leave_call_open()
+        if not (self._parts or self._reasons or self._builder.findings):
+            self._builder.report_malformed("the reply is empty")
 
-    @property
-    def _says_nothing(self) -> bool:
-        return not (self._parts or self._reasons or self._builder.findings)
-
-    def _take_all(self, payloads: Iterable[Payload]) -> list[StreamEvent]:
-        events: list[StreamEvent] = []
-        for payload in payloads:
-            events += self._report_problems()
-            self._has_repeated_keys = payload.has_repeated_keys
-            # A list holds chunks, contents or parts.
-            listed = payload.value if isinstance(payload.value, list) else [payload.value]
-            if not listed:
-                events += self._report_lost(
-                    "a chunk is an empty list, and nothing that Gemini says"
-                )
-            for each in listed:
-                events += self._take_response(each)
-        return events + self._report_problems()
-
-    def _report_problems(self) -> list[StreamEvent]:
-        problems, self._reader.problems = self._reader.problems, []
-        return [event for problem in problems for event in self._report_lost(problem)]
-
-    def _report_lost(self, message: str) -> list[StreamEvent]:
-        self._builder.spoil("a part of the reply is lost")
-        return [self._report_fault(message)]
-
-    def _report_fault(self, message: str) -> StreamEvent:
-        return self._builder.find("malformed_reply", message, level="error")
+    def _finish_reply(self) -> ParsedReply:
+        read = self._builder.close()
+        return replace(read, message=self._parts.contents(read.calls))
 
     def _take_response(self, payload: Any) -> list[StreamEvent]:
         if not isinstance(payload, Mapping):
-            return self._report_lost(f"a chunk is nothing that Gemini says: {payload!r:.80}")
+            return self._builder.report_lost(
+                f"a chunk is nothing that Gemini says: {payload!r:.80}"
+            )
         inner = get(payload, "response")
         if isinstance(inner, Mapping) and "functionResponse" not in payload:
             # Google's code assistants wrap the reply so.
             payload = inner
         if get(payload, "error") is not None:
-            return [self._take_error(payload["error"])]
+            return self._take_error(payload["error"])
         events = self._take_feedback(payload)
         usage = get(payload, "usageMetadata")
         if isinstance(usage, Mapping):
@@ -156,16 +129,18 @@ class GeminiDecoder:
             return self._take_part(payload) + self._end_reply("STOP", "", is_told=False)
         if is_known or not _ABOUT.isdisjoint(camel_keys(payload, keeps_none=True)):
             return []
-        return self._report_lost(f"a chunk is nothing that Gemini says: {str(payload)[:80]!r}")
+        return self._builder.report_lost(
+            f"a chunk is nothing that Gemini says: {str(payload)[:80]!r}"
+        )
 
-    def _take_error(self, error: Any) -> StreamEvent:
+    def _take_error(self, error: Any) -> list[StreamEvent]:
         if not self._builder.is_ended:
             # A retry gets these calls again: they must not run twice.
             for call in self._builder.calls:
                 self._builder.refuse(call, _BROKEN_OFF)
         kind = get(error, "status") or get(error, "code") or "error"
         words = get(error, "message") or str(error)[:200]
-        return self._report_fault(f"the provider reports an error: {kind}: {words}")
+        return self._builder.report_malformed(f"the provider reports an error: {kind}: {words}")
 
     def _take_feedback(self, payload: Mapping[str, Any]) -> list[StreamEvent]:
         feedback = get(payload, "promptFeedback")
@@ -181,7 +156,7 @@ class GeminiDecoder:
 
     def _take_candidates(self, candidates: Any) -> list[StreamEvent]:
         if not isinstance(candidates, list):
-            return self._report_lost(f"candidates must be a list: {candidates!r:.80}")
+            return self._builder.report_lost(f"candidates must be a list: {candidates!r:.80}")
         firsts = [each for each in candidates if get(each, "index", 0) == 0]
         events: list[StreamEvent] = []
         if len(firsts) > 1:
@@ -195,7 +170,7 @@ class GeminiDecoder:
 
     def _take_candidate(self, candidate: Any) -> list[StreamEvent]:
         if not isinstance(candidate, Mapping):
-            return self._report_lost(f"a candidate must be an object: {candidate!r:.80}")
+            return self._builder.report_lost(f"a candidate must be an object: {candidate!r:.80}")
         content = get(candidate, "content")
         events = [] if content is None else self._take_content(content)
         reason = _read_reason(get(candidate, "finishReason"))
@@ -204,7 +179,7 @@ class GeminiDecoder:
     def _take_content(self, content: Any) -> list[StreamEvent]:
         parts = get(content, "parts", [])
         if not isinstance(content, Mapping) or not isinstance(parts, list):
-            return self._report_lost(
+            return self._builder.report_lost(
                 f"a content must be an object with parts: {str(content)[:80]!r}"
             )
         self._parts.enter(get(content, "role"))
@@ -224,25 +199,25 @@ class GeminiDecoder:
             message = describe_unknown_end(reason) + (f": {words}" if words else "")
             events += [self._builder.find("malformed_reply", message)] if is_new else []
         elif ending is None and is_new:
-            events.append(self._report_trouble(reason, words))
+            events += self._report_trouble(reason, words)
         return events + self._builder.end(ending or Ending.CUT, reason if is_told else None)
 
-    def _report_trouble(self, reason: str, words: Any) -> StreamEvent:
+    def _report_trouble(self, reason: str, words: Any) -> list[StreamEvent]:
         more = f": {words}" if words else ""
         what = _MALFORMED.get(reason)
         if what is not None:
-            return self._report_fault(f"{what} ({reason}){more}")
+            return self._builder.report_malformed(f"{what} ({reason}){more}")
         message = f"the provider stopped the reply ({reason}){more}"
         self._builder.refusal.append(message)
-        return self._builder.find("refusal", message, level="error")
+        return [self._builder.find("refusal", message, level="error")]
 
     # The parts of a content.
 
     def _take_part(self, part: Any) -> list[StreamEvent]:
         if not isinstance(part, Mapping):
-            return self._report_lost(f"a part must be an object: {part!r:.80}")
+            return self._builder.report_lost(f"a part must be an object: {part!r:.80}")
         if part.get("functionCall") is not None and part.get("function_call") is not None:
-            return self._report_lost(
+            return self._builder.report_lost(
                 "a part has 'functionCall' and 'function_call': neither was run"
             )
         part = camel_keys(part)
@@ -254,7 +229,9 @@ class GeminiDecoder:
         elif isinstance(text, str) and self._parts.role == "model":
             events += self._builder.add_text(text)
         elif text is not None and not isinstance(text, str):
-            events += self._report_lost(f"the text of a part must be a string: {text!r:.80}")
+            events += self._builder.report_lost(
+                f"the text of a part must be a string: {text!r:.80}"
+            )
             del part["text"]
         if call is None:
             self._parts.add(part)
@@ -264,7 +241,7 @@ class GeminiDecoder:
     def _take_call(self, part: dict[str, Any], call: Any) -> list[StreamEvent]:
         pieces = get(call, "partialArgs", [])
         if not isinstance(call, Mapping) or not isinstance(pieces, list):
-            return self._report_lost(f"a functionCall must be an object: {call!r:.80}")
+            return self._builder.report_lost(f"a functionCall must be an object: {call!r:.80}")
         if part.get("thought") or self._parts.role != "model":
             where = "a thought" if part.get("thought") else f"a content of {self._parts.role!r}"
             message = f"a call inside {where} is no call: it is not run"

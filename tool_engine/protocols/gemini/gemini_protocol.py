@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ReplyDecoder
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.chunks import chunks_of
 from tool_engine.protocols.gemini.gemini_decoder import GeminiDecoder
 from tool_engine.protocols.model_protocol import ModelProtocol
 from tool_engine.protocols.object_arguments import sendable
@@ -60,9 +61,11 @@ class GeminiProtocol(ModelProtocol):
         images: str = "inside",
     ) -> None:
         super().__init__(tools=tools, repair=repair)
-        self.subset = _SCHEMAS[_checked("schema", schema, _SCHEMAS)]
+        check_choice("schema", schema, _SCHEMAS)
+        check_choice("images", images, _IMAGES)
+        self.subset = _SCHEMAS[schema]
         self._key = "parametersJsonSchema" if schema == "json" else "parameters"
-        self._images = _checked("images", images, _IMAGES)
+        self._images = images
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
         """Return a request's `tools`: one entry with all functions, or none."""
@@ -70,14 +73,10 @@ class GeminiProtocol(ModelProtocol):
         return [{"functionDeclarations": declared}] if declared else []
 
     def _declare_tool(self, tool: Tool) -> dict[str, Any]:
-        declared: dict[str, Any] = {
-            "name": self.known.sent_name(tool.name),
-            "description": tool.description,
-        }
-        schema = self.fitted_schema(tool).schema
+        declared = self._describe_tool(tool, self._key)
         # The older reader refuses an object without properties: "should be non-empty".
-        if self._key != "parameters" or schema["properties"]:
-            declared[self._key] = schema
+        if self._key == "parameters" and not declared[self._key]["properties"]:
+            del declared[self._key]
         return declared
 
     def parse(self, reply: Any) -> ParsedReply:
@@ -87,14 +86,7 @@ class GeminiProtocol(ModelProtocol):
             reply: An SDK's response, a mapping, a JSON document as text or bytes, the whole text of
                 a stream, a list of chunks, or a content such as `{"role": "model", "parts": []}`.
         """
-        decoder = GeminiDecoder(self.known, repair=self.repair)
-        is_whole = isinstance(reply, str | bytes | bytearray | memoryview | Mapping)
-        if is_whole or hasattr(reply, "model_dump") or not isinstance(reply, Iterable):
-            decoder.feed(reply)
-        else:
-            for chunk in reply:
-                decoder.feed(chunk)
-        return decoder.close()
+        return self._decode_all(chunks_of(reply))
 
     def decoder(self) -> ReplyDecoder:
         return GeminiDecoder(self.known, repair=self.repair)
@@ -154,9 +146,3 @@ def _write_response(result: ToolExecutionResult, texts: list[str | None]) -> dic
     if told != [text] or len(texts) > 1 or isinstance(output, str):
         return {"output": "\n".join(told)}
     return {"output": json.loads(text)}
-
-
-def _checked(option: str, value: Any, known: Iterable[str]) -> str:
-    if value not in tuple(known):
-        raise ConfigurationError(f"{option} must be one of {', '.join(known)}, got {value!r}")
-    return str(value)

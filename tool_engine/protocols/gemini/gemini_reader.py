@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tool_engine.model.json.plain import read_plain
 from tool_engine.protocols.arguments.json_tokens import MAX_DEPTH
-from tool_engine.protocols.chunks import DONE, EventStream, plain
+from tool_engine.protocols.chunks import DONE, EventStream, has_bad_bytes, plain, show_start
 from tool_engine.protocols.gemini.json_documents import JSONDocuments
 from tool_engine.protocols.schemas.fitting import is_deeper
 
@@ -20,7 +20,6 @@ _MAX_DEPTH: Final = MAX_DEPTH + 20
 """Arguments stand eight levels deep in a reply, and have a depth limit of their own."""
 _TOO_DEEP: Final = "it nests too deep; write it flatter"
 _CAPITAL: Final = re.compile("[A-Z]")
-_NO_TEXT: Final = re.compile("[\udc80-\udcff]")
 
 
 class Payload:
@@ -76,9 +75,8 @@ class GeminiReader:
         for text in texts:
             if text.strip() == DONE:
                 continue
-            if not text.isascii() and _NO_TEXT.search(text):
-                shown = _NO_TEXT.sub("\ufffd", text[:80])
-                self.problems.append(f"a part of the reply is no UTF-8: {shown!r}")
+            if has_bad_bytes(text):
+                self.problems.append(f"a part of the reply is no UTF-8: {show_start(text)}")
                 continue
             pairs = _Pairs()
             try:

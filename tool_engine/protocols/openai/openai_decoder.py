@@ -6,24 +6,24 @@ https://platform.openai.com/docs/api-reference/chat-streaming and what servers m
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tool_engine.model.json.copying import live
 from tool_engine.model.reply import ParsedReply, StreamEvent
+from tool_engine.protocols.chunk_decoder import ChunkDecoder, read_usage
 from tool_engine.protocols.chunks import ChunkReader, field, plain
 from tool_engine.protocols.object_arguments import find_fault
 from tool_engine.protocols.openai.call_table import CallTable, Fragment
-from tool_engine.protocols.openai.content_parts import NO_OBJECT, find_parts
 from tool_engine.protocols.openai.finish_reasons import asks_for_calls, find_meaning
 from tool_engine.protocols.openai.kept_fields import KeptFields, copy_extra, get_undeclared
 from tool_engine.protocols.openai.openai_messages import write_reply
 from tool_engine.protocols.reply_builder import Ending, Refine, ReplyBuilder
 from tool_engine.protocols.tool_names import KnownTools
 
-_LOST: Final = "a part of the reply could not be read"
+_NO_OBJECT: Final = (str, bytes, int, float, list, tuple)
+"""Types that servers send in place of an object."""
 _PLAIN: Final = (str, bytes, int, float)
 _HELPER_EVENTS: Final = ("content.", "refusal.", "tool_calls.", "logprobs.")
 _LEGACY: Final = "function_call"
@@ -34,8 +34,7 @@ _BESIDE: Final = ("custom", "function_call", "name", "arguments", "input", "para
 """Keys beside a call's `function` that mean another call, or other arguments."""
 
 
-@live("make another one with protocol.decoder()")
-class OpenAIDecoder:
+class OpenAIDecoder(ChunkDecoder):
     """A decoder of one reply of Chat Completions.
 
     `feed` takes chunks as the SDK's objects, mappings, and bytes or text of the stream of events; a
@@ -45,10 +44,9 @@ class OpenAIDecoder:
     def __init__(
         self, known: KnownTools, *, repair: bool = True, refine: Refine | None = None
     ) -> None:
-        self._builder = ReplyBuilder(known, repair=repair, refine=refine)
+        self._chunks = ChunkReader()
+        super().__init__(ReplyBuilder(known, repair=repair, refine=refine), self._chunks)
         self._calls = CallTable(self._builder, known)
-        self._reader = ChunkReader()
-        self._problems = 0
         self._has_read = False
         self._has_delta = False
         self._has_unknown = False
@@ -57,55 +55,28 @@ class OpenAIDecoder:
         self._others: set[str] = set()
         self._has_lost_calls = False
         self._kept = KeptFields()
-        self._reply: ParsedReply | None = None
 
-    def feed(self, chunk: Any) -> list[StreamEvent]:
-        events: list[StreamEvent] = []
-        for payload in self._reader.feed(chunk):
-            events += self._report_problems()
-            events += self._read_payload(payload)
-        if self._reader.is_done:
+    def _take_all(self, payloads: Iterable[Any]) -> list[StreamEvent]:
+        events = super()._take_all(payloads)
+        if self._chunks.is_done:
             events += self._calls.settle() + self._end_at_done()
-        return events + self._report_problems()
+        return events
 
-    def close(self) -> ParsedReply:
-        if self._reply is None:
-            for payload in self._reader.close():
-                self._report_problems()
-                self._read_payload(payload)
-            self._report_problems()
-            self._end_stream()
-            reply = self._builder.close()
-            calls = [each for each in self._calls.calls if not each.call.is_repeated]
-            message = write_reply(reply, calls, self._kept.fields())
-            self._reply = replace(reply, message=message)
-        return self._reply
-
-    def _read_payload(self, payload: Any) -> list[StreamEvent]:
-        try:
-            return self._take_payload(payload)
-        except RecursionError:
-            return self._report_lost("a chunk of the reply nests too deep: write it flatter")
-
-    def _report_problems(self) -> list[StreamEvent]:
-        problems = self._reader.problems[self._problems :]
-        self._problems += len(problems)
-        return [event for problem in problems for event in self._report_lost(problem)]
-
-    def _report_lost(self, message: str) -> list[StreamEvent]:
-        self._builder.spoil(_LOST)
-        return [self._builder.find("malformed_reply", message, level="error")]
+    def _finish_reply(self) -> ParsedReply:
+        reply = self._builder.close()
+        calls = [each for each in self._calls.calls if not each.call.is_repeated]
+        return replace(reply, message=write_reply(reply, calls, self._kept.fields()))
 
     def _end_stream(self) -> None:
         self._calls.settle()
         if not self._has_read and not any(e.level == "error" for e in self._builder.findings):
-            self._builder.find("malformed_reply", "there is no message in the reply", level="error")
+            self._builder.report_malformed("there is no message in the reply")
         elif self._says_nothing and not self._builder.is_ended:
-            self._builder.find("malformed_reply", "the reply ended before it began", level="error")
+            self._builder.report_malformed("the reply ended before it began")
         reason = self._builder.stop_reason
         if asks_for_calls(reason) and not self._calls.calls:
             message = f"the reply ended for its calls ({reason}), but there are none: ask again"
-            self._builder.find("malformed_reply", message, level="error")
+            self._builder.report_malformed(message)
         if self._others:
             # Alternative texts are there because the caller wanted them; without the first choice
             # all is lost, and there are servers that number the chunks of one choice.
@@ -127,14 +98,11 @@ class OpenAIDecoder:
             is_list = isinstance(payload, list | tuple)
             return self._take_list(payload) if is_list else self._take_other(payload)
         usage = field(payload, "usage")
-        if usage is not None:
-            self._note_usage(usage)
+        self._builder.usage = read_usage(usage) or self._builder.usage
         error = get_undeclared(payload, "error")
         events = self._fail_reply(error) if error else []
         if not isinstance(choices, list | tuple):
-            return events + self._report_lost(
-                f"the choices of a chunk are {choices!r:.80}, not a list"
-            )
+            return events + self._report_odd("the choices of a chunk are", choices, "a list")
         for place, choice in enumerate(choices):
             events += self._take_choice(payload, choice, place)
         return events
@@ -142,10 +110,9 @@ class OpenAIDecoder:
     def _take_other(self, payload: Any) -> list[StreamEvent]:
         """Read an error, a bare message, or an event of the SDK."""
         if payload is None or isinstance(payload, _PLAIN):
-            return self._report_lost(f"a chunk of the reply is {payload!r:.80}, not an object")
+            return self._report_odd("a chunk of the reply is", payload, "an object")
         usage = field(payload, "usage")
-        if usage is not None:
-            self._note_usage(usage)
+        self._builder.usage = read_usage(usage) or self._builder.usage
         kind, message = field(payload, "type"), field(payload, "message")
         error = field(payload, "error") or field(payload, "detail")
         if error or isinstance(message, str) or "error" in (kind, field(payload, "object")):
@@ -180,7 +147,7 @@ class OpenAIDecoder:
 
     def _take_list(self, payloads: Sequence[Any]) -> list[StreamEvent]:
         if not payloads:
-            return self._report_lost("a chunk of the reply is an empty list, not an object")
+            return self._builder.report_lost("a chunk of the reply is an empty list, not an object")
         roles = [field(each, "role") for each in payloads]
         if len(payloads) < 2 or not any(roles):
             return [event for each in payloads for event in self._take_payload(each)]
@@ -188,14 +155,14 @@ class OpenAIDecoder:
         return [self._builder.find("skipped", message), *self._take_payload(payloads[-1])]
 
     def _take_choice(self, payload: Any, choice: Any, place: int) -> list[StreamEvent]:
-        if choice is None or isinstance(choice, NO_OBJECT):
-            return self._report_lost(f"a choice of the reply is {choice!r:.80}, not an object")
+        if choice is None or isinstance(choice, _NO_OBJECT):
+            return self._report_odd("a choice of the reply is", choice, "an object")
         delta = field(choice, "delta")
         message = field(choice, "message") if not delta else None
         index = field(choice, "index", place)
         if index not in (0, "0") and (message is None or place > 0):
             if not _is_number(index):
-                return self._report_lost(f"the index of a choice is {index!r:.80}, not a number")
+                return self._report_odd("the index of a choice is", index, "a number")
             self._others.add(str(index))
             calls = field(delta or field(choice, "message"), "tool_calls")
             self._has_lost_calls = self._has_lost_calls or bool(calls)
@@ -234,8 +201,8 @@ class OpenAIDecoder:
     def _take_delta(self, delta: Any, *, is_whole: bool = False) -> list[StreamEvent]:
         if delta is None:
             return []
-        if isinstance(delta, NO_OBJECT):
-            return self._report_lost(f"a delta of the reply is {delta!r:.80}, not an object")
+        if isinstance(delta, _NO_OBJECT):
+            return self._report_odd("a delta of the reply is", delta, "an object")
         self._has_read = True
         events: list[StreamEvent] = []
         thought = self._kept.take(delta)
@@ -258,9 +225,9 @@ class OpenAIDecoder:
 
     def _take_content(self, content: Any) -> list[StreamEvent]:
         if isinstance(content, bytes | int | float):
-            return self._report_lost(f"the content of the reply is {content!r:.80}, not a text")
+            return self._report_odd("the content of the reply is", content, "a text")
         events: list[StreamEvent] = []
-        for kind, text in find_parts(content):
+        for kind, text in _find_parts(content):
             if kind == "text":
                 events += self._builder.add_text(text)
             elif kind == "other":
@@ -276,7 +243,7 @@ class OpenAIDecoder:
             # Some servers leave the list around a single call out.
             calls = [calls]
         if not isinstance(calls, list | tuple):
-            return self._report_lost(f"tool_calls is {calls!r:.80}, not a list")
+            return self._report_odd("tool_calls is", calls, "a list")
         events: list[StreamEvent] = []
         for each in calls:
             if each is None and (is_whole or all(call.is_closed() for call in self._calls.calls)):
@@ -295,18 +262,18 @@ class OpenAIDecoder:
         name = field(legacy, "name")
         if name and all(each.name != name for each in self._calls.calls):
             message = f"function_call calls {name!r:.80}, which tool_calls does not: it was not run"
-            return [self._builder.find("malformed_reply", message, level="error")]
+            return self._builder.report_malformed(message)
         message = "function_call beside tool_calls says the same again: it was not read"
         return [self._builder.find("skipped", message)]
 
     def _take_call(self, entry: Any, *, is_whole: bool) -> list[StreamEvent]:
-        function = None if isinstance(entry, NO_OBJECT) else field(entry, "function")
+        function = None if isinstance(entry, _NO_OBJECT) else field(entry, "function")
         custom = field(entry, "custom") if function is None else None
         # Some servers leave the level of `function` out.
         said = entry if custom in _NO_CALL else custom
         said = said if function in _NO_CALL else function
-        if said is None or isinstance(said, NO_OBJECT):
-            return self._report_lost(f"an entry of tool_calls is {said!r:.80}, not a call")
+        if said is None or isinstance(said, _NO_OBJECT):
+            return self._report_odd("an entry of tool_calls is", said, "a call")
         is_custom = custom is not None or field(entry, "type") == "custom"
         call_id = field(entry, "id")
         arguments = _find_arguments(said, "input" if is_custom else "arguments")
@@ -335,8 +302,10 @@ class OpenAIDecoder:
         said = error if isinstance(error, str) else field(error, "message", plain(error))
         message = f"the server reports an error: {said!s:.500}"
         self._builder.spoil(message)
-        found = self._builder.find("malformed_reply", message, level="error")
-        return [found, *self._builder.end(Ending.CUT)]
+        return self._builder.report_malformed(message) + self._builder.end(Ending.CUT)
+
+    def _report_odd(self, what: str, found: Any, wanted: str) -> list[StreamEvent]:
+        return self._builder.report_lost(f"{what} {found!r:.80}, not {wanted}")
 
     def _end_silently(self) -> list[StreamEvent]:
         """End a message that seems whole without a stated reason."""
@@ -352,11 +321,6 @@ class OpenAIDecoder:
         if self._has_read and not self._calls.calls and not self._builder.is_ended:
             return self._builder.end(Ending.FINISHED)
         return self._builder.stop()
-
-    def _note_usage(self, usage: Any) -> None:
-        found = plain(usage)
-        if isinstance(found, dict) and found:
-            self._builder.usage = found
 
 
 def _is_number(index: Any) -> bool:
@@ -386,3 +350,34 @@ def _write_arguments(arguments: Any) -> str:
         return json.dumps(plain(arguments), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         return repr(arguments)
+
+
+class _Part(NamedTuple):
+    """One piece of content, of `kind` `text`, `reasoning`, `refusal`, or `other`."""
+
+    kind: str
+    text: str
+
+
+def _find_parts(content: Any) -> Iterator[_Part]:
+    """Yield the pieces of content: a text, a part or a list."""
+    if isinstance(content, str):
+        yield _Part("text", content)
+    elif isinstance(content, list | tuple):
+        for each in content:
+            yield from _find_parts(each)
+    elif content is not None:
+        yield from _read_part(content)
+
+
+def _read_part(part: Any) -> Iterator[_Part]:
+    text, thought = field(part, "text"), field(part, "thinking")
+    if thought is not None:
+        # Mistral's: a list of parts, or a text.
+        yield from (_Part("reasoning", each.text) for each in _find_parts(thought))
+    elif field(part, "type") == "refusal":
+        yield _Part("refusal", str(field(part, "refusal", "")))
+    elif isinstance(text, str):
+        yield _Part("text", text)
+    else:
+        yield _Part("other", f"{plain(part)!r:.80}")

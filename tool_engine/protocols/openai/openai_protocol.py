@@ -6,24 +6,24 @@ https://platform.openai.com/docs/api-reference/chat
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from tool_engine.interfaces import ReplyDecoder
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.checks.bounds import check_choice
-from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.argument_text import ReadArguments
-from tool_engine.protocols.chunks import field, payloads_of
-from tool_engine.protocols.model_protocol import DefinitionLimits, ModelProtocol
+from tool_engine.protocols.chunks import chunks_of, field
+from tool_engine.protocols.model_protocol import DefinitionLimits
 from tool_engine.protocols.openai.openai_decoder import OpenAIDecoder
 from tool_engine.protocols.openai.openai_messages import write_results
-from tool_engine.protocols.openai.openai_strict import UnstrictError, drop_nulls, make_strict
+from tool_engine.protocols.openai.openai_strict import drop_nulls, make_strict
 from tool_engine.protocols.result_content import request_ids
 from tool_engine.protocols.schemas.fitting import FittedSchema
 from tool_engine.protocols.schemas.subsets import OPENAI
+from tool_engine.protocols.strict_protocol import StrictProtocol
 from tool_engine.protocols.tool_names import NameRule, ToolCatalog
 
 _IMAGES: Final = ("after", "inside")
@@ -33,7 +33,7 @@ OPENAI_NAMES: Final = NameRule(
 """The names of tools that OpenAI takes."""
 
 
-class OpenAIProtocol(ModelProtocol):
+class OpenAIProtocol(StrictProtocol):
     """The protocol of Chat Completions.
 
     Args:
@@ -64,46 +64,24 @@ class OpenAIProtocol(ModelProtocol):
         strict: bool = False,
         images: str = "after",
     ) -> None:
-        super().__init__(tools=tools, repair=repair)
-        check_switch("strict", strict)
-        self.strict = strict
+        super().__init__(tools=tools, repair=repair, strict=strict)
         check_choice("images", images, _IMAGES)
         self._are_images_inside = images == "inside"
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
         """Return the `tools` of a request."""
         return [
-            {"type": "function", "function": self._describe_function(tool)}
+            {"type": "function", "function": self._describe_tool(tool, "parameters")}
             for tool in self.known.learn(tools)
         ]
 
-    def fitted_schema(self, tool: Tool) -> FittedSchema:
-        """Return the arguments' schema as OpenAI takes it, with its changes."""
-        if not self.strict:
-            return super().fitted_schema(tool)
-        try:
-            return make_strict(tool.parameters_schema)
-        except UnstrictError as error:
-            return error.note_in(super().fitted_schema(tool))
-
-    def _describe_function(self, tool: Tool) -> dict[str, Any]:
-        function = {
-            "name": self.known.sent_name(tool.name),
-            "description": tool.description,
-            "parameters": self.fitted_schema(tool).schema,
-        }
-        return {**function, "strict": True} if self._is_strict(tool) else function
-
-    def _is_strict(self, tool: Tool) -> bool:
-        try:
-            return self.strict and bool(make_strict(tool.parameters_schema))
-        except UnstrictError:
-            return False
+    def _make_strict(self, schema: Mapping[str, Any]) -> FittedSchema:
+        return make_strict(schema)
 
     def _refine_arguments(self, name: str, read: ReadArguments) -> ReadArguments:
         """Remove the nulls from a strict tool's arguments that mean "left out"."""
         tool = self.known.get(name)
-        if tool is None or read.value is None or not self._is_strict(tool):
+        if tool is None or read.value is None or self._find_strict(tool) is None:
             return read
         value, count = drop_nulls(read.value, tool.parameters_schema)
         note = (f"null stood for {count} optional parameters: they were left out",) if count else ()
@@ -116,13 +94,7 @@ class OpenAIProtocol(ModelProtocol):
             reply: A `ChatCompletion`, its mapping, JSON as text or bytes, or its message alone; a
                 stream as text, or as a list of chunks.
         """
-        decoder = self.decoder()
-        chunks = payloads_of(reply)
-        if chunks is None or _is_history(reply):
-            chunks = iter((reply,))
-        for chunk in chunks:
-            decoder.feed(chunk)
-        return decoder.close()
+        return self._decode_all([reply] if _is_history(reply) else chunks_of(reply))
 
     def decoder(self) -> ReplyDecoder:
         return OpenAIDecoder(

@@ -19,6 +19,7 @@ from tool_engine.protocols.schemas.fitting import (
     fit_schema,
 )
 from tool_engine.protocols.schemas.schema_words import append_words, say_rule
+from tool_engine.protocols.strict_protocol import UnstrictError
 
 Node = dict[str, Any]
 
@@ -60,16 +61,6 @@ _SUBSET: Final = SchemaSubset(
     keeps_references=False,
     finish=_drop_odd_pattern,
 )
-
-
-class UnstrictError(ValueError):
-    """Strict mode cannot express a schema; the message says where, and why."""
-
-    def note_in(self, fitted: FittedSchema) -> FittedSchema:
-        """Return the schema sent instead, with a change that reports this."""
-        message = f"strict mode cannot express it ({self}): it is sent without"
-        change = SchemaChange("dropped", "/strict", message)
-        return FittedSchema(fitted.schema, [change, *fitted.changes])
 
 
 def make_strict(schema: Mapping[str, Any]) -> FittedSchema:

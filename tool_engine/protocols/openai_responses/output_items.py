@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.model.call import ToolCall
 from tool_engine.protocols.arguments.argument_text import read_arguments
+from tool_engine.protocols.chunk_decoder import sort_by_index
 from tool_engine.protocols.chunks import field, plain
 from tool_engine.protocols.object_arguments import is_sendable, sendable
 from tool_engine.protocols.reply_builder import CallInProgress
@@ -114,10 +115,7 @@ def make_input(
     `calls` are those read from the items, by id. If the server keeps the items (`is_stored`), an id
     alone stands for one.
     """
-    indexes = [item.index for item in items]
-    if all(type(index) is int for index in indexes) and len(set(indexes)) == len(indexes):
-        items = sorted(items, key=lambda item: item.index or 0)
-    params = [_make_param(item, calls, rule, is_stored=is_stored) for item in items]
+    params = [_make_param(item, calls, rule, is_stored=is_stored) for item in sort_by_index(items)]
     sent = [param for param in params if param is not None]
     # The API refuses reasoning that nothing follows: "without its required following item".
     while sent and sent[-1]["type"] == "reasoning":

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from tool_engine.model.json.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.arguments.argument_text import read_arguments
+from tool_engine.protocols.chunk_decoder import NEVER_BEGUN, NO_TEXT, SENT_TWICE, UNKNOWN_FORM
 from tool_engine.protocols.chunks import field
 from tool_engine.protocols.object_arguments import take_object
 from tool_engine.protocols.openai_responses.output_items import (
@@ -24,10 +24,6 @@ from tool_engine.protocols.openai_responses.output_items import (
 from tool_engine.protocols.reply_builder import CallInProgress, ReplyBuilder
 from tool_engine.protocols.tool_names import NameRule
 
-_TWICE: Final = "its arguments were sent twice, and differ; write the call again"
-_NO_TEXT: Final = "a part of its arguments is no text; write the call again"
-_UNKNOWN: Final = "a part of it came in a form that is not known; write the call again"
-_NOTHING: Final = "the reply ended before its arguments began; write the call again"
 _MIXED: Final = (
     "two calls have one place, so it cannot be told whose these arguments are; write the call again"
 )
@@ -52,7 +48,7 @@ class ResponseOutput:
     def begin(self, raw: Any, index: object) -> list[StreamEvent]:
         kind = _find_kind(raw)
         if kind is None:
-            return self._report_lost(f"an output item has no type: {shown(raw)[:80]}")
+            return self._builder.report_lost("an output item has no type", raw)
         known = self._find_identified(raw)
         if known is not None and not (known.is_done and _is_elsewhere(known, raw, index)):
             return []
@@ -61,7 +57,7 @@ class ResponseOutput:
     def finish(self, raw: Any, index: object) -> list[StreamEvent]:
         kind = _find_kind(raw)
         if kind is None:
-            return self._report_lost(f"an output item has no type: {shown(raw)[:80]}")
+            return self._builder.report_lost("an output item has no type", raw)
         item = self._find_identified(raw) or self._find_placed(raw, index)
         events: list[StreamEvent] = []
         if item is None or (item.is_done and _has_other_ids(item, raw)):
@@ -76,7 +72,7 @@ class ResponseOutput:
         for index, raw in enumerate(output):
             kind, item = _find_kind(raw), self._find_item(raw, index, waiting)
             if kind is None:
-                events += self._report_lost(f"an output item has no type: {shown(raw)[:80]}")
+                events += self._builder.report_lost("an output item has no type", raw)
                 continue
             if item is None:
                 item, begun = self._open_item(kind, raw, index)
@@ -98,8 +94,8 @@ class ResponseOutput:
         item.has_arguments = True
         if isinstance(delta, str):
             return self._builder.add_arguments(item.call, delta)
-        self._builder.refuse(item.call, _NO_TEXT)
-        return self._report_lost(f"a part of the arguments is no text: {shown(delta)[:80]}")
+        self._builder.refuse(item.call, NO_TEXT)
+        return self._builder.report_lost("a part of the arguments is no text", delta)
 
     def add_unknown(self, payload: Any) -> list[StreamEvent]:
         """Refuse the call that an event of an unknown type may hold a part of."""
@@ -111,8 +107,8 @@ class ResponseOutput:
         )
         if item is None or item.call is None:
             return []
-        self._builder.refuse(item.call, _UNKNOWN)
-        return self._report_lost(f"a part of a call cannot be read: {shown(part)[:80]}")
+        self._builder.refuse(item.call, UNKNOWN_FORM)
+        return self._builder.report_lost("a part of a call cannot be read", part)
 
     def end_arguments(self, payload: Any) -> list[StreamEvent]:
         """Take all arguments of a call; with its name known, it ends."""
@@ -131,11 +127,7 @@ class ResponseOutput:
     ) -> list[StreamEvent]:
         delta = field(payload, "delta")
         if not isinstance(delta, str):
-            return (
-                self._report_lost(f"a part of a text is no text: {shown(delta)[:80]}")
-                if delta
-                else []
-            )
+            return self._builder.report_lost("a part of a text is no text", delta) if delta else []
         wanted = "message" if kind in ("output_text", "refusal") else "reasoning"
         item = self._find_meant(payload, wanted)
         events: list[StreamEvent] = []
@@ -158,7 +150,7 @@ class ResponseOutput:
             if item.arguments is not None:
                 self._take_arguments(item, call, item.arguments)
             elif not item.has_arguments:
-                self._builder.refuse(call, _NOTHING)
+                self._builder.refuse(call, NEVER_BEGUN)
                 other = self._by_index.get(item.index) if item.index is not None else None
                 if other in self._placed_only and other.call is not None:
                     self._builder.refuse(other.call, _MIXED)
@@ -290,7 +282,7 @@ class ResponseOutput:
             if not written and call.value is None:
                 take_object(self._builder, call, arguments)
             elif _read_value(call) != arguments:
-                self._builder.refuse(call, _TWICE)
+                self._builder.refuse(call, SENT_TWICE)
             return []
         if not arguments.strip() or arguments == written:
             return []
@@ -304,7 +296,7 @@ class ResponseOutput:
         if before is not None and before == after:
             return []
         if before is not None or after is None or call.read is not None:
-            self._builder.refuse(call, _TWICE)
+            self._builder.refuse(call, SENT_TWICE)
             return []
         call.parts[:] = [arguments]
         call.repairs.append(_REPLACED)
@@ -332,11 +324,7 @@ class ResponseOutput:
 
     def _report_stray(self, arguments: Any) -> list[StreamEvent]:
         self._has_stray_arguments = True
-        return self._report_lost(f"arguments came for no call: {shown(arguments)[:80]}")
-
-    def _report_lost(self, message: str) -> list[StreamEvent]:
-        self._builder.spoil("a part of the reply could not be read")
-        return [self._builder.find("malformed_reply", message, level="error")]
+        return self._builder.report_lost("arguments came for no call", arguments)
 
 
 def _read_value(call: CallInProgress) -> Mapping[str, Any] | None:

@@ -5,15 +5,15 @@ https://platform.openai.com/docs/api-reference/responses-streaming
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from tool_engine.model.json.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
-from tool_engine.protocols.chunks import field, plain
-from tool_engine.protocols.event_decoder import END, EventStreamDecoder
+from tool_engine.protocols.chunk_decoder import EventDecoder, read_usage
+from tool_engine.protocols.chunks import field
 from tool_engine.protocols.openai_responses.response_output import ResponseOutput
 from tool_engine.protocols.reply_builder import Ending, Refine, ReplyBuilder, describe_unknown_end
 from tool_engine.protocols.tool_names import KnownTools, NameRule
@@ -28,9 +28,10 @@ _TEXTS: Final = {
 }
 """Delta event of a text -> the text's field, its type, and the field of its index."""
 _ITEMS: Final = ("message", "reasoning", "_call", "_output", "compaction")
+_LATE: Final = "more came after the end of the response: it was not read"
 
 
-class OpenAIResponsesDecoder(EventStreamDecoder):
+class OpenAIResponsesDecoder(EventDecoder):
     """A decoder of one response from events, mappings or bytes."""
 
     def __init__(
@@ -46,10 +47,7 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         self._output = ResponseOutput(self._builder)
         self._id: str | None = None
         self._is_stored = True
-        self._is_begun = False
-        self._is_ended = False
-        self._is_late_told = False
-        self._events: Mapping[str, Callable[[Any], list[StreamEvent]]] = {
+        self._events = {
             "response.created": self._begin_response,
             "response.output_item.added": self._begin_item,
             "response.output_item.done": self._finish_item,
@@ -62,17 +60,14 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
             "response.failed": self._end_response,
             "response.cancelled": self._end_response,
             "error": self._take_error,
-            END: self._end_stream,
         }
 
     def _take_payload(self, payload: Any) -> list[StreamEvent]:
-        if isinstance(payload, BaseException):
-            return self._take_error({"error": payload})
         kind = field(payload, "type")
-        handle = self._events.get(kind) if isinstance(kind, str) else None
-        if handle is None:
-            return self._take_other(payload, kind)
-        return self._report_late(handle) if self._is_ended and kind != "error" else handle(payload)
+        is_event = isinstance(kind, str) and kind in self._events
+        if not self._is_ended or not is_event or kind == "error":
+            return super()._take_payload(payload)
+        return [] if kind == "response.created" else self._report_late(_LATE)
 
     def _take_other(self, payload: Any, kind: Any) -> list[StreamEvent]:
         if field(payload, "output") is not None and kind in (None, "response"):
@@ -87,11 +82,11 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
             # Signs of life, and future events.
             return self._output.add_unknown(payload)
         hint = "; its protocol is 'openai'" if field(payload, "choices") is not None else ""
-        return self._report_lost(f"a chunk is no part of a response{hint}: {shown(payload)[:80]}")
+        return self._builder.report_lost(f"a chunk is no part of a response{hint}", payload)
 
     def _take_several(self, payloads: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
         if not payloads:
-            return self._report_lost("a chunk is an empty list, and no part of a response")
+            return self._builder.report_lost("a chunk is an empty list, and no part of a response")
         if all(_is_item(each) or _is_asked(each) for each in payloads):
             return self._take_last_turn(payloads)
         return [event for payload in payloads for event in self.feed(payload)]
@@ -101,12 +96,12 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         if not asked:
             return self._take_items(items)
         message = f"of {len(items)} items only those after the last question were read"
-        told = [self._builder.find("skipped", message)]
-        return told + self._take_items(items[asked[-1] + 1 :])
+        events = [self._builder.find("skipped", message)]
+        return events + self._take_items(items[asked[-1] + 1 :])
 
     def _take_items(self, items: Iterable[Any]) -> list[StreamEvent]:
         if self._is_begun or self._is_ended:
-            return self._report_late()
+            return self._report_late(_LATE)
         self._is_begun = self._is_ended = True
         return self._output.finish_all(items) + self._builder.end(Ending.FINISHED)
 
@@ -120,8 +115,9 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         if not self._output.items or known in (None, self._id):
             return []
         self._output.settle()
-        self._is_ended = self._is_late_told = True
-        return self._report_fault("a second response began in one reply: it was not read")
+        self._is_ended = self._is_late_reported = True
+        message = "a second response began in one reply: it was not read"
+        return self._builder.report_malformed(message)
 
     def _begin_item(self, payload: Any) -> list[StreamEvent]:
         item = field(payload, "item")
@@ -140,44 +136,25 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         name, kind, place = _TEXTS[field(payload, "type")]
         return self._output.add_text(payload, name, kind, field(payload, place))
 
-    def _take_error(self, payload: Any) -> list[StreamEvent]:
-        error = field(payload, "error", payload)
-        words = field(error, "message", error)
-        words = words if isinstance(words, str) else shown(words)
-        code = field(error, "code") or field(error, "type")
-        what = f"{code}: {words}" if isinstance(code, str) and code != "error" else words
-        told = self._report_fault(f"the provider reports an error: {what}")
-        if self._is_ended:
-            return told
-        return told + self._fail_calls(
-            f"the provider broke the reply off ({what}): this was not run"
-        )
-
-    def _report_late(self, handle: Callable[[Any], Any] | None = None) -> list[StreamEvent]:
-        quiet = (self._end_stream, self._begin_response)
-        if self._is_late_told or handle in quiet:
-            return []
-        self._is_late_told = True
-        return self._report_fault("more came after the end of the response: it was not read")
-
     # The end
 
     def _end_response(self, payload: Any) -> list[StreamEvent]:
         response = field(payload, "response")
         kind = field(payload, "type", "")
         if self._is_ended:
-            return self._report_late()
+            return self._report_late(_LATE)
         self._is_begun = True
         self._is_stored = field(response, "store") is not False
         output = field(response, "output")
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         if isinstance(output, list | tuple):
-            told += self._output.finish_all(output)
+            events += self._output.finish_all(output)
         elif output is not None:
-            told += self._report_fault(f"the output is no list of items: {shown(output)[:80]}")
-        self._count_usage(field(response, "usage"))
+            message = f"the output is no list of items: {shown(output)[:80]}"
+            events += self._builder.report_malformed(message)
+        self._builder.usage = read_usage(field(response, "usage")) or self._builder.usage
         status = field(response, "status") or kind.removeprefix("response.") or None
-        return told + self._end_reply("completed" if status == "done" else status, response)
+        return events + self._end_reply("completed" if status == "done" else status, response)
 
     def _end_reply(self, status: Any, response: Any) -> list[StreamEvent]:
         self._is_ended = True
@@ -191,33 +168,32 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
             error = field(response, "error")
             words = field(error, "message") or field(error, "code") or status
             self._builder.stop_reason = str(status)
-            told = self._report_fault(f"the response {status}: {words}")
-            return told + self._fail_calls(f"the response {status} ({words}): this was not run")
+            events = self._builder.report_malformed(f"the response {status}: {words}")
+            return events + self._fail_calls(f"the response {status} ({words}): this was not run")
         kind = "truncated" if status in _UNFINISHED else "malformed_reply"
-        told = [self._builder.find(kind, describe_unknown_end(status))]
-        return told + self._builder.end(Ending.UNKNOWN, status if isinstance(status, str) else None)
+        events = [self._builder.find(kind, describe_unknown_end(status))]
+        return events + self._builder.end(
+            Ending.UNKNOWN, status if isinstance(status, str) else None
+        )
 
     def _end_incomplete(self, reason: str) -> list[StreamEvent]:
-        told: list[StreamEvent] = []
+        events: list[StreamEvent] = []
         self._output.cut()
         if reason == "content_filter":
             why = "a content filter stopped the reply"
             self._builder.spoil(why)
-            told.append(self._builder.find("refusal", why, level="error"))
-        return told + self._builder.end(Ending.CUT, reason)
+            events.append(self._builder.find("refusal", why, level="error"))
+        return events + self._builder.end(Ending.CUT, reason)
 
-    def _fail_calls(self, why: str) -> list[StreamEvent]:
-        self._is_ended = True
-        for call in self._builder.calls:
-            self._builder.refuse(call, why)
+    def _settle_calls(self) -> None:
         self._output.settle()
-        return self._builder.end(Ending.UNKNOWN)
 
-    def _end_stream(self, _: Any) -> list[StreamEvent]:
-        self._output.settle()
+    def _end_stream(self) -> None:
+        if self._is_ended:
+            return
+        self._settle_calls()
         if not self._output.items and not self._builder.findings:
-            return self._report_fault("there is no response in the reply")
-        return []
+            self._builder.report_malformed("there is no response in the reply")
 
     def _finish_reply(self) -> ParsedReply:
         refusal = "".join(self._builder.refusal)
@@ -227,11 +203,6 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         reply = self._builder.close()
         message = self._output.as_input(reply, self._rule, is_stored=self._is_stored)
         return msgspec.structs.replace(reply, message=message)
-
-    def _count_usage(self, usage: Any) -> None:
-        counted = plain(usage)
-        if isinstance(counted, dict):
-            self._builder.usage = counted
 
 
 def _is_asked(value: Any) -> bool:

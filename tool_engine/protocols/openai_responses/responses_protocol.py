@@ -6,19 +6,23 @@ https://platform.openai.com/docs/api-reference/responses
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.chunks import payloads_of
+from tool_engine.protocols.chunks import chunks_of
 from tool_engine.protocols.object_arguments import sendable
 from tool_engine.protocols.openai import OpenAIProtocol
 from tool_engine.protocols.openai_responses.responses_decoder import OpenAIResponsesDecoder
-from tool_engine.protocols.result_content import ResultPart, parts_of, request_ids
+from tool_engine.protocols.result_content import (
+    IMAGE_TYPES,
+    ResultPart,
+    describe_image,
+    parts_of,
+    request_ids,
+)
 from tool_engine.protocols.tool_names import ToolCatalog
-
-_IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 class OpenAIResponsesProtocol(OpenAIProtocol):
@@ -47,7 +51,7 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
         """Return the `tools` of a request: one entry per tool, in order."""
         return [
-            {"type": "function", "strict": False, **self._describe_function(tool)}
+            {"type": "function", "strict": False, **self._describe_tool(tool, "parameters")}
             for tool in self.known.learn(tools)
         ]
 
@@ -58,11 +62,7 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
             reply: A `Response` of the SDK, its mapping or its JSON, its list of output items, or a
                 whole stream: its text, or a list of events.
         """
-        decoder = self.decoder()
-        chunks = None if isinstance(reply, list | tuple) else payloads_of(reply)
-        for chunk in (reply,) if chunks is None else chunks:
-            decoder.feed(chunk)
-        return decoder.close()
+        return self._decode_all([reply] if isinstance(reply, list | tuple) else chunks_of(reply))
 
     def decoder(self) -> OpenAIResponsesDecoder:
         refine = self._refine_arguments if self.strict else None
@@ -93,10 +93,10 @@ def _write_output(result: ToolExecutionResult) -> str | list[dict[str, Any]]:
 
 
 def _write_part(part: ResultPart) -> dict[str, Any]:
-    if part.text is None and part.media_type in _IMAGES:
+    if part.text is None and part.media_type in IMAGE_TYPES:
         url = f"data:{part.media_type};base64,{part.data}"
         return {"type": "input_image", "image_url": url, "detail": "auto"}
     text = part.text
     if text is None:
-        text = f"[{part.media_type}: the model is shown {', '.join(_IMAGES)} only]"
+        text = describe_image(part)
     return {"type": "input_text", "text": sendable(text)}

@@ -234,7 +234,7 @@ class _Walk:
         if keyword == "properties" and isinstance(value, Mapping):
             value = self._keep_nameable(value, node, place, words)
         if not _holds_schemas(keyword, value):
-            return _copy_plain(value)
+            return copy_plain(value)
         if keyword in _MAPS:
             return {
                 str(name): self.fit(part, place.inside(keyword, name))
@@ -323,6 +323,7 @@ def _is_array(node: Node) -> bool:
 
 
 def resolve_pointer(root: Any, pointer: Any) -> Any:
+    """Return the schema at a `$ref` inside of `root`; None: there is none."""
     if not isinstance(pointer, str) or not pointer.startswith("#"):
         return None
     found = root
@@ -353,7 +354,8 @@ def is_deeper(value: Any, most: int) -> bool:
     return True
 
 
-def _copy_plain(value: Any) -> Any:
+def copy_plain(value: Any) -> Any:
+    """Copy the mappings and lists of a value."""
     if isinstance(value, Mapping):
-        return {key: _copy_plain(item) for key, item in value.items()}
-    return [_copy_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: copy_plain(item) for key, item in value.items()}
+    return [copy_plain(item) for item in value] if isinstance(value, list | tuple) else value

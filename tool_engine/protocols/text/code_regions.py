@@ -95,6 +95,16 @@ class CodeRegions(ABC):
         self._buffer = before
         return 1
 
+    def _find_mark(self, pattern: re.Pattern[str], buffer: str, place: int) -> re.Match[str] | int:
+        """Pass on the text before the next mark; return the mark, or where to go on."""
+        match = pattern.search(buffer, place)
+        if match is None:
+            self._pass_on(buffer[place:])
+            return len(buffer)
+        self._pass_on(buffer[place : match.start()])
+        # Without a group the buffer ends inside of what may become a mark.
+        return match if match.lastgroup is not None else self._wait_at(match.start())
+
     def _wait_at(self, place: int) -> int:
         """Hold back a possible marker until the reply goes on or ends."""
         if self._is_closed and not self._queue:
@@ -124,14 +134,8 @@ class CodeRegions(ABC):
         self._mode = self._read_opening_run
         return match.end()
 
-    def _read_more_ticks(self, buffer: str, place: int) -> int:
-        end = _find_end(_TICKS, buffer, place)
-        self._pass_on(buffer[place:end])
-        self._run += end - place
-        return end
-
     def _read_opening_run(self, buffer: str, place: int) -> int:
-        place = self._read_more_ticks(buffer, place)
+        place = self._read_marks("`", buffer, place)
         if place < len(buffer):
             is_long = self._run >= 3
             self._is_deep = is_long and not self._may_be_fence and self._is_in_list()
@@ -167,15 +171,10 @@ class CodeRegions(ABC):
 
     def _read_code(self, buffer: str, place: int) -> int:
         """Read after backticks on their line: quoted if an equal run follows."""
-        match = self._grammar.span.search(buffer, place)
-        if match is None:
-            self._pass_on(buffer[place:])
-            return len(buffer)
-        start = match.start()
-        self._pass_on(buffer[place:start])
-        kind = match.lastgroup
-        if kind is None:
-            return self._wait_at(start)
+        match = self._find_mark(self._grammar.span, buffer, place)
+        if isinstance(match, int):
+            return match
+        start, kind = match.start(), match.lastgroup
         if kind == "ticks":
             self._pass_on(match[0])
             self._run, self._may_be_fence = len(match[0]), False
@@ -188,7 +187,7 @@ class CodeRegions(ABC):
         return start
 
     def _read_closing_run(self, buffer: str, place: int) -> int:
-        place = self._read_more_ticks(buffer, place)
+        place = self._read_marks("`", buffer, place)
         if place < len(buffer):
             self._mode = self._read_text if self._run == self._span else self._read_code
         return place
@@ -266,19 +265,14 @@ class CodeRegions(ABC):
 
     def _read_fence(self, buffer: str, place: int) -> int:
         fences = self._grammar.deep_fences if self._is_deep else self._grammar.fences
-        match = fences[self._fence_mark][self._is_reported].search(buffer, place)
-        if match is None:
-            self._pass_on(buffer[place:])
-            return len(buffer)
-        start = match.start()
-        self._pass_on(buffer[place:start])
-        if match.lastgroup is None:
-            return self._wait_at(start)
+        match = self._find_mark(fences[self._fence_mark][self._is_reported], buffer, place)
+        if isinstance(match, int):
+            return match
         self._pass_on(match[0])
         if match.lastgroup == "end":
             self._run, self._mode = 1, self._read_fence_run
         else:
-            self._report_skip("fenced code", self._offset + start)
+            self._report_skip("fenced code", self._offset + match.start())
         return match.end()
 
     def _read_fence_run(self, buffer: str, place: int) -> int:

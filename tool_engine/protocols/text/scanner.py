@@ -99,15 +99,11 @@ class Scanner(CodeRegions):
         if buffer[place - 1] not in "\r\n" and not self._grammar.hot.search(buffer, place):
             self._pass_on(buffer[place:])
             return len(buffer)
-        match = self._pattern.search(buffer, place)
-        if match is None:
-            self._pass_on(buffer[place:])
-            return len(buffer)
+        match = self._find_mark(self._pattern, buffer, place)
+        if isinstance(match, int):
+            return match
         start, end = match.span()
-        self._pass_on(buffer[place:start])
-        kind = match.lastgroup
-        if kind is None:
-            return self._wait_at(start)
+        kind = str(match.lastgroup)
         self._marks_left -= 1
         if self._marks_left < 0:
             self._mode = self._read_rest
@@ -176,15 +172,11 @@ class Scanner(CodeRegions):
 
     def _read_thought(self, buffer: str, place: int) -> int:
         is_silent = self._skips and self._is_reported
-        match = self._grammar.thoughts[is_silent].search(buffer, place)
-        if match is None:
-            self._pass_on(buffer[place:])
-            return len(buffer)
+        match = self._find_mark(self._grammar.thoughts[is_silent], buffer, place)
+        if isinstance(match, int):
+            return match
         start, end = match.span()
-        self._pass_on(buffer[place:start])
-        kind = match.lastgroup
-        if kind is None:
-            return self._wait_at(start)
+        kind = str(match.lastgroup)
         if kind in self._grammar.openers:
             if not self._skips:
                 self._open_block(kind, match)
@@ -199,17 +191,13 @@ class Scanner(CodeRegions):
         return self._put_back(self._before_thought, "", end)
 
     def _read_quote(self, buffer: str, place: int) -> int:
-        match = self._grammar.regions[self._region][self._is_reported].search(buffer, place)
-        if match is None:
-            self._pass_on(buffer[place:])
-            return len(buffer)
-        start = match.start()
-        self._pass_on(buffer[place:start])
-        if match.lastgroup is None:
-            return self._wait_at(start)
+        pattern = self._grammar.regions[self._region][self._is_reported]
+        match = self._find_mark(pattern, buffer, place)
+        if isinstance(match, int):
+            return match
         self._pass_on(match[0])
         if match.lastgroup == "unquote":
             self._mode = self._read_text
         else:
-            self._report_skip("an escaped block", self._offset + start)
+            self._report_skip("an escaped block", self._offset + match.start())
         return match.end()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import codecs
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall
+from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.copying import live
-from tool_engine.model.reply import ParsedReply, StreamEvent
+from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.chunks import chunks_of
 from tool_engine.protocols.model_protocol import ModelProtocol
 from tool_engine.protocols.object_arguments import readable
 from tool_engine.protocols.reply_builder import CallInProgress, Ending, ReplyBuilder
@@ -53,15 +55,6 @@ _DAMAGED: Final = (
     "the call holds bytes that are no UTF-8, so it is not what was meant and was not run; write it "
     "again"
 )
-_Choice = TypeVar("_Choice", bound=str)
-
-
-def check_choice(option: str, value: _Choice, known: Iterable[str]) -> _Choice:
-    """Return `value`, or raise `ConfigurationError` if it is none of the `known`."""
-    listed = list(known)
-    if value not in listed:
-        raise ConfigurationError(f"{option} must be one of {', '.join(listed)}, got {value!r}")
-    return value
 
 
 def check_rendering(protocol: TextProtocol, text: str, call: ToolCall) -> str:
@@ -134,7 +127,8 @@ class TextProtocol(ModelProtocol):
         is_thinking: bool = False,
     ) -> None:
         super().__init__(tools=tools, repair=repair)
-        self.language = check_choice("language", language, LANGUAGES)
+        check_choice("language", language, LANGUAGES)
+        self.language = language
         check_switch("skip_quoted", skip_quoted)
         check_switch("is_thinking", is_thinking)
         self.skip_quoted = skip_quoted
@@ -143,6 +137,16 @@ class TextProtocol(ModelProtocol):
     @abstractmethod
     def decoder(self) -> TextDecoder:
         """Return a decoder for a reply that comes in parts."""
+
+    def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
+        """Return what the definitions leave out, or a call cannot carry."""
+        listed = self.known.learn(tools)
+        losses = (loss for tool in listed for loss in self._find_losses(tool))
+        return [*super().definition_findings(listed), *losses]
+
+    def _find_losses(self, tool: Tool) -> Iterable[ReplyFinding]:
+        """Return what the definition of one tool leaves out, or its calls cannot carry."""
+        return ()
 
     @abstractmethod
     def render_call(self, call: ToolCall) -> str:
@@ -154,14 +158,7 @@ class TextProtocol(ModelProtocol):
 
     def parse(self, reply: Any) -> ParsedReply:
         """Read a whole reply: text, bytes, a message, or chunks."""
-        decoder = self.decoder()
-        is_one = isinstance(reply, str | bytes | bytearray | memoryview | Mapping)
-        if is_one or hasattr(reply, "model_dump") or not isinstance(reply, Iterable):
-            decoder.feed(reply)
-        else:
-            for chunk in reply:
-                decoder.feed(chunk)
-        return decoder.close()
+        return self._decode_all(chunks_of(reply))
 
 
 @live("make another one with protocol.decoder()")
@@ -244,7 +241,7 @@ class TextDecoder(ABC):
     def find(self, error_type: str, message: str, **fields: Any) -> None:
         self._events.append(self.builder.find(error_type, message, **fields))
 
-    def tell(self, events: Iterable[StreamEvent]) -> None:
+    def add_events(self, events: Iterable[StreamEvent]) -> None:
         self._events += events
 
     def end_call(self, call: CallInProgress) -> None:

@@ -74,7 +74,7 @@ class _BlockInProgress:
 
     def add_raw(self, text: str) -> None:
         if self._call is not None:
-            self._decoder.tell(self._decoder.builder.add_arguments(self._call, text))
+            self._decoder.add_events(self._decoder.builder.add_arguments(self._call, text))
         elif self._name is not None:
             self._unreported.append(text)
 
@@ -113,11 +113,11 @@ class _BlockInProgress:
             self._wanted = wanted
             self._call = self._begin_call(wanted, self._name)
             text = "".join(self._unreported)
-            self._decoder.tell(self._decoder.builder.add_arguments(self._call, text))
+            self._decoder.add_events(self._decoder.builder.add_arguments(self._call, text))
 
     def _begin_call(self, wanted: str, name: str) -> CallInProgress:
         call, events = self._decoder.builder.begin(wanted, name or None)
-        self._decoder.tell(events)
+        self._decoder.add_events(events)
         return call
 
     def _end_call(self, call: CallInProgress, request: Request, *, is_cut: bool) -> None:

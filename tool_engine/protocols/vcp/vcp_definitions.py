@@ -10,12 +10,18 @@ from typing import Any, Final
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.text.listed_parameters import (
+    ListedParameter,
+    find_unsaid,
+    list_parameters,
+)
 from tool_engine.protocols.text.neutral_text import neutralize
 from tool_engine.protocols.vcp.vcp_markers import DEFINITION
 
 KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 """The names that a parameter can have in VCP."""
-_TOLD: Final = frozenset({"type", "default", "description"})
+_SAID: Final = frozenset({"type", "default", "description"})
+_UNSAID: Final = "the style 'lines' does not say {} of {}; the style 'json' does"
 _WORDS: Final = {
     "en": ("required", "optional", "default: "),
     "zh": ("必填", "可选", "默认值: "),
@@ -23,9 +29,7 @@ _WORDS: Final = {
 
 
 def _write_json_style(tool: Tool, language: str) -> list[tuple[str, str]]:
-    parameters = [
-        _describe_parameter(name, schema, tool) for name, schema in _list_properties(tool)
-    ]
+    parameters = [_describe_parameter(parameter) for parameter in list_parameters(tool)]
     return [
         ("description", tool.description),
         ("parameters", json.dumps(parameters, ensure_ascii=False, separators=(",", ":"))),
@@ -33,10 +37,7 @@ def _write_json_style(tool: Tool, language: str) -> list[tuple[str, str]]:
 
 
 def _write_line_style(tool: Tool, language: str) -> list[tuple[str, str]]:
-    lines = [
-        (name, _write_sentence(name, schema, tool, language))
-        for name, schema in _list_properties(tool)
-    ]
+    lines = [(each.name, _write_sentence(each, language)) for each in list_parameters(tool)]
     return [("description", tool.description), *lines]
 
 
@@ -58,9 +59,10 @@ def write_definition(tool: Tool, style: str, language: str) -> str:
     return "\n".join([DEFINITION[0], *lines, DEFINITION[1]])
 
 
-def list_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
+def find_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
     """Yield what the definition leaves out, or VCP cannot carry."""
-    for name, schema in _list_properties(tool):
+    for parameter in list_parameters(tool):
+        name = parameter.name
         if KEY.fullmatch(name) is None or name in ("tool_name", "request_id"):
             yield ReplyFinding(
                 error_type="dropped",
@@ -69,41 +71,26 @@ def list_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
                 message=f"no call in VCP can carry the parameter {name!r}: a name has 1 to 256 of "
                 "the characters a-z, A-Z, 0-9, _ and -, and is not tool_name or request_id",
             )
-        lost = sorted(set(schema) - _TOLD)
-        if style == "lines" and lost:
-            yield ReplyFinding(
-                error_type="dropped",
-                tool_name=tool.name,
-                message=f"the style 'lines' does not say {', '.join(lost)} of {name!r}; the style "
-                "'json' does",
-            )
+        if style == "lines":
+            yield from find_unsaid(tool, parameter, _SAID, _UNSAID)
 
 
-def _list_properties(tool: Tool) -> list[tuple[str, Mapping[str, Any]]]:
-    return [
-        (name, schema if isinstance(schema, Mapping) else {})
-        for name, schema in tool.parameters_schema["properties"].items()
-    ]
-
-
-def _describe_parameter(name: str, schema: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
-    head = {"name": name, "type": schema.get("type", "any"), "required": _is_required(name, tool)}
+def _describe_parameter(parameter: ListedParameter) -> dict[str, Any]:
+    name, schema, is_required = parameter
+    head = {"name": name, "type": schema.get("type", "any"), "required": is_required}
     rest = {key: value for key, value in schema.items() if key != "type"}
     # The keywords of an object's own schema would seem to be the parameter's.
     return {**head, "schema": dict(schema)} if head.keys() & rest.keys() else {**head, **rest}
 
 
-def _write_sentence(name: str, schema: Mapping[str, Any], tool: Tool, language: str) -> str:
+def _write_sentence(parameter: ListedParameter, language: str) -> str:
+    _, schema, is_required = parameter
     required, optional, default = _WORDS[language]
-    said = required if _is_required(name, tool) else optional
+    said = required if is_required else optional
     parts = [f"({to_text(schema.get('type', 'any'))}, {said})"]
     if "default" in schema:
         parts.append(default + to_text(schema["default"]))
     return " ".join([*parts, str(schema.get("description", ""))]).rstrip()
-
-
-def _is_required(name: str, tool: Tool) -> bool:
-    return name in tool.parameters_schema.get("required", ())
 
 
 def _find_command(tool: Tool) -> str:

@@ -2,25 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.result_content import request_ids
-from tool_engine.protocols.text.text_protocol import TextProtocol, check_choice, check_rendering
+from tool_engine.protocols.result_content import request_ids, text_of
+from tool_engine.protocols.text.neutral_text import closing_fence, label, neutralize
+from tool_engine.protocols.text.text_protocol import TextProtocol, check_rendering
 from tool_engine.protocols.vcp.vcp_decoder import ID, NAME, VCPDecoder
 from tool_engine.protocols.vcp.vcp_definitions import (
     DEFINITION_STYLES,
     INSTRUCTIONS,
-    list_losses,
+    find_losses,
     write_definition,
 )
-from tool_engine.protocols.vcp.vcp_markers import REQUEST, write_field
-from tool_engine.protocols.vcp.vcp_results import PAYLOAD, RESULT_STYLES
+from tool_engine.protocols.vcp.vcp_markers import REQUEST, RESULT, write_field
+
+PAYLOAD: Final = "<!-- VCP_TOOL_PAYLOAD -->"
+"""The mark of a user message with results. U31."""
+Answers = Sequence[tuple[str, ToolExecutionResult]]
+"""Pairs of a call's id, as the model awaits it, and the result."""
+
+
+def _write_blocks(answers: Answers) -> str:
+    return "\n\n".join(_write_block(call_id, result) for call_id, result in answers)
+
+
+def _write_block(call_id: str, result: ToolExecutionResult) -> str:
+    fields = {
+        "request_id": label(call_id),
+        "tool_name": label(result.tool_name),
+        "status": "success" if result.is_success else "error",
+        "duration_ms": str(round(result.execution_time * 1000)),
+    }
+    head = "\n".join([RESULT[0], *(f"{key}:「始」{value}「末」" for key, value in fields.items())])
+    value = _close_fence(head + "\nresult:「始」" + neutralize(text_of(result)))
+    if closing_fence(f"{value}「末」") is not None:
+        # A fence is closed only by a line that holds nothing else.
+        value += "\n"
+    return f"{value}「末」\n{RESULT[1]}"
+
+
+def _write_summary(answers: Answers) -> str:
+    if not answers:
+        return ""
+    parts = [_summarize_result(number, result) for number, (_, result) in enumerate(answers, 1)]
+    return "\n".join(["[[AIO工具调用结果信息汇总:", "\n\n".join(parts), "AIO工具调用结果结束]]"])
+
+
+def _summarize_result(number: int, result: ToolExecutionResult) -> str:
+    status = "✅ SUCCESS" if result.is_success else "❌ ERROR"
+    return _close_fence(
+        f"### 结果 {number}\n- 工具名称: {label(result.tool_name)}\n- 执行状态: {status}\n"
+        f"- 返回内容: {neutralize(text_of(result))}"
+    )
+
+
+def _close_fence(text: str) -> str:
+    """Close an open code fence, which would quote the model's next text."""
+    fence = closing_fence(text)
+    return text if fence is None else f"{text}\n{fence}\n"
+
+
+RESULT_STYLES: Final[Mapping[str, Callable[[Answers], str]]] = {
+    "seed": _write_blocks,
+    "aio": _write_summary,
+}
+"""Every form of results: A17, and that of later versions. X8."""
 
 
 class VCPProtocol(TextProtocol):
@@ -56,10 +109,10 @@ class VCPProtocol(TextProtocol):
         check_switch("fuzzy", fuzzy)
         check_switch("wrap_results", wrap_results)
         self.fuzzy = fuzzy
-        self.definition_style = check_choice(
-            "definition_style", definition_style, DEFINITION_STYLES
-        )
-        self.result_style = check_choice("result_style", result_style, RESULT_STYLES)
+        check_choice("definition_style", definition_style, DEFINITION_STYLES)
+        self.definition_style = definition_style
+        check_choice("result_style", result_style, RESULT_STYLES)
+        self.result_style = result_style
         self.wrap_results = wrap_results
 
     def definitions(self, tools: Iterable[Tool]) -> str:
@@ -69,16 +122,13 @@ class VCPProtocol(TextProtocol):
             write_definition(tool, style, language) for tool in self.known.learn(tools)
         )
 
-    def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
-        """Return what the definitions leave out, or VCP cannot carry."""
-        listed = self.known.learn(tools)
-        losses = (loss for tool in listed for loss in list_losses(tool, self.definition_style))
-        return [*super().definition_findings(listed), *losses]
+    def _find_losses(self, tool: Tool) -> Iterable[ReplyFinding]:
+        return find_losses(tool, self.definition_style)
 
     def prompt(self, tools: Iterable[Tool]) -> str:
         """Return how to call, and the definitions; empty without tools."""
-        told = self.definitions(tools)
-        return f"{INSTRUCTIONS[self.language]}\n\n{told}" if told else ""
+        definitions = self.definitions(tools)
+        return f"{INSTRUCTIONS[self.language]}\n\n{definitions}" if definitions else ""
 
     def decoder(self) -> VCPDecoder:
         return VCPDecoder(self, is_fuzzy=self.fuzzy)
