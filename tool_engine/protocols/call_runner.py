@@ -171,9 +171,9 @@ class CallRunner:
         until = None if end is None else max(end, asyncio.get_running_loop().time() + _MOMENT)
         try:
             async with asyncio.timeout_at(until):
-                told = self._options.on_result(call, result)
-                if inspect.isawaitable(told):
-                    await told
+                answer = self._options.on_result(call, result)
+                if inspect.isawaitable(answer):
+                    await answer
         except BaseException as error:  # a listener must not lose the result
             if ends_caller(error):
                 raise
@@ -375,8 +375,8 @@ class CallRunner:
             except BaseException as error:  # the other calls still need their results
                 if ends_caller(error):
                     raise
-                told = words_of(error, *self._list_secrets(turn))
-                _log.warning("refusal_not_recorded", **_name_call(turn.call), error=told)
+                reason = words_of(error, *self._list_secrets(turn))
+                _log.warning("refusal_not_recorded", **_name_call(turn.call), error=reason)
         return turn.mark_result(make_refused(route.name, refusal))
 
 

@@ -55,7 +55,7 @@ class ChunkDecoder(ABC):
         """Return the reply, once all was taken."""
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
-        """Take an SDK's object, a mapping, or the stream's next bytes or text."""
+        """Take an SDK's object, a mapping, or the next bytes or text."""
         return self._take_all(self._reader.feed(chunk)) + self._report_problems()
 
     def close(self) -> ParsedReply:
@@ -154,7 +154,7 @@ _Placed = TypeVar("_Placed", bound=Placed)
 
 
 def sort_by_index(parts: list[_Placed]) -> list[_Placed]:
-    """Return the parts in the provider's order, where each has a number of its own."""
+    """Sort parts by their numbers, if each has one of its own."""
     indexes = [part.index for part in parts]
     is_numbered = all(type(index) is int for index in indexes)
     if not is_numbered or len(set(indexes)) < len(indexes):

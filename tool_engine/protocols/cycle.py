@@ -129,7 +129,7 @@ async def process_tool_calls(
 
 
 def parse_reply(protocol: ToolCallingProtocol, reply: Any) -> ParsedReply:
-    """Read a whole reply; an error of the protocol becomes a finding. A27."""
+    """Read a whole reply; a protocol's error becomes a finding. A27."""
     try:
         parsed: object = protocol.parse(reply)
     except BaseException as error:  # a foreign protocol must not break the conversation
@@ -228,7 +228,7 @@ def _format_results(
     results: list[ToolExecutionResult],
     parsed: ParsedReply,
 ) -> tuple[ParsedReply, Any]:
-    """Format the results; if that fails, the calls are still reported."""
+    """Format the results; a failure becomes a finding."""
     try:
         return parsed, protocol.format_results(_restore_names(results, parsed.calls), parsed.calls)
     except BaseException as error:  # a foreign protocol may raise anything

@@ -52,7 +52,7 @@ class DefinitionWriter(ABC):
         return fit_schema(tool.parameters_schema, self.subset)
 
     def _describe_tool(self, tool: Tool, schema_key: str) -> dict[str, Any]:
-        """Return the definition of a tool, with its schema under a key of the provider's."""
+        """Return a tool's definition, with its schema under the given key."""
         return {
             "name": self.known.sent_name(tool.name),
             "description": tool.description,

@@ -146,11 +146,11 @@ class ReplyBuilder:
         )
 
     def report_malformed(self, message: str) -> list[StreamEvent]:
-        """Report an error of the reply that belongs to none of its calls."""
+        """Report an error of the reply, and of no single call."""
         return [self.find("malformed_reply", message, level="error")]
 
     def report_lost(self, message: str, *part: Any) -> list[StreamEvent]:
-        """Report a part that could not be read; no unfinished call is run."""
+        """Report an unreadable part, for which no unfinished call is run."""
         self.spoil("a part of the reply could not be read")
         return self.report_malformed(": ".join((message, *(shown(each)[:80] for each in part))))
 

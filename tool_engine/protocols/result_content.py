@@ -32,12 +32,12 @@ class ResultPart(msgspec.Struct, frozen=True):
 
 
 def describe_image(part: ResultPart) -> str:
-    """Return what a model reads in place of an image that it is not shown."""
+    """Return the text in place of an image not shown."""
     return f"[{part.media_type}: the model is shown {', '.join(IMAGE_TYPES)} only]"
 
 
 def withhold_unreviewed(result: ToolExecutionResult, tool: Tool | None) -> ToolExecutionResult:
-    """Return the result, or a refusal if its tool requires a review. S31.
+    """Return the result, or a refusal if it needs a review. S31.
 
     For callers without a session, where no reviewer can be asked.
     """
@@ -89,10 +89,13 @@ def parts_of(result: ToolExecutionResult) -> list[ResultPart]:
         return blocks
     if not result.is_success:
         return [ResultPart(text=_write_failure(result, result.error))]
-    output: Any = result.output
-    if len(output) == 1 and "result" in output:
-        output = output["result"]
-    return [ResultPart(text=to_text(output))]
+    return [ResultPart(text=to_text(unwrap_output(result)))]
+
+
+def unwrap_output(result: ToolExecutionResult) -> Any:
+    """Return a result's output, without the wrapping of a lone value."""
+    output = result.output
+    return output["result"] if len(output) == 1 and "result" in output else output
 
 
 def _find_final_text(result: ToolExecutionResult) -> str | None:

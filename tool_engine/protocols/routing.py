@@ -92,7 +92,7 @@ class Router:
         )
 
     def _find_split(self, name: str, arguments: dict[str, Any]) -> list[Route]:
-        """Return the tools that a name splits into at its last `_`. A35."""
+        """Return the tools that a name split at `_` means. A35."""
         owner, joint, method = name.rpartition("_")
         if not joint or not owner or not method:
             return []

@@ -24,8 +24,8 @@ def under_sent_names(
     """
     findings = [_with_name(each, sent_names) for each in result.validation_errors]
     wrong = [each for each in findings if "sent_as" in each and each["level"] == "error"]
-    told = {each["parameter"]: each["sent_as"] for each in wrong}
-    note = "".join(f"; you sent {name!r} as {key!r}" for name, key in told.items())
+    sent = {each["parameter"]: each["sent_as"] for each in wrong}
+    note = "".join(f"; you sent {name!r} as {key!r}" for name, key in sent.items())
     texts = ("error", "formatted_text", "final_text")
     changed = {
         name: text + note for name in texts if isinstance(text := getattr(result, name, None), str)

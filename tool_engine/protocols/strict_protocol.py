@@ -14,7 +14,7 @@ from tool_engine.protocols.tool_names import ToolCatalog
 
 
 class UnstrictError(ValueError):
-    """Strict mode cannot express a schema; the message says where, and why."""
+    """A schema that strict mode cannot express; says where, and why."""
 
     def note_in(self, fitted: FittedSchema) -> FittedSchema:
         """Return the schema sent instead, with a change that reports this."""
@@ -24,7 +24,7 @@ class UnstrictError(ValueError):
 
 
 class StrictProtocol(ModelProtocol):
-    """A protocol whose provider can bind models to the schema of a tool.
+    """A protocol that can bind models to the schemas of tools.
 
     Args:
         tools: As of `ModelProtocol`.
@@ -58,7 +58,7 @@ class StrictProtocol(ModelProtocol):
             return error.note_in(super().fitted_schema(tool))
 
     def _find_strict(self, tool: Tool) -> FittedSchema | None:
-        """Return the schema that a model is bound to; None: it is not bound."""
+        """Return the schema that binds a model, or None."""
         try:
             return self._make_strict(tool.parameters_schema) if self.strict else None
         except UnstrictError:

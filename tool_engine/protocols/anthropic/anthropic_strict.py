@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.protocols.schemas.fitting import FittedSchema, Place, SchemaSubset, fit_schema
-from tool_engine.protocols.schemas.schema_words import append_words, say_rule
+from tool_engine.protocols.schemas.schema_words import move_to_words
 from tool_engine.protocols.schemas.subsets import ANTHROPIC
 from tool_engine.protocols.strict_protocol import UnstrictError
 
@@ -26,8 +26,7 @@ def _close_object(node: dict[str, Any], place: Place) -> dict[str, Any]:
         raise UnstrictError(f"parameters{place.path}: any value is allowed there")
     least = node.get("minItems", 0)
     if least not in (0, 1):
-        told = say_rule("minItems", node.pop("minItems"))
-        node["description"] = append_words(node.get("description"), [told] if told else [])
+        move_to_words(node, "minItems")
         place.note("rewritten", "minItems", "strict: only 0 and 1 are taken")
     kind = node.get("type")
     if "object" not in (kind if isinstance(kind, list) else [kind]):

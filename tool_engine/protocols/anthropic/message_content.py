@@ -94,7 +94,7 @@ class MessageContent:
         return []
 
     def add_unknown(self, index: object, delta: Any) -> list[StreamEvent]:
-        """Refuse the call that a delta in an unknown event may be a part of."""
+        """Refuse the call that an unknown event may belong to."""
         block = self._find_block(index)
         return [] if block is None or block.call is None else self._refuse_unread(block.call, delta)
 

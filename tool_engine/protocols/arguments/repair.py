@@ -76,7 +76,7 @@ class _Spelling:
             self.repairs["comments in the arguments were left out"] = None
 
     def check_words(self) -> None:
-        """Raises where a word can be read as nothing, whatever is proposed.
+        """Refuse a text with a word that can be no value.
 
         Of brackets of other kinds json-repair looks through the rest of the text for each.
         """
@@ -95,7 +95,7 @@ class _Spelling:
 
     @property
     def has_many_joints(self) -> bool:
-        """Whether too many words that stand for themselves have a string right behind them."""
+        """Return True if a string stands right behind too many words."""
         joints = (
             word.kind == TokenKind.WORD
             and behind.kind == TokenKind.STRING

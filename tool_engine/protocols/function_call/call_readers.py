@@ -49,7 +49,7 @@ class _JSONReader:
             self._calls.open_item()
 
     def see_key(self, key: str) -> None:
-        """The first key of an object."""
+        """Take the first key of an object."""
 
     def see_name(self, name: str) -> None:
         if not self._is_refused:

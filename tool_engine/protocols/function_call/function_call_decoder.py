@@ -39,7 +39,7 @@ _BEFORE: Final = 32
 
 
 class InlineReader(ObjectReader):
-    """A reader of an object in a line, which a call must end."""
+    """A reader of an object that ends its line, if a call."""
 
     def __init__(self, decoder: TagDecoder, marker: str, position: int) -> None:
         super().__init__(decoder, marker, position)

@@ -34,22 +34,22 @@ class ItemListener(Protocol):
     """A listener to the top objects, alone or in a list."""
 
     def open_item(self) -> None:
-        """An object begins."""
+        """Begin an object."""
 
     def see_key(self, key: str) -> None:
-        """The first key of an object."""
+        """Take the first key of an object."""
 
     def see_name(self, name: str) -> None:
-        """The name of the tool that it calls."""
+        """Take the name of the tool that it calls."""
 
     def see_id(self, call_id: str) -> None:
-        """The id by which the model matches the result."""
+        """Take the id by which the model matches the result."""
 
     def add_arguments(self, text: str) -> None:
-        """The next part of its arguments."""
+        """Take the next part of its arguments."""
 
     def close_item(self, text: str) -> None:
-        """The object is whole."""
+        """End the object, which is whole."""
 
 
 class JSONTracker:
@@ -85,7 +85,7 @@ class JSONTracker:
         return self.depth - self._base
 
     def feed(self, text: str, start: int) -> int:
-        """Take `text` from `start`; return a tag's or the JSON's end, or -1."""
+        """Take `text` from `start`; return where it stops, or -1."""
         place = self._feed_text(text, start)
         self._report_arguments()
         return place

@@ -87,8 +87,7 @@ class GeminiDecoder(ChunkDecoder):
         # A list holds chunks, contents or parts.
         listed = payload.value if isinstance(payload.value, list) else [payload.value]
         if not listed:
-            message = "a chunk is an empty list, and nothing that Gemini says"
-            return self._builder.report_lost(message)
+            return self._builder.report_lost("a chunk is nothing that Gemini says", listed)
         return [event for each in listed for event in self._take_response(each)]
 
     def _end_stream(self) -> None:
@@ -102,9 +101,7 @@ class GeminiDecoder(ChunkDecoder):
 
     def _take_response(self, payload: Any) -> list[StreamEvent]:
         if not isinstance(payload, Mapping):
-            return self._builder.report_lost(
-                f"a chunk is nothing that Gemini says: {payload!r:.80}"
-            )
+            return self._builder.report_lost("a chunk is nothing that Gemini says", payload)
         inner = get(payload, "response")
         if isinstance(inner, Mapping) and "functionResponse" not in payload:
             # Google's code assistants wrap the reply so.
@@ -124,14 +121,12 @@ class GeminiDecoder(ChunkDecoder):
         if get(payload, "content") is not None or get(payload, "finishReason") is not None:
             return self._take_candidate(payload)
         if get(payload, "parts") is not None:
-            return self._take_content(payload) + self._end_reply("STOP", "", is_told=False)
+            return self._take_content(payload) + self._end_reply("STOP", "", is_stated=False)
         if get(payload, "functionCall") is not None or "text" in payload:
-            return self._take_part(payload) + self._end_reply("STOP", "", is_told=False)
+            return self._take_part(payload) + self._end_reply("STOP", "", is_stated=False)
         if is_known or not _ABOUT.isdisjoint(camel_keys(payload, keeps_none=True)):
             return []
-        return self._builder.report_lost(
-            f"a chunk is nothing that Gemini says: {str(payload)[:80]!r}"
-        )
+        return self._builder.report_lost("a chunk is nothing that Gemini says", payload)
 
     def _take_error(self, error: Any) -> list[StreamEvent]:
         if not self._builder.is_ended:
@@ -156,7 +151,7 @@ class GeminiDecoder(ChunkDecoder):
 
     def _take_candidates(self, candidates: Any) -> list[StreamEvent]:
         if not isinstance(candidates, list):
-            return self._builder.report_lost(f"candidates must be a list: {candidates!r:.80}")
+            return self._builder.report_lost("candidates must be a list", candidates)
         firsts = [each for each in candidates if get(each, "index", 0) == 0]
         events: list[StreamEvent] = []
         if len(firsts) > 1:
@@ -170,23 +165,21 @@ class GeminiDecoder(ChunkDecoder):
 
     def _take_candidate(self, candidate: Any) -> list[StreamEvent]:
         if not isinstance(candidate, Mapping):
-            return self._builder.report_lost(f"a candidate must be an object: {candidate!r:.80}")
+            return self._builder.report_lost("a candidate must be an object", candidate)
         content = get(candidate, "content")
         events = [] if content is None else self._take_content(content)
         reason = _read_reason(get(candidate, "finishReason"))
-        return events + self._end_reply(reason, get(candidate, "finishMessage"), is_told=True)
+        return events + self._end_reply(reason, get(candidate, "finishMessage"), is_stated=True)
 
     def _take_content(self, content: Any) -> list[StreamEvent]:
         parts = get(content, "parts", [])
         if not isinstance(content, Mapping) or not isinstance(parts, list):
-            return self._builder.report_lost(
-                f"a content must be an object with parts: {str(content)[:80]!r}"
-            )
+            return self._builder.report_lost("a content must be an object with parts", content)
         self._parts.enter(get(content, "role"))
         return [event for part in parts for event in self._take_part(part)]
 
-    def _end_reply(self, reason: str, words: Any, *, is_told: bool) -> list[StreamEvent]:
-        """End the reply; `is_told` means that the provider gave the reason."""
+    def _end_reply(self, reason: str, words: Any, *, is_stated: bool) -> list[StreamEvent]:
+        """End the reply; `is_stated` means that the provider gave the reason."""
         if not reason or reason in _UNSPECIFIED:
             return []
         is_new = reason not in self._reasons
@@ -200,7 +193,7 @@ class GeminiDecoder(ChunkDecoder):
             events += [self._builder.find("malformed_reply", message)] if is_new else []
         elif ending is None and is_new:
             events += self._report_trouble(reason, words)
-        return events + self._builder.end(ending or Ending.CUT, reason if is_told else None)
+        return events + self._builder.end(ending or Ending.CUT, reason if is_stated else None)
 
     def _report_trouble(self, reason: str, words: Any) -> list[StreamEvent]:
         more = f": {words}" if words else ""
@@ -215,7 +208,7 @@ class GeminiDecoder(ChunkDecoder):
 
     def _take_part(self, part: Any) -> list[StreamEvent]:
         if not isinstance(part, Mapping):
-            return self._builder.report_lost(f"a part must be an object: {part!r:.80}")
+            return self._builder.report_lost("a part must be an object", part)
         if part.get("functionCall") is not None and part.get("function_call") is not None:
             return self._builder.report_lost(
                 "a part has 'functionCall' and 'function_call': neither was run"
@@ -229,9 +222,7 @@ class GeminiDecoder(ChunkDecoder):
         elif isinstance(text, str) and self._parts.role == "model":
             events += self._builder.add_text(text)
         elif text is not None and not isinstance(text, str):
-            events += self._builder.report_lost(
-                f"the text of a part must be a string: {text!r:.80}"
-            )
+            events += self._builder.report_lost("the text of a part must be a string", text)
             del part["text"]
         if call is None:
             self._parts.add(part)
@@ -241,7 +232,7 @@ class GeminiDecoder(ChunkDecoder):
     def _take_call(self, part: dict[str, Any], call: Any) -> list[StreamEvent]:
         pieces = get(call, "partialArgs", [])
         if not isinstance(call, Mapping) or not isinstance(pieces, list):
-            return self._builder.report_lost(f"a functionCall must be an object: {call!r:.80}")
+            return self._builder.report_lost("a functionCall must be an object", call)
         if part.get("thought") or self._parts.role != "model":
             where = "a thought" if part.get("thought") else f"a content of {self._parts.role!r}"
             message = f"a call inside {where} is no call: it is not run"

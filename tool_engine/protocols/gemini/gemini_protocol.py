@@ -20,7 +20,7 @@ from tool_engine.protocols.chunks import chunks_of
 from tool_engine.protocols.gemini.gemini_decoder import GeminiDecoder
 from tool_engine.protocols.model_protocol import ModelProtocol
 from tool_engine.protocols.object_arguments import sendable
-from tool_engine.protocols.result_content import parts_of, request_ids
+from tool_engine.protocols.result_content import parts_of, request_ids, unwrap_output
 from tool_engine.protocols.schemas.subsets import GEMINI, GEMINI_OPENAPI
 from tool_engine.protocols.tool_names import NameRule, ToolCatalog
 
@@ -134,15 +134,13 @@ class GeminiProtocol(ModelProtocol):
 
 def _write_response(result: ToolExecutionResult, texts: list[str | None]) -> dict[str, Any]:
     """Return the object that the API requires, with output as data. X9."""
-    told = [text for text in texts if text is not None]
+    written = [text for text in texts if text is not None]
     if not result.is_success:
-        return {"error": "\n".join(told)}
-    if not told:
+        return {"error": "\n".join(written)}
+    if not written:
         return {"output": f"{len(texts)} image(s), attached"}
-    output: Any = result.output
-    if len(output) == 1 and "result" in output:
-        output = output["result"]
+    output = unwrap_output(result)
     text = to_text(output)
-    if told != [text] or len(texts) > 1 or isinstance(output, str):
-        return {"output": "\n".join(told)}
+    if written != [text] or len(texts) > 1 or isinstance(output, str):
+        return {"output": "\n".join(written)}
     return {"output": json.loads(text)}

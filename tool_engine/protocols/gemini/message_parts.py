@@ -18,7 +18,7 @@ _TEXT_KEYS: Final = frozenset({"text", "thought"})
 
 
 def wrap_response(response: Any) -> dict[str, Any]:
-    """Return the `response` of a functionResponse, which has to be an object: X9."""
+    """Return the `response` of a functionResponse, always an object. X9."""
     return dict(response) if isinstance(response, Mapping) else {"output": response}
 
 

@@ -18,7 +18,7 @@ from tool_engine.protocols.schemas.fitting import (
     SchemaSubset,
     fit_schema,
 )
-from tool_engine.protocols.schemas.schema_words import append_words, say_rule
+from tool_engine.protocols.schemas.schema_words import move_to_words
 from tool_engine.protocols.strict_protocol import UnstrictError
 
 Node = dict[str, Any]
@@ -34,8 +34,7 @@ _NULL: Final = {"type": "null"}
 def _drop_odd_pattern(node: Node, place: Place) -> Node:
     pattern = node.get("pattern")
     if isinstance(pattern, str) and _LOOKS_AROUND.search(pattern):
-        told = say_rule("pattern", node.pop("pattern"))
-        node["description"] = append_words(node.get("description"), [told] if told else [])
+        move_to_words(node, "pattern")
         place.note(
             "rewritten", "pattern", "OpenAI's strict mode takes no pattern that looks around"
         )

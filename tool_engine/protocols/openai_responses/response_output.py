@@ -98,7 +98,7 @@ class ResponseOutput:
         return self._builder.report_lost("a part of the arguments is no text", delta)
 
     def add_unknown(self, payload: Any) -> list[StreamEvent]:
-        """Refuse the call that an event of an unknown type may hold a part of."""
+        """Refuse the call that an unknown event may belong to."""
         part = field(payload, "delta", field(payload, "arguments"))
         # Without a place, as in `response.audio.delta`, it is no part of an item.
         places = (field(payload, "item_id"), field(payload, "output_index"))

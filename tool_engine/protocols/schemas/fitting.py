@@ -125,6 +125,7 @@ class _Walk:
     def __init__(self, root: Any, subset: SchemaSubset) -> None:
         self._root = root
         self._subset = subset
+        self._provider = subset.provider
         self._open: list[str] = []
         """The references inside which the walk is: a repeated one would never end."""
         self._count = 0
@@ -144,10 +145,6 @@ class _Walk:
         if "$ref" in schema:
             return self._fit_reference(schema, place)
         return self._fit_node(dict(schema), place)
-
-    @property
-    def _provider(self) -> str:
-        return self._subset.provider
 
     def _fit_bool(self, *, allows: bool, place: Place) -> Node:
         if allows or place.depth == 0:
@@ -217,11 +214,11 @@ class _Walk:
         return _holds_schemas(keyword, value) or not is_deeper(value, subset.max_depth)
 
     def _say_in_words(self, keyword: str, value: Any, place: Place, words: list[str]) -> None:
-        told = say_rule(keyword, value)
-        if told is None:
+        rule = say_rule(keyword, value)
+        if rule is None:
             place.note("dropped", keyword, f"{self._provider} takes no {keyword!r} here")
             return
-        words.append(told)
+        words.append(rule)
         message = f"{self._provider} takes no {keyword!r} here: the description says it"
         if keyword == "format":
             message = (
@@ -261,12 +258,12 @@ class _Walk:
                 continue
             inner = place.inside("properties", name)
             needed = ", which is required" if name in required else ""
-            told = say_rule(f"it also takes {name!r}{needed}", part)
-            kind = "dropped" if told is None else "rewritten"
-            how = "the model is not told of it" if told is None else "the description tells of it"
+            rule = say_rule(f"it also takes {name!r}{needed}", part)
+            kind = "dropped" if rule is None else "rewritten"
+            how = "the model is not told of it" if rule is None else "the description tells of it"
             inner.note(kind, "", f"{self._provider} takes no parameter named {name!r:.80}: {how}")
-            if told is not None:
-                words.append(told)
+            if rule is not None:
+                words.append(rule)
         return kept
 
     def _fit_reference(self, schema: Mapping[str, Any], place: Place) -> Node:
@@ -323,7 +320,7 @@ def _is_array(node: Node) -> bool:
 
 
 def resolve_pointer(root: Any, pointer: Any) -> Any:
-    """Return the schema at a `$ref` inside of `root`; None: there is none."""
+    """Return the schema that a `$ref` means inside of `root`, or None."""
     if not isinstance(pointer, str) or not pointer.startswith("#"):
         return None
     found = root

@@ -17,9 +17,9 @@ def say_rule(keyword: str, value: Any) -> str | None:
     """
     if keyword in _SILENT:
         return None
-    tell = _WORDS.get(keyword)
+    say = _WORDS.get(keyword)
     try:
-        words = f"{keyword}: {_write_json(value)}" if tell is None else tell(value)
+        words = f"{keyword}: {_write_json(value)}" if say is None else say(value)
     except (TypeError, ValueError, RecursionError):
         # A schema made by hand may hold anything.
         return None
@@ -27,9 +27,16 @@ def say_rule(keyword: str, value: Any) -> str | None:
 
 
 def append_words(description: object, words: list[str]) -> str:
-    told = "; ".join(words)
+    """Return a description with rules in words behind it."""
+    rules = "; ".join(words)
     text = description.rstrip() if isinstance(description, str) else ""
-    return f"{text} ({told})" if text else told
+    return f"{text} ({rules})" if text else rules
+
+
+def move_to_words(node: dict[str, Any], keyword: str) -> None:
+    """Take a keyword out of a schema, whose description then says it."""
+    rule = say_rule(keyword, node.pop(keyword))
+    node["description"] = append_words(node.get("description"), [rule] if rule else [])
 
 
 def _write_json(value: Any) -> str:
@@ -45,13 +52,13 @@ def _say_list(lead: str) -> Callable[[Any], str]:
 
 
 def _say_alternatives(lead: str) -> Callable[[Any], str]:
-    def told(value: Any) -> str:
+    def say(value: Any) -> str:
         if all(isinstance(each, Mapping) and each.keys() == {"required"} for each in value):
             sets = (" and ".join(each["required"]) for each in value)
             return f"{lead} must be there: {', or '.join(sets)}"
         return f"{lead} must hold: {'; '.join(_write_json(each) for each in value)}"
 
-    return told
+    return say
 
 
 def _say_other_keys(value: Any) -> str | None:

@@ -96,7 +96,10 @@ class CodeRegions(ABC):
         return 1
 
     def _find_mark(self, pattern: re.Pattern[str], buffer: str, place: int) -> re.Match[str] | int:
-        """Pass on the text before the next mark; return the mark, or where to go on."""
+        """Pass on text up to the next mark.
+
+        Returns the mark; or, without one, the place up to which the buffer is read.
+        """
         match = pattern.search(buffer, place)
         if match is None:
             self._pass_on(buffer[place:])

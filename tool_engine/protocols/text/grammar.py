@@ -94,29 +94,29 @@ class BlockReader(Protocol):
         """
 
     def close(self) -> None:
-        """The reply ends inside the block."""
+        """End the block, as the reply ends."""
 
 
 class Sink(Protocol):
     """The receiver of a scanner's finds, in the order of the reply."""
 
     def add_text(self, text: str) -> None:
-        """Text for the user."""
+        """Take text for the user."""
 
     def add_reasoning(self, text: str) -> None:
-        """Text inside think tags."""
+        """Take text inside think tags."""
 
     def skip(self, region: str, position: int) -> None:
-        """A call begins at `position`, where calls do not count."""
+        """Note a call at `position`, where calls do not count."""
 
     def give_up(self, position: int) -> None:
-        """There were too many marks: what follows is text."""
+        """Note too many marks: what follows is text."""
 
     def end_unbegun_thought(self, position: int) -> None:
-        """A think tag is closed that was never opened."""
+        """Note the end of a thought that was never begun."""
 
     def open(self, marker: str, text: str, position: int) -> BlockReader:
-        """A call begins with this marker."""
+        """Begin a call with this marker."""
 
     def open_reply(self) -> BlockReader | None:
         """Return a reader if the whole reply may be one call."""

@@ -30,7 +30,7 @@ def list_parameters(tool: Tool) -> list[ListedParameter]:
 def find_unsaid(
     tool: Tool, parameter: ListedParameter, said: Collection[str], cure: str
 ) -> Iterator[ReplyFinding]:
-    """Yield a finding if a style says no more of a schema than the keywords `said`.
+    """Yield a finding for what a style leaves out.
 
     Args:
         tool: Whose parameter it is.

@@ -76,7 +76,7 @@ def find_places(text: str) -> list[Place]:
 
 
 def find_open_fence(text: str) -> str | None:
-    """Return the closing line of the fence open at the end, or None.
+    """Return the line that closes an open fence, or None.
 
     Fenced code in a list or a quote ends with it.
     """

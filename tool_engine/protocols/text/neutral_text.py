@@ -39,7 +39,7 @@ def label(text: str) -> str:
 
 
 def closing_fence(text: str) -> str | None:
-    """Return the closing line of the fence open at the end, or None.
+    """Return the line that closes an open fence, or None.
 
     Text after an open fence would only be quoted.
     """

@@ -145,7 +145,7 @@ class TextProtocol(ModelProtocol):
         return [*super().definition_findings(listed), *losses]
 
     def _find_losses(self, tool: Tool) -> Iterable[ReplyFinding]:
-        """Return what the definition of one tool leaves out, or its calls cannot carry."""
+        """Return what a tool's definition leaves out, or a call cannot carry."""
         return ()
 
     @abstractmethod
@@ -363,5 +363,5 @@ class TextDecoder(ABC):
     def _end_reply(self) -> None:
         ending, stop_reason = self._ending
         # Each call has its own end mark: a text without a stated end leaves no doubt.
-        is_told = ending is not Ending.CUT or self._has_cut
-        self.builder.end(Ending.FINISHED if is_told else ending, stop_reason)
+        is_whole = ending is not Ending.CUT or self._has_cut
+        self.builder.end(Ending.FINISHED if is_whole else ending, stop_reason)

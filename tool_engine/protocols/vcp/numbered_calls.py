@@ -36,14 +36,14 @@ class Request(NamedTuple):
 
 
 def find_numbers(key: str, stems: Collection[str]) -> list[Numbered]:
-    """What a name may be that ends in digits: one of the `stems`, and a number. U28."""
+    """Return the readings of a name as a stem and number. U28."""
     most = len(key) - len(key.rstrip(_DIGITS))
     ends = range(len(key) - most, len(key))
     return [Numbered(key[:end], key[end:]) for end in ends if key[:end] in stems]
 
 
 def find_tool(get: Callable[[str], Tool | None], name: str, command: str | None) -> Tool | None:
-    """The tool that a name, or a name and a command, stands for."""
+    """Return the tool that a name means, alone or with a command."""
     joined = [f"{name}{joint}{command}" for joint in "_.-"] if command else []
     return next((tool for each in (name, *joined) if (tool := get(each)) is not None), None)
 
@@ -51,7 +51,7 @@ def find_tool(get: Callable[[str], Tool | None], name: str, command: str | None)
 def find_requests(
     get: Callable[[str], Tool | None], name: str, arguments: Mapping[str, str]
 ) -> tuple[list[Request], list[str], str | None]:
-    """The calls of one block, what is odd about their numbers, and why they cannot be run.
+    """Return a block's calls, oddities of their numbers, and a fault.
 
     Args:
         get: Gives a tool by its name.
@@ -93,7 +93,7 @@ def _is_command(key: str) -> bool:
 
 
 def _find_doubt(found: Mapping[str, list[Numbered]]) -> str | None:
-    """Which number it is not sure that a parameter has."""
+    """Return a fault if a parameter's number is uncertain."""
     for key, readings in found.items():
         if len(readings) > 1:
             listed = " or ".join(f"number {digits} of {stem!r}" for stem, digits in readings)
@@ -110,7 +110,7 @@ def _find_doubt(found: Mapping[str, list[Numbered]]) -> str | None:
 def _find_overlap(
     numbered: Mapping[str, Numbered], own: Iterable[str], stems: Collection[str]
 ) -> str | None:
-    """Which parameter of its own, sent in a batch, may be meant as a number of another one."""
+    """Return a fault if a parameter may be a numbered other one."""
     for key in own if numbered else ():
         for stem, digits in find_numbers(key, stems):
             return (
@@ -121,7 +121,7 @@ def _find_overlap(
 
 
 def _find_clash(shared: Mapping[str, str], numbered: Mapping[str, Numbered]) -> str | None:
-    """Whether a value for every call and one for a single call would be the same parameter."""
+    """Return a fault if a parameter is both shared and numbered."""
     key = next((key for key, found in numbered.items() if found.stem in shared), None)
     if key is None:
         return None

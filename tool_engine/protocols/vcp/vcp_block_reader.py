@@ -35,19 +35,19 @@ class BlockListener(Protocol):
     """A listener to a block while it is read."""
 
     def open_field(self, key: str) -> None:
-        """The value of a parameter begins."""
+        """Begin a parameter's value."""
 
     def add_field(self, field: Field) -> None:
-        """A parameter is whole."""
+        """Take a whole parameter."""
 
     def add_raw(self, text: str) -> None:
-        """The next part of the block, without its marks."""
+        """Take the next part of the block, without its marks."""
 
     def end(self, block: Block) -> None:
-        """The block is over."""
+        """End the block."""
 
     def return_marker(self) -> None:
-        """The block is none: its first mark is text."""
+        """Give back the first mark as text."""
 
 
 class VCPMarks(NamedTuple):
@@ -213,7 +213,7 @@ class VCPBlockReader:
             self._repairs.append(sentence)
 
     def _end_block(self, mark: str, *, is_start: bool = False) -> None:
-        """End the block at an end mark, another block, or the reply's end."""
+        """End the block at a mark, another block or the reply's end."""
         is_cut = is_start or not mark
         if self._key is not None:
             where = "the end of the block" if mark else "the reply ended"
