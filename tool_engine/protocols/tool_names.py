@@ -155,8 +155,8 @@ class KnownTools:
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", name).strip("_-") or "tool"
         if not self._rule.accepts(plain[:1]):
             plain = f"{_FIRST}{plain}"
-        room = self._rule.max_length - 2
-        return [f"{plain[: room - length]}__{digest[:length]}" for length in _HASH_LENGTHS]
+        space = self._rule.max_length - 2
+        return [f"{plain[: space - length]}__{digest[:length]}" for length in _HASH_LENGTHS]
 
 
 def _check_tools(tools: Any) -> Iterator[Tool]:

@@ -28,7 +28,7 @@ _GRAMMAR: Final = Grammar(
         # Text that was given back is read again after a `>`.
         "inline": [r"(?<!>)\{", *_KEY],
     },
-    hot="<{",
+    starts="<{",
 )
 """A tag anywhere, and the start of a JSON call. D10, D13."""
 _IN_JSON: Final = re.compile(r"""(?:\[|"\s*:|["}\]]\s*,)\s*$""")

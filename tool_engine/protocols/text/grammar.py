@@ -46,14 +46,14 @@ class Grammar:
     Args:
         openers: What begins a call: name -> atoms for `token`.
         quotes: Pairs of atoms that begin and end a region in which nothing is a call.
-        hot: The characters without which no opener begins.
+        starts: The characters without which no opener begins.
     """
 
     def __init__(
         self,
         openers: Mapping[str, Sequence[str]],
         quotes: Sequence[tuple[Sequence[str], Sequence[str]]] = (),
-        hot: str = "<",
+        starts: str = "<",
         flags: int = 0,
     ) -> None:
         calls = [token(name, atoms) for name, atoms in openers.items()]
@@ -70,7 +70,7 @@ class Grammar:
         self.fences = {mark: _match_fence(mark, 3, calls, flags) for mark in "`~"}
         self.deep_fences = {"`": _match_fence("`", 15, calls, flags)}
         """The same for fenced code in a list."""
-        self.hot = re.compile(f"[{hot}`~\r\n]")
+        self.starts = re.compile(f"[{starts}`~\r\n]")
 
 
 def _match_fence(
