@@ -15,7 +15,8 @@ from tests.effort import share_of
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.protocols.openai import OpenAIProtocol
-from tool_engine.protocols.openai.openai_strict import UnstrictError, drop_nulls, make_strict
+from tool_engine.protocols.openai.openai_strict import drop_nulls, make_strict
+from tool_engine.protocols.strict_protocol import UnstrictError
 
 # https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
 TAKEN = {

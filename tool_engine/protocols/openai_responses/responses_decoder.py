@@ -63,9 +63,11 @@ class OpenAIResponsesDecoder(EventDecoder):
         }
 
     def _take_payload(self, payload: Any) -> list[StreamEvent]:
+        return self._take_late(payload) if self._is_ended else super()._take_payload(payload)
+
+    def _take_late(self, payload: Any) -> list[StreamEvent]:
         kind = field(payload, "type")
-        is_event = isinstance(kind, str) and kind in self._events
-        if not self._is_ended or not is_event or kind == "error":
+        if not isinstance(kind, str) or kind == "error" or kind not in self._events:
             return super()._take_payload(payload)
         return [] if kind == "response.created" else self._report_late(_LATE)
 
