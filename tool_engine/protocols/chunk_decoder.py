@@ -56,7 +56,8 @@ class ChunkDecoder(ABC):
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
         """Take an SDK's object, a mapping, or the next bytes or text."""
-        return self._take_all(self._reader.feed(chunk)) + self._report_problems()
+        events = self._take_all(self._reader.feed(chunk))
+        return events + self._report_problems() if self._reader.problems else events
 
     def close(self) -> ParsedReply:
         if self._reply is None:
@@ -73,7 +74,8 @@ class ChunkDecoder(ABC):
         events: list[StreamEvent] = []
         for payload in payloads:
             # Problems are reported in their place among the payloads.
-            events += self._report_problems()
+            if self._reader.problems:
+                events += self._report_problems()
             try:
                 events += self._take_payload(payload)
             except RecursionError:
@@ -81,8 +83,6 @@ class ChunkDecoder(ABC):
         return events
 
     def _report_problems(self) -> list[StreamEvent]:
-        if not self._reader.problems:
-            return []
         problems, self._reader.problems = self._reader.problems, []
         return [event for problem in problems for event in self._builder.report_lost(problem)]
 
