@@ -80,7 +80,7 @@ class ItemCalls:
     def begin(self) -> None:
         if self._call is None and self.name is not None and not self.decoder.is_full:
             self._wanted = self._id
-            self._call = self._begin_call(self._id, self.name)
+            self._call = self.decoder.begin_call(self._id, self.name)
             self.add_arguments("".join(self._arguments))
 
     def add_arguments(self, text: str) -> None:
@@ -88,7 +88,7 @@ class ItemCalls:
         if self._call is None:
             self._arguments.append(text)
         else:
-            self.decoder.add_events(self.decoder.builder.add_arguments(self._call, text))
+            self.decoder.add_arguments(self._call, text)
 
     def take(self, text: str, repairs: tuple[str, ...] = ()) -> None:
         if self.unknown >= _MOST_UNKNOWN:
@@ -115,7 +115,7 @@ class ItemCalls:
     def cut(self, error: str, *, is_cut: bool = True) -> None:
         if not self.decoder.count_call():
             return
-        call = self._call or self._begin_call(None, self.name)
+        call = self._call or self.decoder.begin_call(None, self.name)
         call.error = error
         self._ready.append(_Ready(call, is_cut))
         self._call = None
@@ -139,7 +139,7 @@ class ItemCalls:
         ):
             self._withdraw_call()
             call = None
-        call = call or self._begin_call(shape.call_id, shape.name)
+        call = call or self.decoder.begin_call(shape.call_id, shape.name)
         arguments, done = shape.arguments, shape.repairs
         tool = self.decoder.protocol.known.get(shape.name)
         if tool is not None and shape.error is None:
@@ -148,11 +148,6 @@ class ItemCalls:
         call.value, call.error = arguments, shape.error
         call.repairs += [*repairs, *done]
         self._ready.append(_Ready(call, shape.is_truncated))
-
-    def _begin_call(self, call_id: str | None, name: str | None) -> CallInProgress:
-        call, events = self.decoder.builder.begin(call_id, name)
-        self.decoder.add_events(events)
-        return call
 
     def _withdraw_call(self) -> None:
         if self._call is not None:

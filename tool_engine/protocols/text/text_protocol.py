@@ -241,8 +241,13 @@ class TextDecoder(ABC):
     def find(self, error_type: str, message: str, **fields: Any) -> None:
         self._events.append(self.builder.find(error_type, message, **fields))
 
-    def add_events(self, events: Iterable[StreamEvent]) -> None:
+    def begin_call(self, call_id: str | None, name: str | None) -> CallInProgress:
+        call, events = self.builder.begin(call_id, name)
         self._events += events
+        return call
+
+    def add_arguments(self, call: CallInProgress, text: str) -> None:
+        self._events += self.builder.add_arguments(call, text)
 
     def end_call(self, call: CallInProgress) -> None:
         """Finish a call by its own end mark, whatever ends the reply."""

@@ -74,7 +74,7 @@ class _BlockInProgress:
 
     def add_raw(self, text: str) -> None:
         if self._call is not None:
-            self._decoder.add_events(self._decoder.builder.add_arguments(self._call, text))
+            self._decoder.add_arguments(self._call, text)
         elif self._name is not None:
             self._unreported.append(text)
 
@@ -102,7 +102,7 @@ class _BlockInProgress:
             if not self._decoder.count_call():
                 return
             number = "" if request.number is None else f"_{request.number}"
-            call = self._call or self._begin_call(base + number, name)
+            call = self._call or self._decoder.begin_call(base + number, name or None)
             calls.append(call)
             call.raw, call.error = block.raw, error
             call.repairs += block.repairs
@@ -111,14 +111,8 @@ class _BlockInProgress:
     def _announce_call(self, wanted: str) -> None:
         if self._call is None and self._name is not None and not self._decoder.is_full:
             self._wanted = wanted
-            self._call = self._begin_call(wanted, self._name)
-            text = "".join(self._unreported)
-            self._decoder.add_events(self._decoder.builder.add_arguments(self._call, text))
-
-    def _begin_call(self, wanted: str, name: str) -> CallInProgress:
-        call, events = self._decoder.builder.begin(wanted, name or None)
-        self._decoder.add_events(events)
-        return call
+            self._call = self._decoder.begin_call(wanted, self._name)
+            self._decoder.add_arguments(self._call, "".join(self._unreported))
 
     def _end_call(self, call: CallInProgress, request: Request, *, is_cut: bool) -> None:
         call.value = self._read_values(call, request)
