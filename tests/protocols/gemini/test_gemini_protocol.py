@@ -17,8 +17,7 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool, ToolCategory
-from tool_engine.protocols.gemini import GeminiProtocol
-from tool_engine.protocols.gemini import gemini_decoder as reply_room
+from tool_engine.protocols.gemini import GeminiProtocol, gemini_decoder
 
 TOOL = Tool(
     id="getTime",
@@ -239,7 +238,7 @@ def test_an_unknown_reason(gemini: GeminiProtocol) -> None:
 
 def test_every_reason_of_the_sdk_is_known() -> None:
     """What the official SDK knows as the end of a reply is no unknown reason here."""
-    known = {*reply_room._ENDINGS, *reply_room._MALFORMED, *reply_room._REFUSALS}
+    known = {*gemini_decoder._ENDINGS, *gemini_decoder._MALFORMED, *gemini_decoder._REFUSALS}
     named = {each.value for each in types.FinishReason}
     assert named - known == {"FINISH_REASON_UNSPECIFIED"}
 
