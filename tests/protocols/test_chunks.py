@@ -16,9 +16,9 @@ from tool_engine.protocols.chunks import (
     AmbiguousObject,
     ChunkReader,
     EventStream,
-    chunks_of,
     field,
     plain,
+    split_chunks,
 )
 
 JSON = st.recursive(st.text() | st.integers() | st.none(), st.lists)
@@ -145,13 +145,13 @@ def test_objects_as_plain_values() -> None:
 )
 def test_what_is_one_chunk(reply: Any) -> None:
     """Text of any kind, mappings, SDK objects and what is no reply are one chunk."""
-    assert list(chunks_of(reply)) == [reply]
+    assert list(split_chunks(reply)) == [reply]
 
 
 @pytest.mark.parametrize("make", [list, tuple, iter])
 def test_what_holds_chunks(make: Any) -> None:
     """The items of another iterable are the chunks, and are taken one by one."""
-    assert list(chunks_of(make([1, "a"]))) == [1, "a"]
+    assert list(split_chunks(make([1, "a"]))) == [1, "a"]
 
 
 @pytest.mark.parametrize("key", ["input", "arguments", "parameters"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.effort import share_of
 from tool_engine.protocols.arguments.json_tokens import MAX_DEPTH
-from tool_engine.protocols.object_arguments import is_sendable, sendable, take_object
+from tool_engine.protocols.object_arguments import is_sendable, make_sendable, take_object
 from tool_engine.protocols.reply_builder import CallInProgress, ReplyBuilder
 from tool_engine.protocols.tool_names import ANY_NAME, KnownTools
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_an_object(value: Any) -> None:
 def test_halves_of_letters() -> None:
     """Two halves that belong together are one letter; a lone one becomes its escape."""
     value = {"\ud83d": ["\ud83d\ude00", "\\ud83d", "é"]}
-    assert sendable(value) == {"\\ud83d": ["😀", "\\ud83d", "é"]}
+    assert make_sendable(value) == {"\\ud83d": ["😀", "\\ud83d", "é"]}
 
 
 @settings(max_examples=share_of(50), deadline=None)
@@ -88,11 +88,11 @@ def test_halves_of_letters() -> None:
 )
 def test_everything_can_be_sent(value: Any) -> None:
     """Whatever is made sendable can be written in UTF-8, and what could be is not changed."""
-    text = json.dumps(sendable(value), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(make_sendable(value), ensure_ascii=False, allow_nan=False)
     text.encode()
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return
-    assert sendable(value) == value
+    assert make_sendable(value) == value
     assert isinstance(value, Mapping) == is_sendable(value)

@@ -19,7 +19,7 @@ from tool_engine.agent.models.messages import say
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.protocols.anthropic.content_blocks import drop_unanswered
-from tool_engine.protocols.object_arguments import readable
+from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.protocols.openai_responses.output_items import drop_awaited
 from tool_engine.protocols.result_content import REQUEST_ID
 
@@ -55,7 +55,7 @@ class History:
         It joins the message that the model reads next, if possible: many servers require the sides
         to alternate, so that a second user message in a row is the last resort.
         """
-        text = readable(text)
+        text = make_readable(text)
         self._settle()
         if self._awaits_model:
             last = deepcopy(self.messages[-1])

@@ -30,7 +30,7 @@ from tool_engine.protocols.cycle_options import GIVEN, CycleOptions
 from tool_engine.protocols.parallel_calls import count_workers
 from tool_engine.protocols.result_content import REQUEST_ID, withhold_unreviewed
 from tool_engine.protocols.routing import Route, Router
-from tool_engine.protocols.sent_argument_names import under_sent_names
+from tool_engine.protocols.sent_argument_names import name_as_sent
 from tool_engine.protocols.written_arguments import written
 from tool_engine.redaction import OwnSecrets, hide_quotes, secrets_if_known, words_of
 from tool_engine.sources.foreign import check_caller_of_tools
@@ -64,7 +64,7 @@ class _Turn:
         """Copy a result, which others may share, with its call's id."""
         metadata = {**result.metadata, REQUEST_ID: self.call.call_id}
         if self.call.sent_names and result.error_type == ErrorType.VALIDATION_ERROR.value:
-            result = under_sent_names(result, self.call.sent_names)
+            result = name_as_sent(result, self.call.sent_names)
         read, tool = self.call.repairs, self.route.tool
         if read and tool is not None and (tool.secret_names or tool.secret_parts):
             read = tuple(map(hide_quotes, read))

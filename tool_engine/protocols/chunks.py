@@ -194,7 +194,7 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value if len(value) == len(pairs) else AmbiguousObject(value)
 
 
-def chunks_of(reply: Any) -> Iterable[Any]:
+def split_chunks(reply: Any) -> Iterable[Any]:
     """Return the chunks of a whole reply.
 
     Text, a mapping and an SDK's object are one chunk; a list or another iterable holds chunks.

@@ -27,7 +27,7 @@ from tool_engine.protocols.call_runner import CallRunner
 from tool_engine.protocols.cycle_options import CycleOptions
 from tool_engine.protocols.large_replies import read_in_time
 from tool_engine.protocols.native_calls import find_form
-from tool_engine.protocols.object_arguments import readable
+from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.protocols.result_content import REQUEST_ID, text_of
 from tool_engine.redaction import redact_text, secrets_if_known, words_of
@@ -248,7 +248,9 @@ def _list_messages(parsed: ParsedReply, reply: Any) -> list[Any]:
         return list(parsed.message)
     if parsed.message is not None:
         return [parsed.message]
-    return [{"role": "assistant", "content": readable(reply)}] if isinstance(reply, str) else []
+    return (
+        [{"role": "assistant", "content": make_readable(reply)}] if isinstance(reply, str) else []
+    )
 
 
 def _list_result_messages(formatted: Any) -> list[Any]:

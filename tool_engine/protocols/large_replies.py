@@ -12,15 +12,15 @@ _PARTS: Final = 2_000
 """The most values that are counted; more are large."""
 
 
-def size_of(reply: Any) -> int:
+def estimate_size(reply: Any) -> int:
     """Estimate a reply's characters and values; stops counting once it is large."""
     try:
-        return _size_of(reply)
+        return _estimate_size(reply)
     except Exception:  # noqa: BLE001 - a foreign object may raise when it is read
         return _LARGE + 1
 
 
-def _size_of(reply: Any) -> int:
+def _estimate_size(reply: Any) -> int:
     size, rest = 0, [reply]
     for _ in range(_PARTS):
         if not rest or size > _LARGE:
@@ -45,6 +45,6 @@ async def read_in_time(read: Callable[..., Any], *given: Any, before: int = 0) -
 
     `before` is the size of earlier data that is read along.
     """
-    if before + sum(map(size_of, given)) <= _LARGE:
+    if before + sum(map(estimate_size, given)) <= _LARGE:
         return read(*given)
     return await asyncio.to_thread(read, *given)

@@ -66,7 +66,7 @@ class DefinitionWriter(ABC):
         provider is known to refuse so much.
         """
         listed = self.known.learn(tools)
-        found = [finding for tool in listed for finding in self._findings_of(tool)]
+        found = [finding for tool in listed for finding in self._find_changes(tool)]
         most = self.limits.tools
         if most is not None and len(listed) > most:
             message = (
@@ -76,7 +76,7 @@ class DefinitionWriter(ABC):
             found.append(ReplyFinding(error_type="limit", level="error", message=message))
         return found
 
-    def _findings_of(self, tool: Tool) -> Iterator[ReplyFinding]:
+    def _find_changes(self, tool: Tool) -> Iterator[ReplyFinding]:
         sent = self.known.sent_name(tool.name)
         if sent != tool.name:
             yield ReplyFinding(

@@ -72,7 +72,7 @@ def is_sendable(value: Any) -> bool:
     return find_fault(value) is None
 
 
-def sendable(value: Any) -> Any:
+def make_sendable(value: Any) -> Any:
     """Copy a plain value with lone surrogates escaped, for sending.
 
     No client can encode such a text as UTF-8: one of them would block the conversation.
@@ -83,9 +83,9 @@ def sendable(value: Any) -> Any:
     return json.loads(text)
 
 
-def readable(text: str) -> str:
+def make_readable(text: str) -> str:
     """Return encodable text: surrogate pairs joined, lone ones escaped."""
-    return text if _is_writable(text) else str(sendable(text))
+    return text if _is_writable(text) else str(make_sendable(text))
 
 
 def _is_writable(text: str) -> bool:

@@ -14,15 +14,13 @@ import msgspec
 from tool_engine.model.call import ToolExecutionResult
 
 
-def under_sent_names(
-    result: ToolExecutionResult, sent_names: Mapping[str, str]
-) -> ToolExecutionResult:
+def name_as_sent(result: ToolExecutionResult, sent_names: Mapping[str, str]) -> ToolExecutionResult:
     """Return a refused call's result with the names that the model wrote.
 
     `sent_names` maps the names in the result to those. In the copy each finding about such an
     argument has its name as `sent_as`, and so has the text.
     """
-    findings = [_with_name(each, sent_names) for each in result.validation_errors]
+    findings = [_add_sent_name(each, sent_names) for each in result.validation_errors]
     wrong = [each for each in findings if "sent_as" in each and each["level"] == "error"]
     sent = {each["parameter"]: each["sent_as"] for each in wrong}
     note = "".join(f"; you sent {name!r} as {key!r}" for name, key in sent.items())
@@ -33,6 +31,6 @@ def under_sent_names(
     return msgspec.structs.replace(result, validation_errors=findings, **changed)
 
 
-def _with_name(finding: dict[str, Any], sent_names: Mapping[str, str]) -> dict[str, Any]:
+def _add_sent_name(finding: dict[str, Any], sent_names: Mapping[str, str]) -> dict[str, Any]:
     sent = sent_names.get(finding["parameter"])
     return finding if sent is None else {**finding, "sent_as": sent}

@@ -204,7 +204,7 @@ class AnthropicDecoder(EventDecoder):
 
     def _finish_reply(self) -> ParsedReply:
         reply = self._builder.close()
-        message = self._content.as_message(reply, self._rule, self._builder.ending)
+        message = self._content.write_message(reply, self._rule, self._builder.ending)
         is_paused = reply.stop_reason == PAUSED
         return msgspec.structs.replace(reply, message=message, is_paused=is_paused)
 

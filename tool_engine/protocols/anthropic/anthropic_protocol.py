@@ -15,8 +15,8 @@ from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.anthropic.anthropic_decoder import AnthropicDecoder
 from tool_engine.protocols.anthropic.anthropic_strict import check_limits, make_strict
-from tool_engine.protocols.chunks import chunks_of, plain
-from tool_engine.protocols.object_arguments import sendable
+from tool_engine.protocols.chunks import plain, split_chunks
+from tool_engine.protocols.object_arguments import make_sendable
 from tool_engine.protocols.result_content import (
     IMAGE_TYPES,
     ResultPart,
@@ -95,7 +95,7 @@ class AnthropicProtocol(StrictProtocol):
                 conversation, its list of content blocks, or a whole stream: its text, or a list of
                 events.
         """
-        return self._decode_all([reply] if isinstance(reply, list | tuple) else chunks_of(reply))
+        return self._decode_all([reply] if isinstance(reply, list | tuple) else split_chunks(reply))
 
     def decoder(self) -> AnthropicDecoder:
         return AnthropicDecoder(self.known, self.name_rule, repair=self.repair)
@@ -133,4 +133,4 @@ def _write_blocks(part: ResultPart) -> list[dict[str, Any]]:
     if text is None:
         text = describe_image(part)
     # The API refuses text blocks without a letter; a result may have no content at all.
-    return [{"type": "text", "text": sendable(text)}] if text.strip() else []
+    return [{"type": "text", "text": make_sendable(text)}] if text.strip() else []

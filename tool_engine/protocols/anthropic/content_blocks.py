@@ -12,7 +12,7 @@ from tool_engine.model.call import ToolCall
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.chunk_decoder import sort_by_index
 from tool_engine.protocols.chunks import field, plain
-from tool_engine.protocols.object_arguments import is_sendable, sendable
+from tool_engine.protocols.object_arguments import is_sendable, make_sendable
 from tool_engine.protocols.reply_builder import CallInProgress
 from tool_engine.protocols.tool_names import NameRule
 
@@ -95,7 +95,7 @@ def make_message(
         block.make_param(calls[block.call.call_id] if block.call else None, rule, is_whole=is_whole)
         for block in sort_by_index(blocks)
     ]
-    content = [sendable(param) for param in params if param is not None]
+    content = [make_sendable(param) for param in params if param is not None]
     # The API refuses a message that ends with thinking, as when a reply was cut there.
     while content and content[-1].get("type") in _THOUGHTS:
         content.pop()
@@ -108,10 +108,10 @@ def drop_unanswered(messages: Sequence[Any]) -> list[Any]:
     The API refuses a user's message behind one of them. Replies that the provider continues keep
     them, and so do those with calls of ours.
     """
-    return [each for message in messages for each in _drop_unanswered(message)]
+    return [each for message in messages for each in _keep_answered(message)]
 
 
-def _drop_unanswered(message: Any) -> list[Any]:
+def _keep_answered(message: Any) -> list[Any]:
     content = field(message, "content")
     if field(message, "role") != "assistant" or not isinstance(content, list):
         return [message]

@@ -111,7 +111,7 @@ class MessageContent:
             if self._has_stray_arguments and block.call and not (block.call.parts or block.input):
                 self._builder.refuse(block.call, _STRAY)
 
-    def as_message(
+    def write_message(
         self, reply: ParsedReply, rule: NameRule, ending: Ending
     ) -> list[dict[str, Any]]:
         calls = {call.call_id: call for call in reply.calls}

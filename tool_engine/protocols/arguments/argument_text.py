@@ -16,7 +16,7 @@ from tool_engine.protocols.arguments.json_tokens import (
     CONTROL,
     MAX_DEPTH,
     LexedText,
-    lex,
+    lex_text,
     nests_too_deep,
 )
 from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
@@ -58,7 +58,7 @@ def read_arguments(text: str, *, repair: bool = True) -> ReadArguments:
         return ReadArguments({}, (_EMPTY,))
     if nests_too_deep(text):
         message = f"the arguments nest more than {MAX_DEPTH} levels deep: write them flatter"
-        return ReadArguments(None, error=message, is_truncated=bool(lex(text).unfinished))
+        return ReadArguments(None, error=message, is_truncated=bool(lex_text(text).unfinished))
     try:
         return _take_object(read_json(text), repair=repair)
     except json.JSONDecodeError as error:
@@ -82,7 +82,7 @@ def _take_object(value: Any, *, repair: bool, done: tuple[str, ...] = ()) -> Rea
         try:
             inner = None if nests_too_deep(value) else read_json(value)
         except json.JSONDecodeError as error:
-            cut = lex(value).unfinished is not None
+            cut = lex_text(value).unfinished is not None
             message = (
                 f"the arguments are a JSON string that holds no JSON object ({error}); {_CURE}"
             )
@@ -96,7 +96,7 @@ def _take_object(value: Any, *, repair: bool, done: tuple[str, ...] = ()) -> Rea
 
 def _read_malformed(text: str, error: json.JSONDecodeError, *, repair: bool) -> ReadArguments:
     inner, done = _unwrap_text(text)
-    lexed = lex(inner)
+    lexed = lex_text(inner)
     if lexed.unfinished:
         message = (
             f"the arguments were cut off: they end inside {lexed.unfinished}; {_CURE}, shorter"

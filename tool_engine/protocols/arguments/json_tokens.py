@@ -65,7 +65,7 @@ _STEPS: Final = {"{": 1, "[": 1, "}": -1, "]": -1}
 _ESCAPE: Final = re.compile(r"\\(?s:.)|\"")
 
 
-def lex(text: str) -> LexedText:
+def lex_text(text: str) -> LexedText:
     tokens: list[JSONToken] = []
     depth = place = 0
     while match := _TOKEN.match(text, place):
@@ -111,11 +111,11 @@ def read_string(token: JSONToken) -> str:
     Raises:
         ValueError: It has an escape that JSON does not know, so it is ambiguous.
     """
-    inner = _ESCAPE.sub(_json_escape, token.text[1:-1])
+    inner = _ESCAPE.sub(_escape_for_json, token.text[1:-1])
     return str(json.loads(f'"{inner}"', strict=False))
 
 
-def _json_escape(match: re.Match[str]) -> str:
+def _escape_for_json(match: re.Match[str]) -> str:
     found = match[0]
     return "'" if found == "\\'" else '\\"' if found == '"' else found
 

@@ -112,9 +112,9 @@ class GeminiDecoder(ChunkDecoder):
         usage = get(payload, "usageMetadata")
         if isinstance(usage, Mapping):
             self._builder.usage = dict(usage)
-        return events + self._take_said(payload, is_known=bool(events))
+        return events + self._take_by_form(payload, is_known=bool(events))
 
-    def _take_said(self, payload: Mapping[str, Any], *, is_known: bool) -> list[StreamEvent]:
+    def _take_by_form(self, payload: Mapping[str, Any], *, is_known: bool) -> list[StreamEvent]:
         candidates = get(payload, "candidates")
         if candidates is not None:
             return self._take_candidates(candidates)

@@ -16,10 +16,10 @@ from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.chunks import chunks_of
+from tool_engine.protocols.chunks import split_chunks
 from tool_engine.protocols.gemini.gemini_decoder import GeminiDecoder
 from tool_engine.protocols.model_protocol import ModelProtocol
-from tool_engine.protocols.object_arguments import sendable
+from tool_engine.protocols.object_arguments import make_sendable
 from tool_engine.protocols.result_content import parts_of, request_ids, unwrap_output
 from tool_engine.protocols.schemas.subsets import GEMINI, GEMINI_OPENAPI
 from tool_engine.protocols.tool_names import NameRule, ToolCatalog
@@ -86,7 +86,7 @@ class GeminiProtocol(ModelProtocol):
             reply: An SDK's response, a mapping, a JSON document as text or bytes, the whole text of
                 a stream, a list of chunks, or a content such as `{"role": "model", "parts": []}`.
         """
-        return self._decode_all(chunks_of(reply))
+        return self._decode_all(split_chunks(reply))
 
     def decoder(self) -> ReplyDecoder:
         return GeminiDecoder(self.known, repair=self.repair)
@@ -110,7 +110,7 @@ class GeminiProtocol(ModelProtocol):
             for call_id, result in ordered
             for part in self._write_result(call_id, known.get(call_id), result)
         ]
-        return [{"role": "user", "parts": sendable(parts)}] if parts else []
+        return [{"role": "user", "parts": make_sendable(parts)}] if parts else []
 
     def _write_result(
         self, call_id: str, call: ToolCall | None, result: ToolExecutionResult

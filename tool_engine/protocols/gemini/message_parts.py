@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tool_engine.model.call import ToolCall
-from tool_engine.protocols.object_arguments import sendable
+from tool_engine.protocols.object_arguments import make_sendable
 from tool_engine.protocols.reply_builder import CallInProgress
 from tool_engine.protocols.tool_names import KnownTools
 
@@ -88,7 +88,7 @@ class MessageParts:
         return [
             {
                 "role": role,
-                "parts": sendable(
+                "parts": make_sendable(
                     [
                         self._write_call(each, read[each.call.call_id])
                         if isinstance(each, _CallPart)

@@ -71,7 +71,7 @@ class OpenAIDecoder(ChunkDecoder):
         self._calls.settle()
         if not self._has_read and not any(e.level == "error" for e in self._builder.findings):
             self._builder.report_malformed("there is no message in the reply")
-        elif self._says_nothing and not self._builder.is_ended:
+        elif self._is_silent and not self._builder.is_ended:
             self._builder.report_malformed("the reply ended before it began")
         reason = self._builder.stop_reason
         if asks_for_calls(reason) and not self._calls.calls:
@@ -88,7 +88,7 @@ class OpenAIDecoder(ChunkDecoder):
             self._builder.find("refusal", f"the model refused: {refusal}", level="error")
 
     @property
-    def _says_nothing(self) -> bool:
+    def _is_silent(self) -> bool:
         said = self._builder
         return not (said.calls or said.text or said.reasoning or said.refusal or said.findings)
 

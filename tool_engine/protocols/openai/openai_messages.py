@@ -15,7 +15,7 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.arguments.argument_text import read_arguments
-from tool_engine.protocols.object_arguments import sendable
+from tool_engine.protocols.object_arguments import make_sendable
 from tool_engine.protocols.openai.call_table import WireCall
 from tool_engine.protocols.result_content import ResultPart, parts_of
 
@@ -40,7 +40,7 @@ def write_reply(
     if reply.calls:
         pairs = zip(reply.calls, calls, strict=True)
         message["tool_calls"] = [_write_call(call, wire) for call, wire in pairs]
-        message.update(sendable(extra))
+        message.update(make_sendable(extra))
     return [message] if reply.calls or message["content"] else []
 
 
@@ -48,9 +48,14 @@ def _write_call(call: ToolCall, wire: WireCall) -> dict[str, Any]:
     name = _OTHER.sub("_", wire.name or _NO_NAME)[:64]
     if wire.is_custom:
         custom = {"name": name, "input": to_text(call.raw)}
-        return {"id": call.call_id, "type": "custom", "custom": custom, **sendable(wire.extra)}
+        return {"id": call.call_id, "type": "custom", "custom": custom, **make_sendable(wire.extra)}
     function = {"name": name, "arguments": _write_arguments(call, wire)}
-    return {"id": call.call_id, "type": "function", "function": function, **sendable(wire.extra)}
+    return {
+        "id": call.call_id,
+        "type": "function",
+        "function": function,
+        **make_sendable(wire.extra),
+    }
 
 
 def _write_arguments(call: ToolCall, wire: WireCall) -> str:

@@ -15,7 +15,7 @@ from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.argument_text import ReadArguments
-from tool_engine.protocols.chunks import chunks_of, field
+from tool_engine.protocols.chunks import field, split_chunks
 from tool_engine.protocols.model_protocol import DefinitionLimits
 from tool_engine.protocols.openai.openai_decoder import OpenAIDecoder
 from tool_engine.protocols.openai.openai_messages import write_results
@@ -94,7 +94,7 @@ class OpenAIProtocol(StrictProtocol):
             reply: A `ChatCompletion`, its mapping, JSON as text or bytes, or its message alone; a
                 stream as text, or as a list of chunks.
         """
-        return self._decode_all([reply] if _is_history(reply) else chunks_of(reply))
+        return self._decode_all([reply] if _is_history(reply) else split_chunks(reply))
 
     def decoder(self) -> ReplyDecoder:
         return OpenAIDecoder(

@@ -13,7 +13,7 @@ from tool_engine.model.call import ToolCall
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.chunk_decoder import sort_by_index
 from tool_engine.protocols.chunks import field, plain
-from tool_engine.protocols.object_arguments import is_sendable, sendable
+from tool_engine.protocols.object_arguments import is_sendable, make_sendable
 from tool_engine.protocols.reply_builder import CallInProgress
 from tool_engine.protocols.tool_names import NameRule
 
@@ -94,11 +94,11 @@ class Item:
                 fields[key.field] = [*listed, {"type": key.kind, name: "".join(parts)}]
         return fields
 
-    def echo(self) -> dict[str, Any]:
+    def list_echoed(self) -> dict[str, Any]:
         """Return the fields that the result of a call has to repeat."""
         return {name: self.fields[name] for name in _ECHOED if name in self.fields}
 
-    def reasoning(self) -> str:
+    def join_reasoning(self) -> str:
         if self.kind != "reasoning":
             return ""
         fields = self.merge_fields()
@@ -120,7 +120,7 @@ def make_input(
     # The API refuses reasoning that nothing follows: "without its required following item".
     while sent and sent[-1]["type"] == "reasoning":
         sent.pop()
-    return [sendable(param) for param in sent]
+    return [make_sendable(param) for param in sent]
 
 
 def drop_awaited(messages: Sequence[Any]) -> list[Any]:

@@ -164,10 +164,10 @@ class ResponseOutput:
             if last.call is not None:
                 self._builder.refuse(last.call, _CUT)
 
-    def reasoning(self) -> str:
-        return "\n\n".join(text for text in (item.reasoning() for item in self.items) if text)
+    def join_reasoning(self) -> str:
+        return "\n\n".join(text for text in (item.join_reasoning() for item in self.items) if text)
 
-    def as_input(
+    def write_input(
         self, reply: ParsedReply, rule: NameRule, *, is_stored: bool
     ) -> list[dict[str, Any]]:
         calls = {call.call_id: call for call in reply.calls}
@@ -229,7 +229,7 @@ class ResponseOutput:
         if kind == FUNCTION:
             call_id = field(raw, "call_id") or field(raw, "id")
             item.call, events = self._builder.begin(call_id, field(raw, "name"))
-            item.call.echo = item.echo()
+            item.call.echo = item.list_echoed()
             item.arguments = field(raw, "arguments") or None
             return item, events
         events = [] if kind == "message" else self._builder.add_other()
@@ -247,7 +247,7 @@ class ResponseOutput:
         item.update(raw)
         item.is_done = True
         if item.call is not None:
-            item.call.echo = item.echo()
+            item.call.echo = item.list_echoed()
         if item.call is None:
             for key, text in item.list_whole_texts():
                 events += self._complete_text(item, key, text)

@@ -201,9 +201,9 @@ class OpenAIResponsesDecoder(EventDecoder):
         refusal = "".join(self._builder.refusal)
         if refusal:
             self._builder.find("refusal", f"the model refused: {refusal}", level="error")
-        self._builder.reasoning[:] = [self._output.reasoning()]
+        self._builder.reasoning[:] = [self._output.join_reasoning()]
         reply = self._builder.close()
-        message = self._output.as_input(reply, self._rule, is_stored=self._is_stored)
+        message = self._output.write_input(reply, self._rule, is_stored=self._is_stored)
         return msgspec.structs.replace(reply, message=message)
 
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.chunks import chunks_of
-from tool_engine.protocols.object_arguments import sendable
+from tool_engine.protocols.chunks import split_chunks
+from tool_engine.protocols.object_arguments import make_sendable
 from tool_engine.protocols.openai import OpenAIProtocol
 from tool_engine.protocols.openai_responses.responses_decoder import OpenAIResponsesDecoder
 from tool_engine.protocols.result_content import (
@@ -62,7 +62,7 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
             reply: A `Response` of the SDK, its mapping or its JSON, its list of output items, or a
                 whole stream: its text, or a list of events.
         """
-        return self._decode_all([reply] if isinstance(reply, list | tuple) else chunks_of(reply))
+        return self._decode_all([reply] if isinstance(reply, list | tuple) else split_chunks(reply))
 
     def decoder(self) -> OpenAIResponsesDecoder:
         refine = self._refine_arguments if self.strict else None
@@ -79,7 +79,7 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
                 "type": "function_call_output",
                 "call_id": call_id,
                 "output": _write_output(result),
-                **sendable(echo),
+                **make_sendable(echo),
             }
             for call_id, result, echo in zip(ids, results, echoes, strict=True)
         ]
@@ -99,4 +99,4 @@ def _write_part(part: ResultPart) -> dict[str, Any]:
     text = part.text
     if text is None:
         text = describe_image(part)
-    return {"type": "input_text", "text": sendable(text)}
+    return {"type": "input_text", "text": make_sendable(text)}

@@ -86,7 +86,7 @@ def find_open_fence(text: str) -> str | None:
     return reader.fence or None if not reader.containers else None
 
 
-def region_within(text: str, place: Place) -> str | None:
+def find_region_within(text: str, place: Place) -> str | None:
     """Return the region that a backtick inside this block would begin."""
     first = _BLANK_LINE.split(text, 1)[0] if place.runs else ""
     runs = {len(run[0]) for run in re.finditer("`+", first)}

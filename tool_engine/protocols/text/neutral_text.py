@@ -33,12 +33,12 @@ def neutralize(text: str) -> str:
     return _HEAD.sub("> ", text)
 
 
-def label(text: str) -> str:
+def write_label(text: str) -> str:
     """Return a name or id, which a model may invent, made neutral."""
     return neutralize(" ".join(text.split())[:_MOST_LABEL])
 
 
-def closing_fence(text: str) -> str | None:
+def find_closing_fence(text: str) -> str | None:
     """Return the line that closes an open fence, or None.
 
     Text after an open fence would only be quoted.

@@ -15,12 +15,12 @@ from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.copying import live
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.chunks import chunks_of
+from tool_engine.protocols.chunks import split_chunks
 from tool_engine.protocols.model_protocol import ModelProtocol
-from tool_engine.protocols.object_arguments import readable
+from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.protocols.reply_builder import CallInProgress, Ending, ReplyBuilder
 from tool_engine.protocols.text.grammar import BlockReader, Grammar
-from tool_engine.protocols.text.markdown import MARK, find_places, region_within
+from tool_engine.protocols.text.markdown import MARK, find_places, find_region_within
 from tool_engine.protocols.text.message_text import find_text
 from tool_engine.protocols.text.scanner import Scanner
 from tool_engine.protocols.tool_names import ANY_NAME, NameRule, ToolCatalog
@@ -158,7 +158,7 @@ class TextProtocol(ModelProtocol):
 
     def parse(self, reply: Any) -> ParsedReply:
         """Read a whole reply: text, bytes, a message, or chunks."""
-        return self._decode_all(chunks_of(reply))
+        return self._decode_all(split_chunks(reply))
 
 
 @live("make another one with protocol.decoder()")
@@ -218,7 +218,7 @@ class TextDecoder(ABC):
                 message = "a think tag was never closed: all that follows it is taken as thoughts"
                 self.find("malformed_reply", message)
             self._end_reply()
-            said = readable("".join(self._said))
+            said = make_readable("".join(self._said))
             # Many providers refuse a message without text.
             messages = [{"role": "assistant", "content": said}] if said.strip() else []
             self._reply = self.builder.close(messages)
@@ -311,7 +311,7 @@ class TextDecoder(ABC):
     ) -> dict[int, str]:
         found = zip(blocks, find_places(text), strict=True)
         regions = {
-            index: place.region or region_within(self._said[index], place)
+            index: place.region or find_region_within(self._said[index], place)
             for (index, _), place in found
         }
         return {index: region for index, region in regions.items() if region is not None}

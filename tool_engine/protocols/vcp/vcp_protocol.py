@@ -12,7 +12,7 @@ from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.result_content import request_ids, text_of
-from tool_engine.protocols.text.neutral_text import closing_fence, label, neutralize
+from tool_engine.protocols.text.neutral_text import find_closing_fence, neutralize, write_label
 from tool_engine.protocols.text.text_protocol import TextProtocol, check_rendering
 from tool_engine.protocols.vcp.vcp_decoder import ID, NAME, VCPDecoder
 from tool_engine.protocols.vcp.vcp_definitions import (
@@ -35,14 +35,14 @@ def _write_blocks(answers: Answers) -> str:
 
 def _write_block(call_id: str, result: ToolExecutionResult) -> str:
     fields = {
-        "request_id": label(call_id),
-        "tool_name": label(result.tool_name),
+        "request_id": write_label(call_id),
+        "tool_name": write_label(result.tool_name),
         "status": "success" if result.is_success else "error",
         "duration_ms": str(round(result.execution_time * 1000)),
     }
     head = "\n".join([RESULT[0], *(f"{key}:「始」{value}「末」" for key, value in fields.items())])
     value = _close_fence(head + "\nresult:「始」" + neutralize(text_of(result)))
-    if closing_fence(f"{value}「末」") is not None:
+    if find_closing_fence(f"{value}「末」") is not None:
         # A fence is closed only by a line that holds nothing else.
         value += "\n"
     return f"{value}「末」\n{RESULT[1]}"
@@ -58,14 +58,14 @@ def _write_summary(answers: Answers) -> str:
 def _summarize_result(number: int, result: ToolExecutionResult) -> str:
     status = "✅ SUCCESS" if result.is_success else "❌ ERROR"
     return _close_fence(
-        f"### 结果 {number}\n- 工具名称: {label(result.tool_name)}\n- 执行状态: {status}\n"
+        f"### 结果 {number}\n- 工具名称: {write_label(result.tool_name)}\n- 执行状态: {status}\n"
         f"- 返回内容: {neutralize(text_of(result))}"
     )
 
 
 def _close_fence(text: str) -> str:
     """Close an open code fence, which would quote the model's next text."""
-    fence = closing_fence(text)
+    fence = find_closing_fence(text)
     return text if fence is None else f"{text}\n{fence}\n"
 
 
