@@ -130,7 +130,7 @@ class TagReader(_JSONReader):
                 self._end_call()
                 return place
             if tag is not None:
-                self._tracker.take(START_TAG if tag == "start" else END_TAG)
+                self._tracker.take_tag()
         if self._falls_back:
             self._fall_back()
         elif not self._may_be_call():
@@ -239,7 +239,7 @@ class ObjectReader(_JSONReader):
             if tag is None:
                 self._finish_block(None)
                 return place
-            self._tracker.take(END_TAG if tag == "end" else START_TAG)
+            self._tracker.take_tag()
         return -1
 
     def close(self) -> None:
@@ -291,7 +291,7 @@ class ReplyReader(_JSONReader):
         place = start
         while not self._is_over and (place := self._tracker.feed(text, place)) >= 0:
             if self._tracker.tag is not None:
-                self._tracker.take(END_TAG if self._tracker.tag == "end" else START_TAG)
+                self._tracker.take_tag()
                 continue
             self._is_over = True
             if self._is_sure:

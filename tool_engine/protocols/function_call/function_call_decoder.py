@@ -7,7 +7,7 @@ from typing import Final
 
 from tool_engine.protocols.function_call.call_readers import ObjectReader, ReplyReader, TagReader
 from tool_engine.protocols.function_call.item_calls import TagDecoder
-from tool_engine.protocols.function_call.json_tracker import END_TAG, START_TAG
+from tool_engine.protocols.function_call.json_tracker import START_TAG
 from tool_engine.protocols.text.grammar import LINE_START, BlockReader, Grammar, literal
 from tool_engine.protocols.text.text_protocol import TextProtocol
 
@@ -62,7 +62,7 @@ class InlineReader(ObjectReader):
             tag = self._tracker.tag
             self._is_over = tag is None
             if tag is not None:
-                self._tracker.take(END_TAG if tag == "end" else START_TAG)
+                self._tracker.take_tag()
         end = place
         while end < len(text) and text[end] in " \t":
             end += 1

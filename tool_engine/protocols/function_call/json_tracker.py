@@ -131,6 +131,10 @@ class JSONTracker:
         if self._arguments_depth:
             self._unreported.append(text)
 
+    def take_tag(self) -> None:
+        """Take the tag that was found as text."""
+        self.take(START_TAG if self.tag == "start" else END_TAG)
+
     def _report_arguments(self) -> None:
         if self._unreported:
             self._listener.add_arguments("".join(self._unreported))
