@@ -20,8 +20,8 @@ from tool_engine.model.call import (
     ToolExecutionResult,
 )
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.options import CycleOptions
-from tool_engine.protocols.running import CallRunner
+from tool_engine.protocols.call_runner import CallRunner
+from tool_engine.protocols.cycle_options import CycleOptions
 from tool_engine.session.session import ToolSession
 from tool_engine.subagent import ToolSubAgent
 

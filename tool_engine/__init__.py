@@ -105,8 +105,8 @@ if TYPE_CHECKING:
     from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
     from tool_engine.model.session import SessionInfo
     from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
+    from tool_engine.protocols.cycle_options import CycleOptions
     from tool_engine.protocols.registry import get_protocol
-    from tool_engine.protocols.running import CycleOptions
     from tool_engine.session.bounds import Usage
     from tool_engine.session.config import ToolCallConfig
     from tool_engine.session.reading.presentation import Presentation, ReturnType
@@ -257,7 +257,7 @@ _ON_FIRST_USE = {
     "ChatModel": "tool_engine.interfaces",
     "ChatRequest": "tool_engine.model.chat",
     "ConsoleApprover": "tool_engine.approval.console",
-    "CycleOptions": "tool_engine.protocols.running",
+    "CycleOptions": "tool_engine.protocols.cycle_options",
     "DeferredApprover": "tool_engine.approval.callback",
     "ExecutionPolicy": "tool_engine.model.permission",
     "MemoryApprovalStorage": "tool_engine.knowledge.approvals",

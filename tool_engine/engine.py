@@ -429,7 +429,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             tools = [tool for tool in self.list_all() if tool.is_enabled]
         else:
             tools = [self.get_or_raise(name) for name in names]
-        spoken = import_module("tool_engine.protocols.definitions")
+        spoken = import_module("tool_engine.protocols.definition_formats")
         return spoken.definitions(format_name, tools)  # type: ignore[no-any-return]
 
     def execute(

@@ -35,8 +35,8 @@ from tool_engine.model.json.plain import name_of, read_plain
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.record import RecordQuery
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.at_once import workers_for
-from tool_engine.protocols.shown import ShownTools
+from tool_engine.protocols.parallel_calls import count_workers
+from tool_engine.protocols.shown_tools import ShownTools
 from tool_engine.redaction import kind_of, secrets_if_known, shorten_words, trace_of
 from tool_engine.sources.foreign import check_source
 
@@ -260,7 +260,7 @@ class ToolSubAgent(KnownArguments):
             check_count("max_parallel", max_parallel, minimum=1)
         listed = list(calls)
         names = [parts_of(call)[0] for call in listed]
-        workers = workers_for(self._source, names, max_parallel) if parallel else 1
+        workers = count_workers(self._source, names, max_parallel) if parallel else 1
         results: dict[int, ToolExecutionResult] = {}
         pending = iter(enumerate(listed))
         if workers <= 1:

@@ -31,7 +31,7 @@ from tool_engine.sources.composition import combine, prefix
 
 __all__ = ["engines", "install"]
 
-FORMATS = "protocols/definitions.py: known are ……"
+FORMATS = "protocols/definition_formats.py: known are ……"
 OBJECT = "protocols/prompts.py: pass them where the object is made"
 UNINSTALL = "protocols/registry.py: uninstall all but one, or make the object yourself"
 ITSELF = "session/deferral.py: call the one that is meant itself"

@@ -241,7 +241,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ("model/settings/source.py", of(checked_sources, {"s": "SQLite3:///x"}), "sqlite"),
     ("model/settings/retention.py", of(ToolEngineConfig, retention={"maxAge": 1}), "max_age"),
     ("protocols/registry.py", of(get_protocol, "OPENAI"), "openai"),
-    ("protocols/definitions.py", lambda: ToolEngine().tool_definitions("OpenAI"), "openai"),
+    ("protocols/definition_formats.py", lambda: ToolEngine().tool_definitions("OpenAI"), "openai"),
     ("agent/models/registry.py", of(chat_model, "OpenAI:x"), "openai"),
     (
         "events/wanted.py",

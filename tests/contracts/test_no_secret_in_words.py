@@ -33,7 +33,7 @@ from tool_engine.agent.models import RecordedModel
 from tool_engine.errors import ChatModelError
 from tool_engine.model.group import ToolGroup
 from tool_engine.protocols.cycle import process_tool_calls
-from tool_engine.protocols.options import CycleOptions
+from tool_engine.protocols.cycle_options import CycleOptions
 from tool_engine.session.reading.compression import compressed_args, compressed_result
 from tool_engine.session.reading.presentation import Presentation
 from tool_engine.session.session import ToolSession

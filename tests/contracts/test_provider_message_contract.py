@@ -25,7 +25,7 @@ from pydantic import BaseModel
 from tests.protocols import wire_anthropic, wire_openai_responses
 from tests.protocols.sdk_types import PARAMETERS, message_faults, required_nulls
 from tool_engine.model.reply import ParsedReply
-from tool_engine.protocols.openai_responses.items import AWAITED, without_awaited
+from tool_engine.protocols.openai_responses.output_items import AWAITED, drop_awaited
 from tool_engine.protocols.registry import get_protocol
 
 DEPTH: Final = 6
@@ -230,5 +230,5 @@ def test_what_nobody_answers_is_not_kept_by_a_conversation(kind: str) -> None:
     thought = wire_openai_responses.reasoning()
     said = wire_openai_responses.message("Hm.")
     item = {"type": kind, "id": "x_1", "call_id": "call_1"}
-    assert without_awaited([thought, item]) == []
-    assert without_awaited([said, thought, item, said]) == [said, said]
+    assert drop_awaited([thought, item]) == []
+    assert drop_awaited([said, thought, item, said]) == [said, said]

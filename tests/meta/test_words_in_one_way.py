@@ -16,7 +16,7 @@ import tool_engine
 from tests.contracts.test_no_secret_in_words import PLACES
 
 PACKAGE = Path(str(tool_engine.__file__)).parent
-LEVELS = ("debug", "info", "warning", "error", "write", "_fault")
+LEVELS = ("debug", "info", "warning", "error", "write", "_report_fault")
 WORDS = ("error", "exc_info", "findings", "message", "reason", "stack_info", "traceback")
 """Fields of a line in which there are words."""
 HIDING = ("failure_of", "kind_of", "shorten_words", "trace_of", "words_of")
@@ -72,7 +72,7 @@ def lines_of(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 
 def has_words(call: ast.Call) -> bool:
     """Whether there is room for words in a line."""
-    return name_of(call) == "_fault" or any(each.arg in WORDS for each in call.keywords)
+    return name_of(call) == "_report_fault" or any(each.arg in WORDS for each in call.keywords)
 
 
 def test_each_line_with_words_is_tried() -> None:

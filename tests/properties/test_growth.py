@@ -24,7 +24,7 @@ from tool_engine.knowledge.snapshot import restore, shortened, snapshot
 from tool_engine.model.json.output import as_output, to_text
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols import get_protocol
-from tool_engine.protocols.arguments.text import read_arguments
+from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.redaction import OwnSecrets, redact, redact_text
 from tool_engine.redaction.readings import readings
 from tool_engine.session.formatting import text_in_pieces

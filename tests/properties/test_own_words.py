@@ -17,7 +17,7 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
-from tool_engine.protocols.text.protocol import TextProtocol
+from tool_engine.protocols.text.text_protocol import TextProtocol
 
 TOOLS: Final = list(ToolConfigLoader().load_directory(Path(__file__).parents[2] / "tools"))
 STYLES: Final[list[tuple[str, dict[str, Any]]]] = [

@@ -16,7 +16,7 @@ from tests.effort import share_of
 from tests.protocols.text.commonmark import in_code
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.function_call import FunctionCallProtocol
-from tool_engine.protocols.text.protocol import TextProtocol
+from tool_engine.protocols.text.text_protocol import TextProtocol
 from tool_engine.protocols.vcp import VCPProtocol
 
 VALUES: Final = ("a", "`", "``", "a\n\nb", "```\na", "a\n```", "> a", "    a", "<!--", "- a", "\\")

@@ -9,8 +9,8 @@ from typing import Any
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.arguments.text import read_arguments
-from tool_engine.protocols.content import request_ids, text_of
+from tool_engine.protocols.arguments.argument_text import read_arguments
+from tool_engine.protocols.result_content import request_ids, text_of
 
 __all__ = ["LineProtocol", "TextLineProtocol", "no_protocol"]
 

@@ -18,13 +18,13 @@ from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecution
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.cycle import (
-    CycleOptions,
     ToolCallCycleResult,
     as_cycle_result,
     as_execution_result,
     as_tool_request,
     process_tool_calls,
 )
+from tool_engine.protocols.cycle_options import CycleOptions
 from tool_engine.sources.combining import CombinedTools
 from tool_engine.subagent import ToolSubAgent
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tool_engine.catalog.definition.keywords import KEYWORDS
-from tool_engine.protocols.definitions import FORMATS, MCPDefinitions
+from tool_engine.protocols.definition_formats import FORMATS, MCPDefinitions
 from tool_engine.protocols.model_protocol import DefinitionWriter
 from tool_engine.protocols.registry import get_protocol
 from tool_engine.protocols.schemas.fitting import SchemaSubset, fit_schema

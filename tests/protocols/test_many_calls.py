@@ -16,8 +16,8 @@ from tool_engine.engine import ToolEngine
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.protocols import get_protocol
 from tool_engine.protocols.cycle import process_tool_calls
+from tool_engine.protocols.cycle_options import CycleOptions
 from tool_engine.protocols.function_call import FunctionCallProtocol
-from tool_engine.protocols.options import CycleOptions
 
 CALL = '{"name": "echo", "arguments": {}}'
 TWICE = '{"name": "echo", "name": "echo"}'

@@ -21,7 +21,7 @@ from tool_engine.model.call import ToolCall, ToolExecutionContext
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.cycle import process_tool_calls
-from tool_engine.protocols.options import CycleOptions
+from tool_engine.protocols.cycle_options import CycleOptions
 from tool_engine.session.session import ToolSession
 from tool_engine.sources.composition import rename
 

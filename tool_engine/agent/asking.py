@@ -18,8 +18,8 @@ from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.cycle import parse_reply
-from tool_engine.protocols.large import read_in_time, size_of
-from tool_engine.protocols.objects import readable
+from tool_engine.protocols.large_replies import estimate_size, read_in_time
+from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.redaction import OwnSecrets, redact_text, words_of
 
 Emit = Callable[..., None]
@@ -63,7 +63,7 @@ class Asking:
         cancelled = 0 if task is None else task.cancelling()
         try:
             reply = await self._request_reply(request)
-            reply = replace(reply, text=readable(reply.text))
+            reply = replace(reply, text=make_readable(reply.text))
         except BaseException as error:
             if ends_caller(error):
                 raise
@@ -91,7 +91,7 @@ class Asking:
         except BaseException as error:  # the reply, or why there is none, counts
             if ends_caller(error):
                 raise
-            message = readable(words_of(error, *self._find_secrets()))
+            message = make_readable(words_of(error, *self._find_secrets()))
             _log.warning("reply_not_closed", model=_name_of(self._model), error=message)
 
     async def _read_reply(self, replies: AsyncIterator[Any], *, is_streamed: bool) -> ParsedReply:
@@ -107,7 +107,7 @@ class Asking:
                 self._raw.append(chunk)
             for event in await read_in_time(reader.feed, chunk):
                 self._emit_event(event)
-            size += size_of(chunk)
+            size += estimate_size(chunk)
         self._emit_text("")
         read: ParsedReply = await read_in_time(reader.close, before=size)
         return read
@@ -133,7 +133,7 @@ class Asking:
             kind,
             tool_call_id=event.tool_call_id,
             tool_call_name=event.tool_call_name,
-            tool_call_arguments_chunk=readable(event.tool_call_arguments_chunk or "") or None,
+            tool_call_arguments_chunk=make_readable(event.tool_call_arguments_chunk or "") or None,
             tool_call_arguments_complete=event.tool_call_arguments_complete,
         )
 
@@ -141,7 +141,7 @@ class Asking:
         """Emit the next text; after an empty one no more follows."""
         whole = self._half + text
         self._half = whole[-1] if text and "\ud800" <= whole[-1] <= "\udbff" else ""
-        whole = readable(whole[: len(whole) - len(self._half)])
+        whole = make_readable(whole[: len(whole) - len(self._half)])
         if whole:
             self._said.append(whole)
             self._emit(AgentEventType.CONTENT_CHUNK, content=whole)
@@ -165,7 +165,7 @@ class Asking:
             is_list = isinstance(reply.message, list)
             return reply if is_list else replace(reply, message=[reply.message])
         parts = (reply.text, *(call.raw for call in reply.calls))
-        text = readable("".join(self._raw) or "\n".join(part for part in parts if part))
+        text = make_readable("".join(self._raw) or "\n".join(part for part in parts if part))
         message = [{"role": "assistant", "content": text}] if text.strip() else []
         return replace(reply, message=message)
 
@@ -211,7 +211,7 @@ def _make_failure(
 ) -> ChatModelError:
     who = _name_of(model)
     found = failure_of(error, who, type(model).__name__)
-    message = redact_text(readable(f"{who}: its client failed: {words_of(error, *secrets)}"))
+    message = redact_text(make_readable(f"{who}: its client failed: {words_of(error, *secrets)}"))
     return ChatModelError(
         message, status=found.status, is_transient=found.is_transient, is_refusal=found.is_refusal
     )

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from tool_engine.agent.models.carried import make_message, wire_of
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
-from tool_engine.protocols.anthropic.blocks import without_unanswered
-from tool_engine.protocols.content import REQUEST_ID
-from tool_engine.protocols.objects import readable
-from tool_engine.protocols.openai_responses.items import without_awaited
+from tool_engine.protocols.anthropic.content_blocks import drop_unanswered
+from tool_engine.protocols.object_arguments import make_readable
+from tool_engine.protocols.openai_responses.output_items import drop_awaited
+from tool_engine.protocols.result_content import REQUEST_ID
 
 _IDS: Final = ("id", "call_id")
 
@@ -54,7 +54,7 @@ class History:
         It joins the message that the model reads next, if possible: many servers require the sides
         to alternate, so that a second user message in a row is the last resort.
         """
-        text = readable(text)
+        text = make_readable(text)
         self._close_reply()
         if self._awaits_model:
             last = deepcopy(self.messages[-1])
@@ -67,12 +67,12 @@ class History:
     def add_reply(self, messages: Sequence[Any]) -> None:
         """Add a reply without calls; one without messages leaves no trace."""
         if messages:
-            self._add_messages(without_awaited(messages))
+            self._add_messages(drop_awaited(messages))
             self._close_reply()
 
     def add_calls(self, messages: Sequence[Any]) -> None:
-        place = self._add_messages(without_awaited(messages))
-        self.messages[place:] = without_unanswered(self.messages[place:])
+        place = self._add_messages(drop_awaited(messages))
+        self.messages[place:] = drop_unanswered(self.messages[place:])
         self._awaits_model, self._is_paused = True, False
 
     def pause(self, messages: Sequence[Any]) -> None:
@@ -99,7 +99,7 @@ class History:
         """Close the last reply: remove what its provider was still to deliver."""
         if self._is_paused:
             self._is_paused = False
-            kept = without_unanswered(self.messages[-1:])
+            kept = drop_unanswered(self.messages[-1:])
             self.messages[-1:] = kept
             self._awaits_model = not kept
 

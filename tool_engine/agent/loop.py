@@ -24,7 +24,7 @@ from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.objects import readable
+from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.redaction import shorten_words, words_of
 from tool_engine.session.session import ToolSession
 from tool_engine.session.variables.read_labels import UNKNOWN
@@ -275,7 +275,7 @@ class AgentLoop(KnownArguments):
             is_own = isinstance(error, ToolEngineError)
             secrets = listeners.known_secrets()
             said = shorten_words(str(error), *secrets) if is_own else words_of(error, *secrets)
-            listeners.emit(AgentEventType.ERROR, error=readable(said))
+            listeners.emit(AgentEventType.ERROR, error=make_readable(said))
             raise
         finally:
             listeners.end(begun)

@@ -12,7 +12,7 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.record import ToolCallSummary, success_rate
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.cycle import as_execution_result, as_tool_request
-from tool_engine.protocols.objects import readable
+from tool_engine.protocols.object_arguments import make_readable
 
 
 class TranscriptEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,9 @@ class Transcript:
         return f"Transcript({len(self.entries)} entries)"
 
     def add(self, role: str, text: str, **metadata: Any) -> None:
-        entry = TranscriptEntry(role=role, text=readable(text), metadata=_make_readable(metadata))
+        entry = TranscriptEntry(
+            role=role, text=make_readable(text), metadata=_make_readable(metadata)
+        )
         self.entries.append(entry)
 
     def add_reply(self, reply: ParsedReply) -> None:
@@ -102,7 +104,7 @@ class Transcript:
 def _make_readable(value: Any) -> Any:
     """Copy JSON values with texts made encodable; long texts are not copied."""
     if isinstance(value, str):
-        return readable(value)
+        return make_readable(value)
     if isinstance(value, dict):
-        return {readable(key): _make_readable(item) for key, item in value.items()}
+        return {make_readable(key): _make_readable(item) for key, item in value.items()}
     return [_make_readable(each) for each in value] if isinstance(value, list) else value

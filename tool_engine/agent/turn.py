@@ -25,10 +25,10 @@ from tool_engine.model.finding import make_refused
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ParsedReply, ReplyFinding
-from tool_engine.protocols.building import Ending
-from tool_engine.protocols.content import REQUEST_ID, text_of
 from tool_engine.protocols.cycle import ToolCallCycleResult
-from tool_engine.protocols.openai.endings import meaning_of
+from tool_engine.protocols.openai.finish_reasons import find_meaning
+from tool_engine.protocols.reply_builder import Ending
+from tool_engine.protocols.result_content import REQUEST_ID, text_of
 from tool_engine.session.repetition import Advice
 from tool_engine.session.session import ToolSession
 
@@ -341,7 +341,7 @@ def _whole_text(result: ToolExecutionResult) -> str:
 
 def _is_finished(reply: ParsedReply) -> bool:
     reason = reply.stop_reason
-    return reason is not None and meaning_of(reason).ending is Ending.FINISHED
+    return reason is not None and find_meaning(reason).ending is Ending.FINISHED
 
 
 def _find_trouble(reply: ParsedReply) -> StopReason | None:

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 from tool_engine.interfaces.source import CallsTools, ToolSource
 from tool_engine.late_names import find_later
 
-# At once, because the module has the same name as the function.
-from tool_engine.protocols.definitions import FORMATS, definition_findings, definitions
-
 if TYPE_CHECKING:
+    from tool_engine.protocols.arguments.argument_text import ReadArguments, read_arguments
     from tool_engine.protocols.arguments.coercion import coerce, match_keys
-    from tool_engine.protocols.arguments.text import ReadArguments, read_arguments
     from tool_engine.protocols.cycle import (
         ToolCallCycleResult,
         as_cycle_result,
@@ -23,10 +20,11 @@ if TYPE_CHECKING:
         as_tool_request,
         process_tool_calls,
     )
+    from tool_engine.protocols.cycle_options import BeforeExecute, CycleOptions
+    from tool_engine.protocols.definition_formats import FORMATS, definition_findings, definitions
     from tool_engine.protocols.model_protocol import ModelProtocol
     from tool_engine.protocols.prompts import forget_prompts, prompt
     from tool_engine.protocols.registry import PROTOCOLS, get_protocol, protocol_names
-    from tool_engine.protocols.running import BeforeExecute, CycleOptions
     from tool_engine.sources.combining import CombinedTools
 
 __all__ = [
@@ -56,10 +54,11 @@ __all__ = [
 ]
 
 _MODULES = {
+    "FORMATS": "definition_formats",
     "PROTOCOLS": "registry",
-    "BeforeExecute": "running",
+    "BeforeExecute": "cycle_options",
     "CombinedTools": ".sources.combining",
-    "CycleOptions": "running",
+    "CycleOptions": "cycle_options",
     "ModelProtocol": "model_protocol",
     "ReadArguments": "arguments",
     "ToolCallCycleResult": "cycle",
@@ -67,6 +66,8 @@ _MODULES = {
     "as_execution_result": "cycle",
     "as_tool_request": "cycle",
     "coerce": "arguments.coercion",
+    "definition_findings": "definition_formats",
+    "definitions": "definition_formats",
     "forget_prompts": "prompts",
     "get_protocol": "registry",
     "match_keys": "arguments.coercion",

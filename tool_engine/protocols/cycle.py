@@ -23,24 +23,14 @@ from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.arguments.coercion import coerce
-from tool_engine.protocols.content import REQUEST_ID, text_of
-from tool_engine.protocols.large import read_in_time
-from tool_engine.protocols.native import form_of
-from tool_engine.protocols.objects import readable
+from tool_engine.protocols.call_runner import CallRunner
+from tool_engine.protocols.cycle_options import CycleOptions
+from tool_engine.protocols.large_replies import read_in_time
+from tool_engine.protocols.native_calls import find_form
+from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
-from tool_engine.protocols.running import BeforeExecute, CallRunner, CycleOptions
+from tool_engine.protocols.result_content import REQUEST_ID, text_of
 from tool_engine.redaction import redact_text, secrets_if_known, words_of
-
-__all__ = [
-    "BeforeExecute",
-    "CycleOptions",
-    "ToolCallCycleResult",
-    "as_cycle_result",
-    "as_execution_result",
-    "as_tool_request",
-    "parse_reply",
-    "process_tool_calls",
-]
 
 _log: Final = get_logger(__name__)
 
@@ -112,7 +102,7 @@ async def process_tool_calls(
     chosen = CycleOptions() if options is None else options
     if not isinstance(chosen, CycleOptions):
         raise ConfigurationError(f"options must be CycleOptions, got {options!r}")
-    speaks = await _protocol(protocol, engine)
+    speaks = await _choose_protocol(protocol, engine)
     is_text = bool(getattr(speaks, "writes_text", False))
     if is_text and isinstance(reply, Iterator):
         # Kept as a list, as it is read twice.
@@ -122,34 +112,34 @@ async def process_tool_calls(
     else:
         parsed = await read_in_time(partial(parse_reply, speaks), reply)
     if is_text:
-        parsed = _with_unread(parsed, reply, speaks)
+        parsed = _note_unread(parsed, reply, speaks)
     runner = CallRunner(engine, chosen, has_commands=is_text, fit=coerce if is_text else None)
     results = await runner.run(parsed.calls)
     formatted = None
     if chosen.format_results and results:
-        write = partial(_formatted, speaks, engine)
+        write = partial(_format_results, speaks, engine)
         parsed, formatted = await read_in_time(write, results, parsed, before=len(results) * 100)
     return ToolCallCycleResult(
         parsed_requests=parsed.calls,
         execution_results=results,
         reply=parsed,
         formatted=formatted,
-        messages=[*_messages_of(parsed, reply), *_result_messages(formatted)],
+        messages=[*_list_messages(parsed, reply), *_list_result_messages(formatted)],
     )
 
 
 def parse_reply(protocol: ToolCallingProtocol, reply: Any) -> ParsedReply:
-    """Read a whole reply; an error of the protocol becomes a finding. A27."""
+    """Read a whole reply; a protocol's error becomes a finding. A27."""
     try:
         parsed: object = protocol.parse(reply)
     except BaseException as error:  # a foreign protocol must not break the conversation
         if ends_caller(error):
             raise
         message = f"the reply could not be read: {words_of(error)}"
-        return ParsedReply(findings=[_fault("reply_not_parsed", protocol, message)])
+        return ParsedReply(findings=[_report_fault("reply_not_parsed", protocol, message)])
     if not isinstance(parsed, ParsedReply):
-        message = f"{_name(protocol)!r} gave no ParsedReply, but {type(parsed).__name__}"
-        return ParsedReply(findings=[_fault("reply_not_parsed", protocol, message)])
+        message = f"{_protocol_name(protocol)!r} gave no ParsedReply, but {type(parsed).__name__}"
+        return ParsedReply(findings=[_report_fault("reply_not_parsed", protocol, message)])
     return parsed
 
 
@@ -193,22 +183,23 @@ def as_cycle_result(cycle: ToolCallCycleResult) -> dict[str, Any]:
     }
 
 
-def _with_unread(parsed: ParsedReply, reply: Any, protocol: ToolCallingProtocol) -> ParsedReply:
+def _note_unread(parsed: ParsedReply, reply: Any, protocol: ToolCallingProtocol) -> ParsedReply:
     """Add a finding for native calls that a text protocol ignores."""
     has_read_them = reply is parsed and bool(parsed.calls)
-    form = None if has_read_them else form_of(reply)
+    form = None if has_read_them else find_form(reply)
     if form is None:
         return parsed
+    name = _protocol_name(protocol)
     message = (
-        f"the reply holds calls in the form of {form!r}, which {_name(protocol)!r} does not read: "
-        f"none of those was run. Pass {form!r} as the protocol, or leave tools out of the request "
-        f"where the model is told of them by {_name(protocol)!r}"
+        f"the reply holds calls in the form of {form!r}, which {name!r} does not read: none of "
+        f"those was run. Pass {form!r} as the protocol, or leave tools out of the request where "
+        f"the model is told of them by {name!r}"
     )
-    finding = _fault("calls_not_read", protocol, message)
+    finding = _report_fault("calls_not_read", protocol, message)
     return replace(parsed, findings=[*parsed.findings, finding])
 
 
-async def _protocol(protocol: object, engine: Any) -> ToolCallingProtocol:
+async def _choose_protocol(protocol: object, engine: Any) -> ToolCallingProtocol:
     if isinstance(protocol, ToolCallingProtocol):
         return protocol
     if not isinstance(protocol, str):
@@ -221,7 +212,7 @@ async def _protocol(protocol: object, engine: Any) -> ToolCallingProtocol:
     return await asyncio.to_thread(get_protocol, protocol)
 
 
-def _as_called(
+def _restore_names(
     results: list[ToolExecutionResult], calls: list[ToolCall]
 ) -> list[ToolExecutionResult]:
     """Return the results under the names that the model wrote."""
@@ -231,15 +222,15 @@ def _as_called(
     ]
 
 
-def _formatted(
+def _format_results(
     protocol: ToolCallingProtocol,
     engine: CallsTools,
     results: list[ToolExecutionResult],
     parsed: ParsedReply,
 ) -> tuple[ParsedReply, Any]:
-    """Format the results; if that fails, the calls are still reported."""
+    """Format the results; a failure becomes a finding."""
     try:
-        return parsed, protocol.format_results(_as_called(results, parsed.calls), parsed.calls)
+        return parsed, protocol.format_results(_restore_names(results, parsed.calls), parsed.calls)
     except BaseException as error:  # a foreign protocol may raise anything
         if ends_caller(error):
             raise
@@ -248,19 +239,21 @@ def _formatted(
             secrets_if_known(engine.get(result.tool_name), call.arguments) for result, call in sent
         ]
         message = f"the results could not be written down: {words_of(error, *secrets)}"
-        finding = _fault("results_not_formatted", protocol, message)
+        finding = _report_fault("results_not_formatted", protocol, message)
         return replace(parsed, findings=[*parsed.findings, finding]), None
 
 
-def _messages_of(parsed: ParsedReply, reply: Any) -> list[Any]:
+def _list_messages(parsed: ParsedReply, reply: Any) -> list[Any]:
     if isinstance(parsed.message, list):
         return list(parsed.message)
     if parsed.message is not None:
         return [parsed.message]
-    return [{"role": "assistant", "content": readable(reply)}] if isinstance(reply, str) else []
+    return (
+        [{"role": "assistant", "content": make_readable(reply)}] if isinstance(reply, str) else []
+    )
 
 
-def _result_messages(formatted: Any) -> list[Any]:
+def _list_result_messages(formatted: Any) -> list[Any]:
     if isinstance(formatted, str):
         return [{"role": "user", "content": formatted}]
     if isinstance(formatted, list | tuple):
@@ -268,11 +261,11 @@ def _result_messages(formatted: Any) -> list[Any]:
     return [] if formatted is None else [formatted]
 
 
-def _fault(event: str, protocol: ToolCallingProtocol, message: str) -> ReplyFinding:
+def _report_fault(event: str, protocol: ToolCallingProtocol, message: str) -> ReplyFinding:
     shown = redact_text(message)
-    _log.warning(event, protocol=_name(protocol), error=shown)
+    _log.warning(event, protocol=_protocol_name(protocol), error=shown)
     return ReplyFinding(error_type="malformed_reply", level="error", message=shown)
 
 
-def _name(protocol: ToolCallingProtocol) -> str:
+def _protocol_name(protocol: ToolCallingProtocol) -> str:
     return str(getattr(protocol, "name", type(protocol).__name__))

@@ -11,9 +11,9 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.names import KnownTools, NameRule, ToolCatalog
 from tool_engine.protocols.schemas.fitting import FittedSchema, SchemaSubset, fit_schema
 from tool_engine.protocols.schemas.subsets import ANY_SCHEMA
+from tool_engine.protocols.tool_names import KnownTools, NameRule, ToolCatalog
 
 
 class DefinitionLimits(NamedTuple):
@@ -51,6 +51,14 @@ class DefinitionWriter(ABC):
         """Return the arguments' schema as the provider takes it, with its changes."""
         return fit_schema(tool.parameters_schema, self.subset)
 
+    def _describe_tool(self, tool: Tool, schema_key: str) -> dict[str, Any]:
+        """Return a tool's definition, with its schema under the given key."""
+        return {
+            "name": self.known.sent_name(tool.name),
+            "description": tool.description,
+            schema_key: self.fitted_schema(tool).schema,
+        }
+
     def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
         """Return what `definitions` changes or drops because the format cannot express it.
 
@@ -58,7 +66,7 @@ class DefinitionWriter(ABC):
         provider is known to refuse so much.
         """
         listed = self.known.learn(tools)
-        found = [finding for tool in listed for finding in self._findings_of(tool)]
+        found = [finding for tool in listed for finding in self._find_changes(tool)]
         most = self.limits.tools
         if most is not None and len(listed) > most:
             message = (
@@ -68,7 +76,7 @@ class DefinitionWriter(ABC):
             found.append(ReplyFinding(error_type="limit", level="error", message=message))
         return found
 
-    def _findings_of(self, tool: Tool) -> Iterator[ReplyFinding]:
+    def _find_changes(self, tool: Tool) -> Iterator[ReplyFinding]:
         sent = self.known.sent_name(tool.name)
         if sent != tool.name:
             yield ReplyFinding(
@@ -132,6 +140,13 @@ class ModelProtocol(DefinitionWriter):
     @abstractmethod
     def decoder(self) -> ReplyDecoder:
         """Return a decoder for a reply that comes in parts."""
+
+    def _decode_all(self, chunks: Iterable[Any]) -> ParsedReply:
+        """Read a whole reply from its chunks."""
+        decoder = self.decoder()
+        for chunk in chunks:
+            decoder.feed(chunk)
+        return decoder.close()
 
     @abstractmethod
     def format_results(

@@ -32,9 +32,9 @@ class _Prompts:
         """A catalog's snapshot, and the prompt of all its tools, if nothing is newer."""
 
     def text(self, protocol: ToolCallingProtocol, tools: list[Tool]) -> str:
-        key = tuple((tool.name, _content(tool)) for tool in tools)
+        key = tuple((tool.name, _hash_content(tool)) for tool in tools)
         if key not in self.texts:
-            self.texts[key] = _made(protocol, tools)
+            self.texts[key] = _make_prompt(protocol, tools)
         self.texts.move_to_end(key)
         while len(self.texts) > _MAX_PROMPTS:
             self.texts.popitem(last=False)
@@ -65,7 +65,7 @@ def prompt(
         ToolNotFoundError: There is no tool of a name.
         ConfigurationError: There is no such protocol, or options come with an object.
     """
-    speaks = _protocol(protocol, options)
+    speaks = _choose_protocol(protocol, options)
     try:
         prompts = _kept.setdefault(speaks, _Prompts())
     except TypeError:
@@ -73,7 +73,7 @@ def prompt(
         prompts = _Prompts()
     source = as_source(tools) if hasattr(tools, "list_all") else None
     if names is not None:
-        return prompts.text(speaks, _named_tools(source, tools, list(names)))
+        return prompts.text(speaks, _find_named(source, tools, list(names)))
     snapshot = None if source is None else source.index
     if prompts.newest is not None and prompts.newest[0]() is snapshot is not None:
         return prompts.newest[1]
@@ -90,7 +90,9 @@ def forget_prompts() -> None:
     _named.clear()
 
 
-def _protocol(protocol: ToolCallingProtocol | str, options: dict[str, Any]) -> ToolCallingProtocol:
+def _choose_protocol(
+    protocol: ToolCallingProtocol | str, options: dict[str, Any]
+) -> ToolCallingProtocol:
     if not isinstance(protocol, str):
         if options:
             raise ConfigurationError(
@@ -107,7 +109,7 @@ def _protocol(protocol: ToolCallingProtocol | str, options: dict[str, Any]) -> T
     return _named[key]
 
 
-def _named_tools(source: Source | None, tools: Any, names: list[str]) -> list[Tool]:
+def _find_named(source: Source | None, tools: Any, names: list[str]) -> list[Tool]:
     if source is not None:
         return [source.get_or_raise(name) for name in names]
     by_name = {tool.name: tool for tool in tools}
@@ -117,24 +119,24 @@ def _named_tools(source: Source | None, tools: Any, names: list[str]) -> list[To
     return [by_name[name] for name in names]
 
 
-def _made(protocol: ToolCallingProtocol, tools: list[Tool]) -> str:
+def _make_prompt(protocol: ToolCallingProtocol, tools: list[Tool]) -> str:
     """Return the protocol's prompt; a foreign protocol may have its definitions only."""
     make = getattr(protocol, "prompt", None)
     text = make(tools) if callable(make) else protocol.definitions(tools)
     return text if isinstance(text, str) else ""
 
 
-_SAID: Final = ("description", "examples", "effect", "output", "implementation_config")
+_CONTENT_FIELDS: Final = ("description", "examples", "effect", "output", "implementation_config")
 
 
-def _content(tool: Tool) -> str:
+def _hash_content(tool: Tool) -> str:
     """Return a text that identifies a tool's content, computed once for each.
 
     Not the hash of its definition: a conversation may show less of a tool, or something else.
     """
     kept: dict[str, Any] = tool.__dict__
     if _KEY not in kept:
-        said = [tool.parameters_schema, *(getattr(tool, field) for field in _SAID)]
+        said = [tool.parameters_schema, *(getattr(tool, field) for field in _CONTENT_FIELDS)]
         text = json.dumps(said, default=str, sort_keys=True)
         kept[_KEY] = hashlib.sha256(text.encode()).hexdigest()
     return str(kept[_KEY])

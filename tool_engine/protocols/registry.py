@@ -34,7 +34,7 @@ _METHODS: Final = ("definitions", "parse", "decoder", "format_results")
 
 def protocol_names() -> list[str]:
     """Return the names that `get_protocol` takes: this package's, then those of others."""
-    return list(dict.fromkeys((*PROTOCOLS, *(each.name for each in _offered()))))
+    return list(dict.fromkeys((*PROTOCOLS, *(each.name for each in _list_offered()))))
 
 
 def check_protocol(name: str) -> None:
@@ -56,7 +56,7 @@ def get_protocol(name: str, **options: Any) -> ToolCallingProtocol:
         ConfigurationError: There is no such protocol, it takes no such option, or a package offers
             something else under its name.
     """
-    make = _maker(name)
+    make = _find_maker(name)
     try:
         made: object = make(**options)
     except TypeError as error:
@@ -69,45 +69,45 @@ def get_protocol(name: str, **options: Any) -> ToolCallingProtocol:
     return cast("ToolCallingProtocol", made)
 
 
-def _maker(name: str) -> Callable[..., ToolCallingProtocol]:
+def _find_maker(name: str) -> Callable[..., ToolCallingProtocol]:
     place = PROTOCOLS.get(name) if isinstance(name, str) else None
     if place is not None:
         module, _, attribute = place.partition(":")
         return cast("Callable[..., ToolCallingProtocol]", getattr(import_module(module), attribute))
-    found = [each for each in _offered() if each.name == name]
+    found = [each for each in _list_offered() if each.name == name]
     if not found:
         known = protocol_names()
         hint = suggest_near(name, known)
         raise ConfigurationError(f"unknown protocol {name!r}; known are {', '.join(known)}{hint}")
     if len({each.value for each in found}) > 1:
-        places = " and ".join(sorted(f"{_package(each)} ({each.value})" for each in found))
+        places = " and ".join(sorted(f"{_name_package(each)} ({each.value})" for each in found))
         raise ConfigurationError(
             f"several packages offer a protocol {name!r}: {places}; uninstall all but one, or "
             "make the object yourself"
         )
-    return _loaded(found[0])
+    return _load_maker(found[0])
 
 
-def _offered() -> list[EntryPoint]:
+def _list_offered() -> list[EntryPoint]:
     # Imported here: few programs need it, and the import is slow.
     return list(import_module("importlib.metadata").entry_points(group=ENTRY_POINTS))
 
 
-def _loaded(found: EntryPoint) -> Callable[..., ToolCallingProtocol]:
+def _load_maker(found: EntryPoint) -> Callable[..., ToolCallingProtocol]:
     try:
         make = found.load()
     except Exception as error:
         raise ConfigurationError(
-            f"the protocol {found.name!r} of {_package(found)} cannot be loaded from "
+            f"the protocol {found.name!r} of {_name_package(found)} cannot be loaded from "
             f"{found.value}: {type(error).__name__}: {error}"
         ) from error
     if not callable(make):
         raise ConfigurationError(
-            f"the protocol {found.name!r} of {_package(found)} is none: {found.value} cannot be "
-            "called"
+            f"the protocol {found.name!r} of {_name_package(found)} is none: {found.value} cannot "
+            "be called"
         )
     return cast("Callable[..., ToolCallingProtocol]", make)
 
 
-def _package(found: EntryPoint) -> str:
+def _name_package(found: EntryPoint) -> str:
     return "an unnamed package" if found.dist is None else repr(found.dist.name)

@@ -47,41 +47,43 @@ class Router:
         self._has_commands = has_commands
 
     def route(self, call: ToolCall) -> Route:
-        found = self._readings(call)
+        found = self._find_readings(call)
         if len(found) > 1:
-            names = " or ".join(_shown(route) for route in found)
+            names = " or ".join(_show_route(route) for route in found)
             return Route(
                 call.tool_name,
                 call.arguments,
-                error=f"{_written(call)} can mean {names}: write the full name of the one tool",
+                error=f"{_show_call(call)} can mean {names}: write the full name of the one tool",
             )
         route = found[0] if found else Route(call.tool_name, call.arguments)
-        return self._checked(route, call)
+        return self._check_allowed(route, call)
 
-    def _readings(self, call: ToolCall) -> list[Route]:
+    def _find_readings(self, call: ToolCall) -> list[Route]:
         name, arguments = call.tool_name, call.arguments
         command = arguments.get(COMMAND)
         tool = self._catalog.get(name)
         is_command = isinstance(command, str) and bool(command)
         if tool is not None and not (self._has_commands and is_command):
             return [Route(name, arguments, tool)]
-        joined = self._joined(name, str(command), arguments) if is_command else []
+        joined = self._find_joined(name, str(command), arguments) if is_command else []
         if tool is None:
-            aliased = self._aliased(name)
+            aliased = self._find_alias(name)
             found = [] if aliased is None else [Route(aliased.name, arguments, aliased)]
-            others = [_told(route, call) for route in found + self._split(name, arguments)]
-            return _each_once(joined + others)
-        if COMMAND in _properties(tool):
+            others = [
+                _note_reading(route, call) for route in found + self._find_split(name, arguments)
+            ]
+            return _drop_repeated(joined + others)
+        if COMMAND in _list_properties(tool):
             return [Route(name, arguments, tool), *joined]
-        return joined or [self._without_method(tool, call)]
+        return joined or [self._drop_command(tool, call)]
 
-    def _joined(self, name: str, command: str, arguments: Mapping[str, Any]) -> list[Route]:
+    def _find_joined(self, name: str, command: str, arguments: Mapping[str, Any]) -> list[Route]:
         rest = {key: value for key, value in arguments.items() if key != COMMAND}
         names = [f"{name}{joint}{command}" for joint in _JOINTS]
         tools = [self._catalog.get(each) for each in names]
-        tools.append(self._aliased(command))
+        tools.append(self._find_alias(command))
         repair = f"tool {name!r} with the command {command[:64]!r} was read as "
-        return _each_once(
+        return _drop_repeated(
             [
                 Route(tool.name, rest, tool, (f"{repair}{tool.name!r}",))
                 for tool in tools
@@ -89,23 +91,23 @@ class Router:
             ]
         )
 
-    def _split(self, name: str, arguments: dict[str, Any]) -> list[Route]:
-        """Return the tools that a name splits into at its last `_`. A35."""
+    def _find_split(self, name: str, arguments: dict[str, Any]) -> list[Route]:
+        """Return the tools that a name split at `_` means. A35."""
         owner, joint, method = name.rpartition("_")
         if not joint or not owner or not method:
             return []
         found = [self._catalog.get(f"{owner}{each}{method}") for each in _JOINTS]
         routes = [Route(tool.name, arguments, tool) for tool in found if tool is not None]
         tool = self._catalog.get(owner)
-        if tool is not None and COMMAND not in arguments and method in _commands(tool):
+        if tool is not None and COMMAND not in arguments and method in _list_commands(tool):
             routes.append(Route(owner, {COMMAND: method, **arguments}, tool))
         return routes
 
-    def _aliased(self, name: str) -> Tool | None:
+    def _find_alias(self, name: str) -> Tool | None:
         meant = self._aliases.get(name)
         return None if meant is None else self._catalog.get(meant)
 
-    def _without_method(self, tool: Tool, call: ToolCall) -> Route:
+    def _drop_command(self, tool: Tool, call: ToolCall) -> Route:
         command = call.arguments[COMMAND]
         if tool.name == command or tool.name.endswith(
             tuple(f"{each}{command}" for each in _JOINTS)
@@ -118,7 +120,7 @@ class Router:
         )
         return Route(tool.name, call.arguments, tool, error=message)
 
-    def _checked(self, route: Route, call: ToolCall) -> Route:
+    def _check_allowed(self, route: Route, call: ToolCall) -> Route:
         if route.error is not None or self._may_call(route):
             return route
         if route.tool is not None:
@@ -136,35 +138,35 @@ class Router:
         return route.tool is None or route.tool.is_enabled
 
 
-def _properties(tool: Tool) -> Mapping[str, Any]:
+def _list_properties(tool: Tool) -> Mapping[str, Any]:
     properties: Mapping[str, Any] = tool.parameters_schema["properties"]
     return properties
 
 
-def _commands(tool: Tool) -> list[Any]:
+def _list_commands(tool: Tool) -> list[Any]:
     """Return a tool's listed commands; empty if it takes any text."""
-    command = _properties(tool).get(COMMAND)
+    command = _list_properties(tool).get(COMMAND)
     if not isinstance(command, Mapping):
         return []
     listed = command.get("enum", [command["const"]] if "const" in command else [])
     return list(listed)
 
 
-def _each_once(routes: list[Route]) -> list[Route]:
+def _drop_repeated(routes: list[Route]) -> list[Route]:
     return list({(route.name, COMMAND in route.arguments): route for route in routes}.values())
 
 
-def _told(route: Route, call: ToolCall) -> Route:
-    repair = f"the tool name {call.tool_name[:64]!r} was read as {_shown(route)}"
+def _note_reading(route: Route, call: ToolCall) -> Route:
+    repair = f"the tool name {call.tool_name[:64]!r} was read as {_show_route(route)}"
     return route._replace(repairs=(repair,))
 
 
-def _shown(route: Route) -> str:
+def _show_route(route: Route) -> str:
     command = route.arguments.get(COMMAND)
     return f"{route.name!r} with {COMMAND}={command!r}" if command else repr(route.name)
 
 
-def _written(call: ToolCall) -> str:
+def _show_call(call: ToolCall) -> str:
     command = call.arguments.get(COMMAND)
     added = f" with the command {command!r}" if isinstance(command, str) else ""
     return f"the tool name {call.tool_name!r}{added}"

@@ -21,8 +21,8 @@ from tool_engine.model.finding import finding_of
 from tool_engine.model.json.plain import read_plain
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool, is_same
-from tool_engine.protocols.allowed import Yes
-from tool_engine.protocols.written import is_written
+from tool_engine.protocols.allowed_call import Yes
+from tool_engine.protocols.written_arguments import is_written
 from tool_engine.redaction import hide_quotes
 from tool_engine.session.deferral import (
     Deferred,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.output import stand_in, to_text
 from tool_engine.model.json.weighing import PIECE, Weights, is_written_at_once, write_in_pieces
-from tool_engine.protocols.content import blocks_of, text_of_blocks
+from tool_engine.protocols.result_content import blocks_of, text_of_blocks
 
 _SHORT: Final = 2**64
 

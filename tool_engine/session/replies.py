@@ -11,12 +11,18 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import Source, ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.allowed import Consenting
-from tool_engine.protocols.content import text_of
+from tool_engine.protocols.allowed_call import Consenting
 from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
-from tool_engine.protocols.native import form_of
-from tool_engine.protocols.options import BY_EFFECT, BeforeExecute, CycleOptions, OnResult, asking
+from tool_engine.protocols.cycle_options import (
+    BY_EFFECT,
+    BeforeExecute,
+    CycleOptions,
+    OnResult,
+    accept_call_alone,
+)
+from tool_engine.protocols.native_calls import find_form
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
+from tool_engine.protocols.result_content import text_of
 from tool_engine.session.config import ToolCallConfig, find_names_said
 from tool_engine.session.narrowing import hold_reply, narrow_settings
 from tool_engine.session.parts import SessionParts
@@ -132,7 +138,7 @@ class ReplyRunner:
 
     def _count_consent(self, ask: BeforeExecute | None) -> BeforeExecute | None:
         """Return `ask` such that its consent counts when there is no approver."""
-        asks = asking(ask)
+        asks = accept_call_alone(ask)
         can_ask_others = not callable(ask) or self._gate.approver is not None
         return ask if can_ask_others else Consenting(asks)
 
@@ -147,7 +153,7 @@ class ReplyRunner:
         else:
             chosen = self.find_protocol(name)
         reads_text = protocol is None and getattr(chosen, "writes_text", False)
-        form = form_of(reply) if reads_text else None
+        form = find_form(reply) if reads_text else None
         return chosen if form is None else self.find_protocol(form)
 
     def _make_options(

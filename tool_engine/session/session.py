@@ -24,9 +24,9 @@ from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.copying import live
 from tool_engine.model.session import check_session_id
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.allowed import take_yes
+from tool_engine.protocols.allowed_call import take_yes
 from tool_engine.protocols.cycle import ToolCallCycleResult
-from tool_engine.protocols.options import BeforeExecute, OnResult
+from tool_engine.protocols.cycle_options import BeforeExecute, OnResult
 from tool_engine.session.bounds import Usage
 from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig

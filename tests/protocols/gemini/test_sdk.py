@@ -9,7 +9,7 @@ from google import genai
 from google.genai import types
 from msgspec.structs import replace
 
-from tests.protocols.gemini.test_protocol import SIGNATURE, TOOL, result
+from tests.protocols.gemini.test_gemini_protocol import SIGNATURE, TOOL, result
 from tests.protocols.wire_gemini import chunk, gemini_server
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.protocols.gemini import GeminiProtocol

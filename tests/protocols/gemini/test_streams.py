@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.effort import share_of
-from tests.protocols.gemini.test_protocol import TOOL
+from tests.protocols.gemini.test_gemini_protocol import TOOL
 from tests.protocols.wire_gemini import (
     as_array,
     as_events,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.effort import share_of
 from tool_engine.model.reply import ParsedReply, StreamEventType
 from tool_engine.protocols.function_call import FunctionCallProtocol
-from tool_engine.protocols.text.protocol import TextProtocol
+from tool_engine.protocols.text.text_protocol import TextProtocol
 from tool_engine.protocols.vcp import VCPProtocol
 
 CALL = (

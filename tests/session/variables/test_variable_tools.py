@@ -19,7 +19,7 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.definitions import definitions
+from tool_engine.protocols.definition_formats import definitions
 from tool_engine.session.session import ToolSession
 from tool_engine.session.variables import variable_tools
 from tool_engine.session.variables.read_labels import ReadLabels

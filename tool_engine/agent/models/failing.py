@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tool_engine.errors import ChatModelError
-from tool_engine.protocols.reading import field
+from tool_engine.protocols.chunks import field
 from tool_engine.redaction import redact_text
 
 _TRANSIENT: Final = frozenset({408, 409, 425, 429})

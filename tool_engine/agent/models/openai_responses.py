@@ -13,7 +13,7 @@ from tool_engine.agent.models.failing import REFUSAL_CODES
 from tool_engine.agent.models.openai import OpenAIClient
 from tool_engine.errors import ChatModelError, ConfigurationError, MissingExtraError
 from tool_engine.model.chat import ChatRequest
-from tool_engine.protocols.reading import field
+from tool_engine.protocols.chunks import field
 from tool_engine.redaction import redact_text
 
 try:

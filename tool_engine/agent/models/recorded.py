@@ -16,7 +16,7 @@ from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.call import ToolCall
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.protocols.reading import field, plain
+from tool_engine.protocols.chunks import field, plain
 from tool_engine.protocols.registry import get_protocol
 
 _OWN_ROLES: Final = frozenset({"assistant", "model"})

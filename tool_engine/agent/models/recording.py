@@ -21,7 +21,7 @@ from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply
 from tool_engine.named_file import write_named
-from tool_engine.protocols.reading import plain
+from tool_engine.protocols.chunks import plain
 from tool_engine.redaction import HIDDEN, redact, redact_text
 
 _NOT_THE_MODELS = frozenset({"sdkHttpResponse", "sdk_http_response"})

@@ -20,7 +20,7 @@ from tool_engine.cli.settings import Settings
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.definitions import definitions
+from tool_engine.protocols.definition_formats import definitions
 from tool_engine.protocols.registry import protocol_names
 
 _MCP: Final = "mcp"

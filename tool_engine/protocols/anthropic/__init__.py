@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tool_engine.protocols.anthropic.protocol import AnthropicProtocol
+from tool_engine.protocols.anthropic.anthropic_protocol import AnthropicProtocol
 
 __all__ = ["AnthropicProtocol"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tool_engine.protocols.arguments.text import ReadArguments, read_arguments
+from tool_engine.protocols.arguments.argument_text import ReadArguments, read_arguments
 
 __all__ = ["ReadArguments", "read_arguments"]

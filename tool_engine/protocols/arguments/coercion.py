@@ -24,8 +24,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.arguments.json_tokens import nests_too_deep
 from tool_engine.protocols.arguments.strict_json import read_json
-from tool_engine.protocols.arguments.tokens import nests_too_deep
+from tool_engine.protocols.schemas.fitting import resolve_pointer
 
 _ALL: Final = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
@@ -61,7 +62,7 @@ def coerce(
         New arguments, and one sentence for each text that was converted.
     """
     reader = _Reader(tool.parameters_schema, only)
-    value = reader.object(arguments, tool.parameters_schema, "")
+    value = reader.read_object(arguments, tool.parameters_schema, "")
     return value, tuple(reader.repairs)
 
 
@@ -75,12 +76,12 @@ def match_keys(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any]
         New arguments, and one sentence for each key that was renamed.
     """
     declared = [parameter.name for parameter in tool.parameters]
-    meant = _only(declared)
-    given = _only(arguments)
+    meant = _index_folded(declared)
+    given = _index_folded(arguments)
     matched: dict[str, Any] = {}
     repairs = []
     for key, value in arguments.items():
-        plain = _plain(key)
+        plain = fold_key(key)
         name = meant.get(plain) or key
         if key in declared or given[plain] is None or name in arguments:
             name = key
@@ -90,15 +91,16 @@ def match_keys(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any]
     return matched, tuple(repairs)
 
 
-def _only(names: Iterable[str]) -> dict[str, str | None]:
+def _index_folded(names: Iterable[str]) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for name in names:
-        plain = _plain(name)
+        plain = fold_key(name)
         found[plain] = None if plain in found else name
     return found
 
 
-def _plain(name: str) -> str:
+def fold_key(name: str) -> str:
+    """Return a key as it compares without case, `_` and `-`."""
     return name.replace("_", "").replace("-", "").casefold()
 
 
@@ -108,63 +110,63 @@ class _Reader:
         self._only = only
         self.repairs: list[str] = []
 
-    def object(self, value: Mapping[str, Any], schema: Any, path: str) -> dict[str, Any]:
-        schema = self._resolved(schema)
+    def read_object(self, value: Mapping[str, Any], schema: Any, path: str) -> dict[str, Any]:
+        schema = self._resolve_schema(schema)
         copy = dict(value)
         for key, item in value.items():
-            below = self._property(schema, key)
+            below = self._find_property(schema, key)
             if isinstance(below, Mapping):
-                copy[key] = self.value(item, below, f"{path}.{key}" if path else key)
+                copy[key] = self.read_value(item, below, f"{path}.{key}" if path else key)
         return copy
 
-    def value(self, value: Any, schema: Any, path: str) -> Any:
+    def read_value(self, value: Any, schema: Any, path: str) -> Any:
         if not isinstance(schema, Mapping):
             return value
         if isinstance(value, str):
             is_left = self._only is not None and path not in self._only
-            read = _NO_VALUE if is_left else self._text(value, schema)
+            read = _NO_VALUE if is_left else self._read_text(value, schema)
             if read is _NO_VALUE:
                 return value
             kind = _KINDS[type(read)]
             self.repairs.append(f"the text of {path[:80]!r} was read as its JSON value ({kind})")
             value = read
         if isinstance(value, dict):
-            return self.object(value, self._branch(schema, "object"), path)
+            return self.read_object(value, self._choose_branch(schema, "object"), path)
         if isinstance(value, list):
-            items = self._resolved(self._branch(schema, "array")).get("items")
+            items = self._resolve_schema(self._choose_branch(schema, "array")).get("items")
             # A million numbers are copied at once.
             if not isinstance(items, Mapping) or _READ.isdisjoint(map(type, value)):
                 return list(value)
-            return [self.value(item, items, f"{path}[{n}]") for n, item in enumerate(value)]
+            return [self.read_value(item, items, f"{path}[{n}]") for n, item in enumerate(value)]
         return value
 
-    def _text(self, text: str, schema: Mapping[str, Any]) -> Any:
+    def _read_text(self, text: str, schema: Mapping[str, Any]) -> Any:
         """Return the one value that text and schema allow, else `_NO_VALUE`."""
-        listed = self._listed(schema)
+        listed = self._list_values(schema)
         if listed is not None:
-            return _listed_value(text, listed)
-        types = self._types(schema, _MAX_STEPS)
+            return _choose_listed(text, listed)
+        types = self._find_types(schema, _MAX_STEPS)
         if "string" in types:
             return _NO_VALUE
-        value = _json_value(text)
+        value = _read_json_text(text)
         if type(value) is float and value.is_integer() and "number" not in types:
             value = int(value)
         kind = _KINDS.get(type(value))
         is_taken = kind in types or (kind == "integer" and "number" in types)
         return value if is_taken else _NO_VALUE
 
-    def _listed(self, schema: Mapping[str, Any]) -> list[Any] | None:
-        schema = self._resolved(schema)
+    def _list_values(self, schema: Mapping[str, Any]) -> list[Any] | None:
+        schema = self._resolve_schema(schema)
         if "const" in schema:
             return [schema["const"]]
         listed = schema.get("enum")
         return listed if isinstance(listed, list) else None
 
-    def _types(self, schema: Any, steps: int) -> frozenset[str]:
-        schema = self._resolved(schema)
+    def _find_types(self, schema: Any, steps: int) -> frozenset[str]:
+        schema = self._resolve_schema(schema)
         if not steps:
             return _ALL
-        listed = self._listed(schema)
+        listed = self._list_values(schema)
         types = _ALL if listed is None else frozenset(_KINDS.get(type(v), "") for v in listed)
         declared = schema.get("type")
         if declared is not None:
@@ -173,24 +175,26 @@ class _Reader:
         for key in ("anyOf", "oneOf"):
             branches = schema.get(key)
             if isinstance(branches, list):
-                types &= frozenset().union(*(self._types(each, steps - 1) for each in branches))
+                types &= frozenset().union(
+                    *(self._find_types(each, steps - 1) for each in branches)
+                )
         for each in schema.get("allOf") or ():
-            types &= self._types(each, steps - 1)
+            types &= self._find_types(each, steps - 1)
         return types
 
-    def _branch(self, schema: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    def _choose_branch(self, schema: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
         for _ in range(_MAX_STEPS):
-            schema = self._resolved(schema)
+            schema = self._resolve_schema(schema)
             branches = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
             if not isinstance(branches, list) or "properties" in schema or "items" in schema:
                 return schema
-            fitting = [each for each in branches if kind in self._types(each, _MAX_STEPS)]
+            fitting = [each for each in branches if kind in self._find_types(each, _MAX_STEPS)]
             if len(fitting) != 1:
                 return {}
             schema = fitting[0]
         return {}
 
-    def _property(self, schema: Mapping[str, Any], key: str) -> Any:
+    def _find_property(self, schema: Mapping[str, Any], key: str) -> Any:
         properties = schema.get("properties")
         if isinstance(properties, Mapping) and key in properties:
             return properties[key]
@@ -198,27 +202,18 @@ class _Reader:
         # The validation decides which pattern a key matches.
         return None if patterns else schema.get("additionalProperties")
 
-    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+    def _resolve_schema(self, schema: Any) -> Mapping[str, Any]:
         for _ in range(_MAX_STEPS):
             if not isinstance(schema, Mapping):
                 return {}
             reference = schema.get("$ref")
             if not isinstance(reference, str):
                 return schema
-            schema = self._referred(reference)
+            schema = resolve_pointer(self._root, reference)
         return {}
 
-    def _referred(self, reference: str) -> Any:
-        found: Any = self._root
-        if not reference.startswith("#"):
-            return None
-        for part in reference[1:].split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found
 
-
-def _json_value(text: str) -> Any:
+def _read_json_text(text: str) -> Any:
     """Return the value of a lossless JSON text, else `_NO_VALUE`."""
     bare = text.strip()
     if bare.lower() in ("true", "false"):
@@ -226,7 +221,7 @@ def _json_value(text: str) -> Any:
     if bare == "null":
         return None
     if _NUMBER.fullmatch(bare):
-        return _number(bare)
+        return _read_number(bare)
     if bare[:1] not in ("[", "{") or nests_too_deep(bare):
         return _NO_VALUE
     try:
@@ -235,7 +230,7 @@ def _json_value(text: str) -> Any:
         return _NO_VALUE
 
 
-def _number(digits: str) -> Any:
+def _read_number(digits: str) -> Any:
     if len(digits) > _MAX_DIGITS:
         return _NO_VALUE
     try:
@@ -246,15 +241,15 @@ def _number(digits: str) -> Any:
     return value if Decimal(repr(value)) == Decimal(digits) else _NO_VALUE
 
 
-def _listed_value(text: str, listed: list[Any]) -> Any:
+def _choose_listed(text: str, listed: list[Any]) -> Any:
     if any(isinstance(each, str) and each == text for each in listed):
         return _NO_VALUE
-    value = _json_value(text)
+    value = _read_json_text(text)
     if value is _NO_VALUE:
         return _NO_VALUE
-    fitting = [each for each in listed if each == value and _is_truth(each) == _is_truth(value)]
+    fitting = [each for each in listed if each == value and _is_bool(each) == _is_bool(value)]
     return fitting[0] if len(fitting) == 1 else _NO_VALUE
 
 
-def _is_truth(value: Any) -> bool:
+def _is_bool(value: Any) -> bool:
     return isinstance(value, bool)

@@ -15,12 +15,12 @@ from itertools import pairwise
 from typing import Any, Final
 
 from tool_engine.errors import MissingExtraError
-from tool_engine.protocols.arguments.tokens import (
+from tool_engine.protocols.arguments.json_tokens import (
     CONTROL,
     MAX_TOKENS,
     JSONToken,
     TokenKind,
-    string_of,
+    read_string,
 )
 
 try:
@@ -44,7 +44,7 @@ _TEXT: Final = re.compile(r"[^\W\d][\w .$@/+-]*")
 _NO_VALUES: Final = frozenset({"nan", "infinity", "inf", "undefined", "nil", "none", "nothing"})
 
 
-def repaired(text: str, tokens: list[JSONToken]) -> tuple[Any, tuple[str, ...]]:
+def repair_text(text: str, tokens: list[JSONToken]) -> tuple[Any, tuple[str, ...]]:
     """Return the value that the text spells, with the repairs needed.
 
     Raises:
@@ -53,14 +53,14 @@ def repaired(text: str, tokens: list[JSONToken]) -> tuple[Any, tuple[str, ...]]:
     """
     spelling = _Spelling(text, tokens)
     spelling.check_words()
-    outline = "".join(spelling.outline()) if len(tokens) <= MAX_TOKENS else ""
+    outline = "".join(spelling.write_outline()) if len(tokens) <= MAX_TOKENS else ""
     if len(tokens) > MAX_TOKENS or len(outline) > _MAX_OUTLINE or spelling.has_many_joints:
         raise json.JSONDecodeError("Malformed, and too long to be repaired,", text, 0)
     try:
         proposed = loads(outline, skip_json_loads=True)
     except (ValueError, RecursionError) as error:
         raise json.JSONDecodeError("", text, 0) from error
-    value = spelling.spelled(proposed)
+    value = spelling.spell(proposed)
     spelling.expect_end()
     return value, tuple(spelling.repairs)
 
@@ -76,7 +76,7 @@ class _Spelling:
             self.repairs["comments in the arguments were left out"] = None
 
     def check_words(self) -> None:
-        """Raises where a word can be read as nothing, whatever is proposed.
+        """Refuse a text with a word that can be no value.
 
         Of brackets of other kinds json-repair looks through the rest of the text for each.
         """
@@ -84,16 +84,18 @@ class _Spelling:
             word = token.text
             if token.kind == TokenKind.WORD and not (_TEXT.fullmatch(word) or _is_number(word)):
                 self._place = place + 1
-                raise self._refusal()
+                raise self._make_refusal()
 
-    def outline(self) -> Iterator[str]:
+    def write_outline(self) -> Iterator[str]:
         """Yield the text without comments and with a number for each string."""
         for place, token in enumerate(self._tokens):
-            yield f'"{_stand_in(place)}"' if token.kind == TokenKind.STRING else f" {token.text} "
+            yield (
+                f'"{_name_string(place)}"' if token.kind == TokenKind.STRING else f" {token.text} "
+            )
 
     @property
     def has_many_joints(self) -> bool:
-        """Whether too many words that stand for themselves have a string right behind them."""
+        """Return True if a string stands right behind too many words."""
         joints = (
             word.kind == TokenKind.WORD
             and behind.kind == TokenKind.STRING
@@ -105,93 +107,93 @@ class _Spelling:
 
     def expect_end(self) -> None:
         if self._place < len(self._tokens):
-            raise self._refusal()
+            raise self._make_refusal()
 
-    def spelled(self, proposed: Any) -> Any:
+    def spell(self, proposed: Any) -> Any:
         """Return the proposed value as the next tokens spell it, or raise."""
         if isinstance(proposed, dict):
-            return self._object(proposed)
+            return self._spell_object(proposed)
         if isinstance(proposed, list):
-            return self._array(proposed)
-        return self._leaf(proposed)
+            return self._spell_array(proposed)
+        return self._spell_leaf(proposed)
 
-    def _object(self, proposed: dict[str, Any]) -> dict[str, Any]:
-        self._take("{")
+    def _spell_object(self, proposed: dict[str, Any]) -> dict[str, Any]:
+        self._take_token("{")
         value: dict[str, Any] = {}
         for number, (key, item) in enumerate(proposed.items()):
             if number and not self._skip_comma():
                 self.repairs["a missing comma was added"] = None
-            name = self._key(key)
+            name = self._spell_key(key)
             if name in value:
-                raise self._refusal(f"The key {name[:40]!r} stands twice in one object")
-            self._take(":")
-            value[name] = self.spelled(item)
-        self._end("}")
+                raise self._make_refusal(f"The key {name[:40]!r} stands twice in one object")
+            self._take_token(":")
+            value[name] = self.spell(item)
+        self._end_bracket("}")
         return value
 
-    def _array(self, proposed: list[Any]) -> list[Any]:
-        self._take("[")
+    def _spell_array(self, proposed: list[Any]) -> list[Any]:
+        self._take_token("[")
         value = []
         for number, item in enumerate(proposed):
             if number:
                 # Two adjacent strings may also be meant as one.
-                self._take(",")
-            value.append(self.spelled(item))
-        self._end("]")
+                self._take_token(",")
+            value.append(self.spell(item))
+        self._end_bracket("]")
         return value
 
-    def _key(self, proposed: object) -> str:
-        token = self._next()
+    def _spell_key(self, proposed: object) -> str:
+        token = self._next_token()
         if token.kind == TokenKind.STRING:
-            return self._string(token, proposed)
+            return self._spell_string(token, proposed)
         if token.kind != TokenKind.WORD or token.text != proposed or not _is_key(token.text):
-            raise self._refusal()
+            raise self._make_refusal()
         self.repairs["keys without quotes were read as text"] = None
         return token.text
 
-    def _leaf(self, proposed: object) -> Any:
-        token = self._next()
+    def _spell_leaf(self, proposed: object) -> Any:
+        token = self._next_token()
         if token.kind == TokenKind.STRING:
-            return self._string(token, proposed)
+            return self._spell_string(token, proposed)
         if token.kind != TokenKind.WORD:
-            raise self._refusal()
+            raise self._make_refusal()
         word = token.text
         if word in _LITERALS:
             if word not in ("true", "false", "null"):
                 self.repairs["True, False and None were read as true, false and null"] = None
-            return self._same(_LITERALS[word], proposed)
+            return self._check_same(_LITERALS[word], proposed)
         if _NUMBER.fullmatch(word):
-            return self._same(self._number(word), proposed)
+            return self._check_same(self._read_number(word), proposed)
         if not _TEXT.fullmatch(word) or word.lower() in _NO_VALUES:
-            raise self._refusal()
+            raise self._make_refusal()
         self.repairs[f"a word without quotes was read as text: {word[:40]!r}"] = None
-        return self._same(word, proposed)
+        return self._check_same(word, proposed)
 
-    def _number(self, digits: str) -> object:
+    def _read_number(self, digits: str) -> object:
         try:
             number: object = json.loads(digits)
         except ValueError as error:
-            raise self._refusal("A number has too many digits") from error
+            raise self._make_refusal("A number has too many digits") from error
         if number in (float("inf"), float("-inf")):
-            raise self._refusal("A number is too large")
+            raise self._make_refusal("A number is too large")
         return number
 
-    def _string(self, token: JSONToken, proposed: object) -> str:
-        self._same(_stand_in(self._place - 1), proposed)
+    def _spell_string(self, token: JSONToken, proposed: object) -> str:
+        self._check_same(_name_string(self._place - 1), proposed)
         try:
-            said = string_of(token)
+            said = read_string(token)
         except ValueError as error:
             message = "An escape that JSON does not know (write a backslash as two)"
-            raise self._refusal(message) from error
+            raise self._make_refusal(message) from error
         if token.text[0] == "'":
             self.repairs["strings in single quotes were read as strings"] = None
         if _CONTROL.search(token.text):
             self.repairs[CONTROL] = None
         return said
 
-    def _same(self, spelled: Any, proposed: object) -> Any:
+    def _check_same(self, spelled: Any, proposed: object) -> Any:
         if type(spelled) is not type(proposed) or spelled != proposed:
-            raise self._refusal()
+            raise self._make_refusal()
         return spelled
 
     def _skip_comma(self) -> bool:
@@ -199,28 +201,28 @@ class _Spelling:
         self._place += is_there
         return is_there
 
-    def _end(self, bracket: str) -> None:
+    def _end_bracket(self, bracket: str) -> None:
         if self._tokens[self._place - 1].kind not in "{[" and self._skip_comma():
             self.repairs["a comma before a closing bracket was left out"] = None
-        self._take(bracket)
+        self._take_token(bracket)
 
-    def _take(self, kind: str) -> None:
-        if self._next().kind != kind:
-            raise self._refusal()
+    def _take_token(self, kind: str) -> None:
+        if self._next_token().kind != kind:
+            raise self._make_refusal()
 
-    def _next(self) -> JSONToken:
+    def _next_token(self) -> JSONToken:
         if self._place == len(self._tokens):
-            raise self._refusal()
+            raise self._make_refusal()
         self._place += 1
         return self._tokens[self._place - 1]
 
-    def _refusal(self, message: str = "") -> json.JSONDecodeError:
+    def _make_refusal(self, message: str = "") -> json.JSONDecodeError:
         seen = self._tokens[: self._place]
         place = seen[-1].start if seen else 0
         return json.JSONDecodeError(message, self._text, place)
 
 
-def _stand_in(place: int) -> str:
+def _name_string(place: int) -> str:
     return f"s{place}"
 
 

@@ -33,18 +33,18 @@ def read_json(text: str, *, is_lenient: bool = False) -> Any:
         raise RefusedJSONError("a number has too many digits") from error
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise RefusedJSONError(f"{constant} is no JSON number")
 
 
-def _finite(digits: str) -> float:
+def _read_finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
         raise RefusedJSONError(f"the number {digits[:40]!r} is too large")
     return number
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
@@ -55,9 +55,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODERS: Final = tuple(
     json.JSONDecoder(
         strict=not is_lenient,
-        parse_constant=_refuse,
-        parse_float=_finite,
-        object_pairs_hook=_unique,
+        parse_constant=_refuse_constant,
+        parse_float=_read_finite,
+        object_pairs_hook=_make_object,
     )
     for is_lenient in (False, True)
 )

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tool_engine.protocols.function_call.protocol import FunctionCallProtocol
+from tool_engine.protocols.function_call.function_call_protocol import FunctionCallProtocol
 
 __all__ = ["FunctionCallProtocol"]

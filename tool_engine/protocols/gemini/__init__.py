@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tool_engine.protocols.gemini.protocol import GeminiProtocol
+from tool_engine.protocols.gemini.gemini_protocol import GeminiProtocol
 
 __all__ = ["GeminiProtocol"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tool_engine.protocols.openai.protocol import OpenAIProtocol
+from tool_engine.protocols.openai.openai_protocol import OpenAIProtocol
 
 __all__ = ["OpenAIProtocol"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tool_engine.protocols.openai_responses.protocol import OpenAIResponsesProtocol
+from tool_engine.protocols.openai_responses.responses_protocol import OpenAIResponsesProtocol
 
 __all__ = ["OpenAIResponsesProtocol"]

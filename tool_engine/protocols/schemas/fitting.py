@@ -15,8 +15,8 @@ from urllib.parse import unquote
 import msgspec
 
 from tool_engine.model.json.output import PLAIN, shown
-from tool_engine.protocols.schemas.rewrites import REWRITES, union_of_properties
-from tool_engine.protocols.schemas.words import described, words_of
+from tool_engine.protocols.schemas.rewrites import REWRITES, unite_properties
+from tool_engine.protocols.schemas.schema_words import append_words, say_rule
 
 Node = dict[str, Any]
 
@@ -103,7 +103,7 @@ def fit_schema(schema: Mapping[str, Any] | bool, subset: SchemaSubset) -> Fitted
     """
     changes: list[SchemaChange] = []
     walk = _Walk(schema, subset)
-    return FittedSchema(walk.fitted(schema, Place("", 0, changes)), changes)
+    return FittedSchema(walk.fit(schema, Place("", 0, changes)), changes)
 
 
 _MAPS: Final = frozenset(
@@ -125,37 +125,36 @@ class _Walk:
     def __init__(self, root: Any, subset: SchemaSubset) -> None:
         self._root = root
         self._subset = subset
+        self._provider = subset.provider
         self._open: list[str] = []
         """The references inside which the walk is: a repeated one would never end."""
         self._count = 0
 
-    def fitted(self, schema: Any, place: Place) -> Node:
+    def fit(self, schema: Any, place: Place) -> Node:
         self._count += 1
         if place.depth > self._subset.max_depth or self._count > _MAX_SCHEMAS:
-            place.note("dropped", "", f"{self._of} is told of no schema that deep or that large")
+            place.note(
+                "dropped", "", f"{self._provider} is told of no schema that deep or that large"
+            )
             return {}
         if isinstance(schema, bool):
-            return self._of_bool(allows=schema, place=place)
+            return self._fit_bool(allows=schema, place=place)
         if not isinstance(schema, Mapping):
             place.note("dropped", "", f"{shown(schema):.60} is no schema")
             return {}
         if "$ref" in schema:
-            return self._referred(schema, place)
-        return self._of_node(dict(schema), place)
+            return self._fit_reference(schema, place)
+        return self._fit_node(dict(schema), place)
 
-    @property
-    def _of(self) -> str:
-        return self._subset.provider
-
-    def _of_bool(self, *, allows: bool, place: Place) -> Node:
+    def _fit_bool(self, *, allows: bool, place: Place) -> Node:
         if allows or place.depth == 0:
-            return self._of_node({}, place)
+            return self._fit_node({}, place)
         if self._subset.takes("not"):
             return {"not": {}}
-        place.note("rewritten", "", f"{self._of} takes no `false`: the description says it")
+        place.note("rewritten", "", f"{self._provider} takes no `false`: the description says it")
         return {"description": "must be left out"}
 
-    def _of_node(self, node: Node, place: Place) -> Node:
+    def _fit_node(self, node: Node, place: Place) -> Node:
         is_root = place.depth == 0
         words: list[str] = []
         if is_root:
@@ -167,20 +166,22 @@ class _Walk:
             if not isinstance(keyword, str):
                 place.note("dropped", "", f"{shown(keyword):.60} is no keyword")
             elif self._is_taken(keyword, value, is_root=is_root):
-                made[keyword] = self._child(keyword, node, place, words)
+                made[keyword] = self._fit_child(keyword, node, place, words)
             else:
-                self._tell(keyword, value, place, words)
-        self._without_the_unnamed(made, node)
+                self._say_in_words(keyword, value, place, words)
+        self._drop_unnamed(made, node)
         if words:
-            made["description"] = described(node.get("description"), words)
+            made["description"] = append_words(node.get("description"), words)
         if self._subset.needs_items and _is_array(made) and "items" not in made:
             made["items"] = {}
-            place.note("rewritten", "items", f"{self._of} wants items of an array: any are allowed")
+            place.note(
+                "rewritten", "items", f"{self._provider} wants items of an array: any are allowed"
+            )
         finish = self._subset.finish
         return made if finish is None else finish(made, place)
 
     @staticmethod
-    def _without_the_unnamed(made: Node, node: Node) -> None:
+    def _drop_unnamed(made: Node, node: Node) -> None:
         declared, sent = node.get("properties"), made.get("properties")
         names = made.get("required")
         if not (isinstance(declared, Mapping) and isinstance(sent, dict)) or declared == sent:
@@ -194,7 +195,7 @@ class _Walk:
         if kind != "object":
             place.note("rewritten", "type", f"arguments are an object, not {shown(kind):.60}")
         node.pop("type", None)
-        union_of_properties(node, self._subset)
+        unite_properties(node, self._subset)
         rest = dict(node)
         node.clear()
         node["type"] = "object"
@@ -212,35 +213,37 @@ class _Walk:
             return False
         return _holds_schemas(keyword, value) or not is_deeper(value, subset.max_depth)
 
-    def _tell(self, keyword: str, value: Any, place: Place, words: list[str]) -> None:
-        told = words_of(keyword, value)
-        if told is None:
-            place.note("dropped", keyword, f"{self._of} takes no {keyword!r} here")
+    def _say_in_words(self, keyword: str, value: Any, place: Place, words: list[str]) -> None:
+        rule = say_rule(keyword, value)
+        if rule is None:
+            place.note("dropped", keyword, f"{self._provider} takes no {keyword!r} here")
             return
-        words.append(told)
-        message = f"{self._of} takes no {keyword!r} here: the description says it"
+        words.append(rule)
+        message = f"{self._provider} takes no {keyword!r} here: the description says it"
         if keyword == "format":
-            message = f"{self._of} takes no format {shown(value):.60}: the description says it"
+            message = (
+                f"{self._provider} takes no format {shown(value):.60}: the description says it"
+            )
         place.note("rewritten", keyword, message)
 
-    def _child(self, keyword: str, node: Node, place: Place, words: list[str]) -> Any:
+    def _fit_child(self, keyword: str, node: Node, place: Place, words: list[str]) -> Any:
         value = node[keyword]
         if keyword == "properties" and isinstance(value, Mapping):
-            value = self._nameable(value, node, place, words)
+            value = self._keep_nameable(value, node, place, words)
         if not _holds_schemas(keyword, value):
-            return _copied(value)
+            return copy_plain(value)
         if keyword in _MAPS:
             return {
-                str(name): self.fitted(part, place.inside(keyword, name))
+                str(name): self.fit(part, place.inside(keyword, name))
                 for name, part in value.items()
             }
         if keyword in _LISTS:
             return [
-                self.fitted(part, place.inside(keyword, index)) for index, part in enumerate(value)
+                self.fit(part, place.inside(keyword, index)) for index, part in enumerate(value)
             ]
-        return self.fitted(value, place.inside(keyword))
+        return self.fit(value, place.inside(keyword))
 
-    def _nameable(
+    def _keep_nameable(
         self, properties: Mapping[str, Any], node: Node, place: Place, words: list[str]
     ) -> Mapping[str, Any]:
         pattern = self._subset.property_name
@@ -255,49 +258,51 @@ class _Walk:
                 continue
             inner = place.inside("properties", name)
             needed = ", which is required" if name in required else ""
-            told = words_of(f"it also takes {name!r}{needed}", part)
-            kind = "dropped" if told is None else "rewritten"
-            how = "the model is not told of it" if told is None else "the description tells of it"
-            inner.note(kind, "", f"{self._of} takes no parameter named {name!r:.80}: {how}")
-            if told is not None:
-                words.append(told)
+            rule = say_rule(f"it also takes {name!r}{needed}", part)
+            kind = "dropped" if rule is None else "rewritten"
+            how = "the model is not told of it" if rule is None else "the description tells of it"
+            inner.note(kind, "", f"{self._provider} takes no parameter named {name!r:.80}: {how}")
+            if rule is not None:
+                words.append(rule)
         return kept
 
-    def _referred(self, schema: Mapping[str, Any], place: Place) -> Node:
+    def _fit_reference(self, schema: Mapping[str, Any], place: Place) -> Node:
         pointer = schema["$ref"]
         beside = {key: value for key, value in schema.items() if key != "$ref"}
-        target = _resolved(self._root, pointer)
+        target = resolve_pointer(self._root, pointer)
         if target is None:
             place.note("dropped", "$ref", f"there is no schema {shown(pointer):.80} in it")
-            return self._of_node(beside, place)
+            return self._fit_node(beside, place)
         if self._subset.keeps_references and re.fullmatch(r"#/\$defs/[^/]+", pointer):
-            return self._kept_reference(pointer, beside, place)
+            return self._keep_reference(pointer, beside, place)
         if pointer in self._open:
             place.note("dropped", "$ref", f"{shown(pointer):.80} holds itself: it is told once")
-            return self._of_node(beside, place)
+            return self._fit_node(beside, place)
         self._open.append(pointer)
         try:
             if not isinstance(target, Mapping):
-                return self.fitted(target, place)
-            return self.fitted({**target, **beside}, place)
+                return self.fit(target, place)
+            return self.fit({**target, **beside}, place)
         finally:
             self._open.pop()
 
-    def _kept_reference(self, pointer: str, beside: Node, place: Place) -> Node:
+    def _keep_reference(self, pointer: str, beside: Node, place: Place) -> Node:
         if place.depth == 0:
-            target = _resolved(self._root, pointer)
-            return self._of_node(
+            target = resolve_pointer(self._root, pointer)
+            return self._fit_node(
                 {**(target if isinstance(target, Mapping) else {}), **beside}, place
             )
         if not beside or not self._subset.has_lone_references:
             return (
-                {"$ref": pointer, **self._of_node(beside, place)} if beside else {"$ref": pointer}
+                {"$ref": pointer, **self._fit_node(beside, place)} if beside else {"$ref": pointer}
             )
-        made = self._of_node(beside, place)
+        made = self._fit_node(beside, place)
         if "anyOf" in made:
-            place.note("dropped", "", f"{self._of} takes nothing beside a '$ref'")
+            place.note("dropped", "", f"{self._provider} takes nothing beside a '$ref'")
             return {"$ref": pointer}
-        place.note("rewritten", "$ref", f"{self._of} takes nothing beside a '$ref': it is an anyOf")
+        place.note(
+            "rewritten", "$ref", f"{self._provider} takes nothing beside a '$ref': it is an anyOf"
+        )
         return {**made, "anyOf": [{"$ref": pointer}]}
 
 
@@ -314,7 +319,8 @@ def _is_array(node: Node) -> bool:
     return kind == "array" or (isinstance(kind, list) and "array" in kind)
 
 
-def _resolved(root: Any, pointer: Any) -> Any:
+def resolve_pointer(root: Any, pointer: Any) -> Any:
+    """Return the schema that a `$ref` means inside of `root`, or None."""
     if not isinstance(pointer, str) or not pointer.startswith("#"):
         return None
     found = root
@@ -345,7 +351,8 @@ def is_deeper(value: Any, most: int) -> bool:
     return True
 
 
-def _copied(value: Any) -> Any:
+def copy_plain(value: Any) -> Any:
+    """Copy the mappings and lists of a value."""
     if isinstance(value, Mapping):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: copy_plain(item) for key, item in value.items()}
+    return [copy_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -24,7 +24,7 @@ class _Place(Protocol):
     def note(self, kind: str, keyword: str, message: str) -> None: ...
 
 
-def union_of_properties(node: Node, subset: _Subset) -> None:
+def unite_properties(node: Node, subset: _Subset) -> None:
     """Move the parameters of unsupported alternatives into the object itself.
 
     The rules of the alternatives are put into words later; this at least declares the parameters.
@@ -34,7 +34,7 @@ def union_of_properties(node: Node, subset: _Subset) -> None:
     for keyword in ("anyOf", "oneOf"):
         if keyword not in node or subset.takes(keyword, is_root=True):
             continue
-        for name, part in _properties_in(node[keyword]):
+        for name, part in _list_properties(node[keyword]):
             known = properties.setdefault(name, part)
             if known != part:
                 properties[name] = {"anyOf": [known, part]}
@@ -42,23 +42,23 @@ def union_of_properties(node: Node, subset: _Subset) -> None:
         node["properties"] = properties
 
 
-def _properties_in(alternatives: Any) -> list[tuple[str, Any]]:
+def _list_properties(alternatives: Any) -> list[tuple[str, Any]]:
     listed = alternatives if isinstance(alternatives, list) else []
     found = (each.get("properties") for each in listed if isinstance(each, Mapping))
     return [pair for each in found if isinstance(each, Mapping) for pair in each.items()]
 
 
-def _const(node: Node, subset: _Subset, place: _Place) -> None:
+def _rewrite_const(node: Node, subset: _Subset, place: _Place) -> None:
     if "const" not in node or "enum" in node or not subset.takes_enum([node["const"]]):
         return
-    if _only_other(subset, place, "const", "enum"):
+    if _takes_other(subset, place, "const", "enum"):
         node["enum"] = [node.pop("const")]
         place.note(
             "rewritten", "const", f"{subset.provider} takes no 'const': it is an enum of one"
         )
 
 
-def _bounds(node: Node, subset: _Subset, place: _Place) -> None:
+def _rewrite_bounds(node: Node, subset: _Subset, place: _Place) -> None:
     for strict, plain, step in (
         ("exclusiveMinimum", "minimum", 1),
         ("exclusiveMaximum", "maximum", -1),
@@ -66,32 +66,32 @@ def _bounds(node: Node, subset: _Subset, place: _Place) -> None:
         value = node.get(strict)
         # Only whole numbers have a next one.
         is_whole = node.get("type") == "integer" and type(value) is int
-        if not is_whole or plain in node or not _only_other(subset, place, strict, plain):
+        if not is_whole or plain in node or not _takes_other(subset, place, strict, plain):
             continue
         node[plain] = node.pop(strict) + step
         place.note("rewritten", strict, f"{subset.provider} takes no {strict!r}: it is a {plain}")
 
 
-def _one_of(node: Node, subset: _Subset, place: _Place) -> None:
-    if "oneOf" in node and "anyOf" not in node and _only_other(subset, place, "oneOf", "anyOf"):
+def _rewrite_one_of(node: Node, subset: _Subset, place: _Place) -> None:
+    if "oneOf" in node and "anyOf" not in node and _takes_other(subset, place, "oneOf", "anyOf"):
         node["anyOf"] = node.pop("oneOf")
         place.note("rewritten", "oneOf", f"{subset.provider} takes no 'oneOf': it is an anyOf")
 
 
-def _all_of(node: Node, subset: _Subset, place: _Place) -> None:
+def _rewrite_all_of(node: Node, subset: _Subset, place: _Place) -> None:
     branches = node.get("allOf")
     if not isinstance(branches, list) or subset.takes("allOf", is_root=place.depth == 0):
         return
     merged = {key: value for key, value in node.items() if key != "allOf"}
     for branch in branches:
-        if not isinstance(branch, Mapping) or not _merge(merged, branch):
+        if not isinstance(branch, Mapping) or not _merge_branch(merged, branch):
             return
     node.clear()
     node.update(merged)
     place.note("rewritten", "allOf", f"{subset.provider} takes no 'allOf': its parts are merged")
 
 
-def _merge(into: Node, branch: Mapping[str, Any]) -> bool:
+def _merge_branch(into: Node, branch: Mapping[str, Any]) -> bool:
     """Merge a branch's rules; return False if the two contradict."""
     for keyword, value in branch.items():
         known = into.get(keyword)
@@ -108,15 +108,15 @@ def _merge(into: Node, branch: Mapping[str, Any]) -> bool:
     return True
 
 
-def _only_other(subset: _Subset, place: _Place, keyword: str, other: str) -> bool:
+def _takes_other(subset: _Subset, place: _Place, keyword: str, other: str) -> bool:
     is_root = place.depth == 0
     return not subset.takes(keyword, is_root=is_root) and subset.takes(other, is_root=is_root)
 
 
 REWRITES: Final[tuple[Callable[[Node, _Subset, _Place], None], ...]] = (
-    _all_of,
-    _const,
-    _bounds,
-    _one_of,
+    _rewrite_all_of,
+    _rewrite_const,
+    _rewrite_bounds,
+    _rewrite_one_of,
 )
 """Each changes a copy of one schema, and notes its changes."""

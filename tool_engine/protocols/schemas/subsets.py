@@ -58,7 +58,7 @@ GEMINI: Final = SchemaSubset(
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "array", "object"})
 
 
-def _openapi(node: dict[str, Any], place: Place) -> dict[str, Any]:
+def _write_openapi(node: dict[str, Any], place: Place) -> dict[str, Any]:
     """Write types one at a time, `nullable`, and enums of texts."""
     kinds = node.pop("type", None)
     listed = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
@@ -74,11 +74,11 @@ def _openapi(node: dict[str, Any], place: Place) -> dict[str, Any]:
         # Only texts are listed: see `enum_types`.
         made["type"] = "string"
     made.update(node)
-    _nullable_alternatives(made, place)
+    _unite_nullable(made, place)
     return made
 
 
-def _nullable_alternatives(node: dict[str, Any], place: Place) -> None:
+def _unite_nullable(node: dict[str, Any], place: Place) -> None:
     alternatives = node.get("anyOf")
     if not isinstance(alternatives, list) or {"nullable": True} not in alternatives:
         return
@@ -113,7 +113,7 @@ GEMINI_OPENAPI: Final = SchemaSubset(
     # letter or an underscore and must only contain chars a-z, A-Z, 0-9, or underscores with a
     # maximum length of 64."
     property_name=re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
-    finish=_openapi,
+    finish=_write_openapi,
 )
 """The older `parameters` of a function declaration: a part of OpenAPI 3.0."""
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tool_engine.protocols.text.protocol import TextProtocol
+from tool_engine.protocols.text.text_protocol import TextProtocol
 
 __all__ = ["TextProtocol"]

@@ -35,10 +35,10 @@ def find_spans(text: str, mark: str, *, is_doubtful: bool = False) -> list[Span]
     if not ticks or ticks > _MOST_TICKS:
         return [Span(ticks > 0, frozenset())] * text.count(mark)
     is_doubtful = is_doubtful or _has_doubt(text)
-    return list(_in_doubt(text, mark) if is_doubtful else _pair(text, mark))
+    return list(_doubt_runs(text, mark) if is_doubtful else _pair_runs(text, mark))
 
 
-def _pair(text: str, mark: str) -> Iterator[Span]:
+def _pair_runs(text: str, mark: str) -> Iterator[Span]:
     starts: dict[int, list[int]] = {}
     for run in _RUN.finditer(text):
         starts.setdefault(len(run[0]), []).append(run.start())
@@ -70,10 +70,10 @@ def _has_doubt(text: str) -> bool:
     return any("`" in found[0] for kind in (_LINK, _TAG) for found in kind.finditer(text))
 
 
-def _in_doubt(text: str, mark: str) -> Iterator[Span]:
+def _doubt_runs(text: str, mark: str) -> Iterator[Span]:
     """Treat each place between two runs of one length as code."""
     parts = text.split(mark)
-    runs = [_lengths(part) for part in parts]
+    runs = [_list_lengths(part) for part in parts]
     left: dict[int, int] = {}
     for lengths in runs:
         for length in lengths:
@@ -86,7 +86,7 @@ def _in_doubt(text: str, mark: str) -> Iterator[Span]:
         yield Span(any(left[length] for length in before), before)
 
 
-def _lengths(text: str) -> frozenset[int]:
+def _list_lengths(text: str) -> frozenset[int]:
     """Return possible run lengths: a backslash may take a backtick away."""
     found = {len(run[0]) for run in _RUN.finditer(text)}
     after = {len(run[0]) - 2 for run in re.finditer(r"\\`+", text)}

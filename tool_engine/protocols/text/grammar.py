@@ -46,14 +46,14 @@ class Grammar:
     Args:
         openers: What begins a call: name -> atoms for `token`.
         quotes: Pairs of atoms that begin and end a region in which nothing is a call.
-        hot: The characters without which no opener begins.
+        starts: The characters without which no opener begins.
     """
 
     def __init__(
         self,
         openers: Mapping[str, Sequence[str]],
         quotes: Sequence[tuple[Sequence[str], Sequence[str]]] = (),
-        hot: str = "<",
+        starts: str = "<",
         flags: int = 0,
     ) -> None:
         calls = [token(name, atoms) for name, atoms in openers.items()]
@@ -67,13 +67,13 @@ class Grammar:
         self.thoughts = one_of([_THINK, _THOUGHT, *calls], flags), one_of([_THINK, _THOUGHT])
         """Each pair of patterns: with calls and without."""
         self.regions = [(one_of([end, *calls], flags), one_of([end], flags)) for end in closed]
-        self.fences = {mark: _fence(mark, 3, calls, flags) for mark in "`~"}
-        self.deep_fences = {"`": _fence("`", 15, calls, flags)}
+        self.fences = {mark: _match_fence(mark, 3, calls, flags) for mark in "`~"}
+        self.deep_fences = {"`": _match_fence("`", 15, calls, flags)}
         """The same for fenced code in a list."""
-        self.hot = re.compile(f"[{hot}`~\r\n]")
+        self.starts = re.compile(f"[{starts}`~\r\n]")
 
 
-def _fence(
+def _match_fence(
     mark: str, most: int, calls: list[str], flags: int
 ) -> tuple[re.Pattern[str], re.Pattern[str]]:
     end = [f"(?P<end>{LINE_START}[ ]{{0,{most}}}{mark})", rf"{LINE_START}[ ]{{1,{most}}}\Z"]
@@ -94,29 +94,29 @@ class BlockReader(Protocol):
         """
 
     def close(self) -> None:
-        """The reply ends inside the block."""
+        """End the block, as the reply ends."""
 
 
 class Sink(Protocol):
     """The receiver of a scanner's finds, in the order of the reply."""
 
     def add_text(self, text: str) -> None:
-        """Text for the user."""
+        """Take text for the user."""
 
     def add_reasoning(self, text: str) -> None:
-        """Text inside think tags."""
+        """Take text inside think tags."""
 
     def skip(self, region: str, position: int) -> None:
-        """A call begins at `position`, where calls do not count."""
+        """Note a call at `position`, where calls do not count."""
 
     def give_up(self, position: int) -> None:
-        """There were too many marks: what follows is text."""
+        """Note too many marks: what follows is text."""
 
     def end_unbegun_thought(self, position: int) -> None:
-        """A think tag is closed that was never opened."""
+        """Note the end of a thought that was never begun."""
 
     def open(self, marker: str, text: str, position: int) -> BlockReader:
-        """A call begins with this marker."""
+        """Begin a call with this marker."""
 
     def open_reply(self) -> BlockReader | None:
         """Return a reader if the whole reply may be one call."""

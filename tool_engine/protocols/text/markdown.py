@@ -76,7 +76,7 @@ def find_places(text: str) -> list[Place]:
 
 
 def find_open_fence(text: str) -> str | None:
-    """Return the closing line of the fence open at the end, or None.
+    """Return the line that closes an open fence, or None.
 
     Fenced code in a list or a quote ends with it.
     """
@@ -86,7 +86,7 @@ def find_open_fence(text: str) -> str | None:
     return reader.fence or None if not reader.containers else None
 
 
-def region_within(text: str, place: Place) -> str | None:
+def find_region_within(text: str, place: Place) -> str | None:
     """Return the region that a backtick inside this block would begin."""
     first = _BLANK_LINE.split(text, 1)[0] if place.runs else ""
     runs = {len(run[0]) for run in re.finditer("`+", first)}
@@ -111,25 +111,25 @@ class _Reader:
 
     def take(self, line: str) -> None:
         if self._is_lost:
-            self._tell(line.count(MARK), _BLOCK)
+            self._add_places(line.count(MARK), _BLOCK)
             return
         if "\t" in line:
             line = line.expandtabs(4)
-        matched, place, is_quote = self._match(line)
+        matched, place, is_quote = self._match_containers(line)
         marks = line.count(MARK)
         if matched == len(self.containers) and self._goes_on(line[place:], marks):
             return
-        self._begin(line, matched, place, is_quote)
+        self._begin_line(line, matched, place, is_quote)
 
-    def _match(self, line: str) -> tuple[int, int, bool]:
+    def _match_containers(self, line: str) -> tuple[int, int, bool]:
         """Return the continued containers, the content's place, and if quoted."""
         place, matched, is_quote = 0, 0, False
         for width in self.containers:
-            rest = _indent(line, place)
+            rest = _count_indent(line, place)
             if not width:
                 if rest > 3 or line[place + rest : place + rest + 1] != ">":
                     break
-                place, is_quote = _after_quote(line, place + rest), True
+                place, is_quote = _skip_quote(line, place + rest), True
             elif place + rest >= len(line):
                 if self._is_empty_item and matched == len(self.containers) - 1:
                     break
@@ -147,7 +147,7 @@ class _Reader:
             is_end = len(rest) - len(text) <= 3 and len(run) >= len(self.fence)
             if is_end and run == self.fence[0] * len(run):
                 self.fence = ""
-            self._tell(marks, _BLOCK)
+            self._add_places(marks, _BLOCK)
             return True
         if self._html is None:
             return False
@@ -155,17 +155,17 @@ class _Reader:
         if self._html is _BLANK and not text:
             self._html = None
             return False
-        self._tell(marks, None)
+        self._add_places(marks, None)
         if self._html is not _BLANK and self._html.search(text):
             self._html = None
         return True
 
-    def _begin(self, line: str, matched: int, place: int, is_quote: bool) -> None:
+    def _begin_line(self, line: str, matched: int, place: int, is_quote: bool) -> None:
         is_lazy = matched < len(self.containers)
         if is_lazy:
             self.fence, self._html, self._is_indented = "", None, False
         while True:
-            indent = _indent(line, place)
+            indent = _count_indent(line, place)
             start = place + indent
             if start >= len(line):
                 self._take_blank(matched)
@@ -174,13 +174,13 @@ class _Reader:
                 self._take_indented(line, matched, is_quote)
                 return
             if line[start] == ">":
-                self._open(matched, 0)
-                place, is_quote = _after_quote(line, start), True
+                self._open_container(matched, 0)
+                place, is_quote = _skip_quote(line, start), True
             elif self._take_leaf(line[start:], matched, is_quote):
                 return
-            elif (item := self._item(line, start, matched)) is not None:
+            elif (item := self._find_item(line, start, matched)) is not None:
                 end, is_empty = item
-                self._open(matched, end - place)
+                self._open_container(matched, end - place)
                 place, self._is_empty_item = min(end, len(line)), is_empty
             else:
                 self._take_text(line[start:], matched, is_quote)
@@ -189,10 +189,10 @@ class _Reader:
             if matched > _MOST_CONTAINERS:
                 self.end_leaf()
                 self._is_lost = True
-                self._tell(line.count(MARK), _BLOCK)
+                self._add_places(line.count(MARK), _BLOCK)
                 return
 
-    def _open(self, matched: int, width: int) -> None:
+    def _open_container(self, matched: int, width: int) -> None:
         self._close_to(matched)
         self.end_leaf()
         self.containers.append(width)
@@ -222,7 +222,7 @@ class _Reader:
             return
         self._close_to(matched)
         self._is_indented, self._is_empty_item = True, False
-        self._tell(line.count(MARK), _BLOCK)
+        self._add_places(line.count(MARK), _BLOCK)
 
     def _take_leaf(self, text: str, matched: int, is_quote: bool) -> bool:
         """Take a line of another kind than text; return False if not."""
@@ -234,10 +234,10 @@ class _Reader:
         elif found := _FENCE.match(text):
             self._end_before(matched)
             self.fence = found[1] or found[2]
-            self._tell(text.count(MARK), _BLOCK)
-        elif (end := self._html_end(text)) is not None:
+            self._add_places(text.count(MARK), _BLOCK)
+        elif (end := self._find_html_end(text)) is not None:
             self._end_before(matched)
-            self._tell(text.count(MARK), None)
+            self._add_places(text.count(MARK), None)
             self._html = end if end is _BLANK or not end.search(text) else None
         elif self._paragraph and not is_lazy and _UNDERLINE.match(text):
             self.end_leaf()
@@ -252,7 +252,7 @@ class _Reader:
         self.end_leaf()
         self._is_empty_item = False
 
-    def _html_end(self, text: str) -> re.Pattern[str] | None:
+    def _find_html_end(self, text: str) -> re.Pattern[str] | None:
         if text[0] != "<":
             return None
         for start, end in _HTML:
@@ -262,7 +262,7 @@ class _Reader:
             return _BLANK
         return None
 
-    def _item(self, line: str, start: int, matched: int) -> tuple[int, bool] | None:
+    def _find_item(self, line: str, start: int, matched: int) -> tuple[int, bool] | None:
         """Return an item's content place and emptiness; None: no item."""
         found = _ITEM.match(line, start)
         if found is None:
@@ -274,7 +274,7 @@ class _Reader:
             return None
         if is_empty:
             return end + 1, True
-        space = _indent(line, end)
+        space = _count_indent(line, end)
         return end + (space if space <= 4 else 1), False
 
     def _take_text(self, text: str, matched: int, is_quote: bool) -> None:
@@ -291,24 +291,24 @@ class _Reader:
         if self._regions:
             text = "\n".join(self._paragraph)
             spans = find_spans(text, MARK, is_doubtful=self._is_doubtful)
-            self.places += map(_place, spans, self._regions)
+            self.places += map(_make_place, spans, self._regions)
         self._paragraph, self._regions, self._is_doubtful = [], [], False
         self.fence, self._html, self._is_indented = "", None, False
 
-    def _tell(self, marks: int, region: str | None) -> None:
+    def _add_places(self, marks: int, region: str | None) -> None:
         self.places += [Place(region)] * marks
 
 
-def _place(span: Span, region: str | None) -> Place:
+def _make_place(span: Span, region: str | None) -> Place:
     return Place(_SPAN if span.is_code else region, span.open_runs)
 
 
-def _indent(line: str, place: int) -> int:
+def _count_indent(line: str, place: int) -> int:
     end = place
     while line.startswith(" ", end):
         end += 1
     return end - place
 
 
-def _after_quote(line: str, place: int) -> int:
+def _skip_quote(line: str, place: int) -> int:
     return place + 2 if line.startswith("> ", place) else place + 1

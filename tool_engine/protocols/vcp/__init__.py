@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tool_engine.protocols.vcp.protocol import VCPProtocol
+from tool_engine.protocols.vcp.vcp_protocol import VCPProtocol
 
 __all__ = ["VCPProtocol"]

@@ -1,0 +1,104 @@
+"""How is a tool described to each model?
+
+Each protocol writes its own definitions; this file selects the format by name, and writes MCP's,
+which belongs to no model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.reply import ReplyFinding
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.model_protocol import DefinitionWriter
+from tool_engine.protocols.registry import get_protocol
+from tool_engine.protocols.schemas.fitting import copy_plain
+from tool_engine.protocols.tool_names import NameRule
+
+Definitions = list[dict[str, Any]]
+
+FORMATS: Final = ("openai", "openai_responses", "anthropic", "gemini", "mcp")
+"""The names of all formats of definitions that a request carries."""
+
+
+def definitions(format_name: str, tools: Iterable[Tool]) -> Definitions:
+    """Describe `tools` in one format, as fresh values for the caller.
+
+    A name that the provider would refuse is replaced, always by the same one; a protocol maps it
+    back to the tool. `definition_findings` lists what the format cannot express.
+
+    Args:
+        format_name: `openai` (the `tools` of Chat Completions), `openai_responses` (of Responses),
+            `anthropic` (of Messages), `gemini` (of generateContent: one entry with all functions)
+            or `mcp` (the `tools` of a tools/list result).
+        tools: In the order in which they are to be listed.
+
+    Raises:
+        ConfigurationError: The format is not known.
+    """
+    return cast("Definitions", _make_writer(format_name).definitions(tools))
+
+
+def definition_findings(format_name: str, tools: Iterable[Tool]) -> list[ReplyFinding]:
+    """Return what `definitions` changes or drops because the format cannot express it.
+
+    Raises:
+        ConfigurationError: The format is not known.
+    """
+    return _make_writer(format_name).definition_findings(tools)
+
+
+class MCPDefinitions(DefinitionWriter):
+    """The `tools` of a tools/list result.
+
+    https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool
+    """
+
+    name = "mcp"
+    name_rule = NameRule(
+        re.compile(r"[A-Za-z0-9_.-]{1,128}"),
+        128,
+        "1 to 128 of the characters a-z, A-Z, 0-9, _ . and -",
+    )
+
+    def definitions(self, tools: Iterable[Tool]) -> Definitions:
+        """Return one entry per tool, with its output schema and declared effect."""
+        return [self._describe_output(tool) for tool in self.known.learn(tools)]
+
+    def _describe_output(self, tool: Tool) -> dict[str, Any]:
+        described = self._describe_tool(tool, "inputSchema")
+        output = copy_plain(tool.output) or {}
+        if output.get("type") == "object":
+            described["outputSchema"] = output
+        elif "type" in output:
+            # Callers get {"result": value} for output that is no object, as MCP wants objects.
+            wrapped = {"type": "object", "properties": {"result": output}, "required": ["result"]}
+            described["outputSchema"] = wrapped
+        annotations = _list_hints(tool)
+        if annotations:
+            described["annotations"] = annotations
+        return described
+
+
+def _list_hints(tool: Tool) -> dict[str, Any]:
+    hints: dict[str, Any] = {}
+    if tool.effect != "unknown":
+        hints["readOnlyHint"] = tool.effect == "read"
+    if tool.effect == "read" or tool.idempotent:
+        hints["idempotentHint"] = True
+    return hints
+
+
+def _make_writer(format_name: str) -> DefinitionWriter:
+    if format_name == MCPDefinitions.name:
+        return MCPDefinitions()
+    if format_name in FORMATS:
+        return cast("DefinitionWriter", get_protocol(format_name))
+    hint = suggest_near(format_name, FORMATS)
+    raise ConfigurationError(
+        f"unknown definition format {format_name!r}; known are {', '.join(FORMATS)}{hint}"
+    )

@@ -1,0 +1,73 @@
+"""In which provider's form does a reply hold calls, if no protocol is given?
+
+Text protocols read the text of a reply only. This file finds the calls that a provider sends beside
+the text, which would otherwise be lost silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tool_engine.model.reply import ParsedReply
+from tool_engine.protocols.chunks import field
+
+_PLACES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+    ("openai", "choices", ("message", "tool_calls")),
+    ("openai", "choices", ("delta", "tool_calls")),
+    ("openai", "tool_calls", ()),
+    ("openai_responses", "output", ()),
+    ("openai_responses", "response", ("output",)),
+    ("openai_responses", "item", ()),
+    ("openai_responses", "", ()),
+    ("anthropic", "content", ()),
+    ("anthropic", "content_block", ()),
+    ("gemini", "candidates", ("content", "parts")),
+    ("gemini", "content", ("parts",)),
+    ("gemini", "parts", ()),
+)
+"""Where calls are: in a whole reply, a message, a part of a stream."""
+_TEXTS: Final = (str, bytes, bytearray, memoryview)
+_TYPES: Final = {"openai_responses": "function_call", "anthropic": "tool_use"}
+
+
+def find_form(reply: object) -> str | None:
+    """Return the name of the protocol whose calls a reply holds.
+
+    The reply is a mapping, an SDK's object, a list of these, or a reply that a protocol has read.
+    Text is not searched: it is no reply of a provider.
+    """
+    if isinstance(reply, ParsedReply):
+        reply = reply.message
+    for part in reply if isinstance(reply, list | tuple) else (reply,):
+        if part is None or isinstance(part, _TEXTS):
+            continue
+        # SDK objects are slow to report a missing field.
+        known = part if type(part) is dict else getattr(part, "__dict__", None)
+        for name, key, path in _PLACES:
+            if key and known is not None and key not in known:
+                continue
+            inner = field(part, key) if key else part
+            if inner is not None and any(_is_call(each, name) for each in _find_parts(inner, path)):
+                return name
+    return None
+
+
+def _find_parts(value: Any, path: Sequence[str]) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for each in value:
+            if each is not None:
+                yield from _find_parts(each, path)
+    elif type(value) is dict or isinstance(value, Mapping) or hasattr(value, "model_dump"):
+        if not path:
+            yield value
+        elif (inner := field(value, path[0])) is not None:
+            yield from _find_parts(inner, path[1:])
+
+
+def _is_call(part: Any, protocol: str) -> bool:
+    if protocol == "gemini":
+        return bool(field(part, "functionCall") or field(part, "function_call"))
+    if protocol == "openai":
+        return field(part, "function") is not None
+    return bool(field(part, "type") == _TYPES[protocol])
