@@ -13,7 +13,7 @@ from typing import Final, Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from tool_engine.cli.call_running import summary_facts
+from tool_engine.cli.calls.caller import summary_facts
 from tool_engine.cli.console import json_text, plain
 from tool_engine.cli.demo.files import NEEDED, add_to_entry, set_version
 from tool_engine.cli.demo.stage import Stage

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from tool_engine.cli.console import json_text, make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.records.drawing import drawn
-from tool_engine.cli.records.history import OUTCOME_STYLES, record_text
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.recording import open_records
+from tool_engine.cli.records.showing import OUTCOME_STYLES, record_text
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import fact_table
 from tool_engine.knowledge.export import exported_row
