@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.approval.likeness import Argument, is_match, is_pattern, spelled_in
+from tool_engine.approval.matching import Argument, is_match, is_pattern, spelled_in
 
 
 def nested(value: Any, levels: int) -> Any:

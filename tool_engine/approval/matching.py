@@ -43,7 +43,7 @@ def is_match(text: str, glob: str) -> bool:
     if not is_pattern(glob):
         return text == glob
     # In a long text the search for a literal piece is much quicker.
-    return _letters(glob) in text and _pattern(glob).match(text) is not None
+    return _find_literal(glob) in text and _compile_glob(glob).match(text) is not None
 
 
 class _Inside(NamedTuple):
@@ -76,46 +76,46 @@ class Argument:
         self._value = value
 
     def fits(self, glob: str) -> bool:
-        """Return True if the value, or a list's JSON, matches and is not deceptive."""
+        """Return True if value or JSON matches and is not deceptive."""
         if isinstance(self._value, _CONTAINER) and not _may_be_json(glob):
             return False
-        return is_match(self._text, glob) and not self._deceives
+        return is_match(self._as_text, glob) and not self._is_deceptive
 
     def is_like(self, glob: str) -> bool:
         """Return True if another spelling or a contained value matches."""
         value = self._value
         if not isinstance(value, _CONTAINER):
-            return _is_form(self._forms, glob) or _is_number_like(value, glob)
-        if _may_be_json(glob) and _is_form(self._forms, glob):
+            return _is_form(self._all_forms, glob) or _is_number_like(value, glob)
+        if _may_be_json(glob) and _is_form(self._all_forms, glob):
             return True
-        return _is_inside(self._inside, glob)
+        return _is_inside(self._all_inside, glob)
 
     @cached_property
-    def _text(self) -> str:
+    def _as_text(self) -> str:
         return to_text(self._value)
 
     @cached_property
-    def _forms(self) -> _Forms:
-        return _forms_of(self._text)
+    def _all_forms(self) -> _Forms:
+        return _forms_of(self._as_text)
 
     @cached_property
-    def _deceives(self) -> bool:
-        parts = self._text.replace("\\", "/").split("/")
-        return ".." in parts or is_deceptive(self._text)
+    def _is_deceptive(self) -> bool:
+        parts = self._as_text.replace("\\", "/").split("/")
+        return ".." in parts or is_deceptive(self._as_text)
 
     @cached_property
-    def _inside(self) -> _Inside:
+    def _all_inside(self) -> _Inside:
         return _inside_of(self._value)
 
 
 @lru_cache(4096)
-def _letters(glob: str) -> str:
+def _find_literal(glob: str) -> str:
     """Return the longest literal piece of the pattern."""
     return max(_WILD.split(glob), key=len)
 
 
 @lru_cache(4096)
-def _pattern(glob: str) -> re.Pattern[str]:
+def _compile_glob(glob: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(glob))
 
 
@@ -133,35 +133,35 @@ def _is_text_like(text: str, glob: str) -> bool:
 
 def _forms_of(text: str) -> _Forms:
     plain = {text, unicodedata.normalize("NFC", text)}
-    return _Forms(_spelled(plain), _spelled({_seen(text)} - plain))
+    return _Forms(_spell_texts(plain), _spell_texts({_strip_unseen(text)} - plain))
 
 
-def _spelled(texts: set[str]) -> set[str]:
+def _spell_texts(texts: set[str]) -> set[str]:
     bare = texts | {each.strip() for each in texts}
-    return bare | set(map(_path, bare))
+    return bare | set(map(_normalize_path, bare))
 
 
 def _is_form(forms: _Forms, glob: str) -> bool:
-    if any(is_match(text, each) for each in _globs(glob) for text in forms.seen):
+    if any(is_match(text, each) for each in _spell_glob(glob) for text in forms.seen):
         return True
     plain = unicodedata.normalize("NFC", glob)
     return any(is_match(text, each) for each in {glob, plain} for text in forms.plain)
 
 
-def _seen(text: str) -> str:
+def _strip_unseen(text: str) -> str:
     # Letters that an invisible character separated may be one letter now.
     return unicodedata.normalize("NFC", without_unseen(text))
 
 
 @lru_cache(4096)
-def _globs(glob: str) -> frozenset[str]:
+def _spell_glob(glob: str) -> frozenset[str]:
     """Return the pattern with the same characters removed as in texts' forms."""
-    plain, seen = unicodedata.normalize("NFC", glob), _seen(glob)
+    plain, seen = unicodedata.normalize("NFC", glob), _strip_unseen(glob)
     # A pattern of invisible characters only would match everything without them.
     return frozenset({glob, plain} | ({seen} if _WILD.sub("", seen).strip() else set()))
 
 
-def _path(text: str) -> str:
+def _normalize_path(text: str) -> str:
     if text and not _is_other_path(f"{text}\n"):
         return text
     return posixpath.normpath(text.replace("\\", "/"))
@@ -178,20 +178,20 @@ def _is_number_like(value: Any, glob: str) -> bool:
         return False
     if isinstance(value, float) and value.is_integer() and is_match(str(int(value)), glob):
         return True
-    return value == _number(glob)
+    return value == _parse_number(glob)
 
 
 @lru_cache(4096)
-def _number(glob: str) -> float | None:
+def _parse_number(glob: str) -> float | None:
     with suppress(ValueError):
         return float(glob)
     return None
 
 
 def _is_inside(inside: _Inside, glob: str) -> bool:
-    if _number(glob) in inside.numbers:
+    if _parse_number(glob) in inside.numbers:
         return True
-    if any(_has_match(inside.spellings, None, each) for each in _globs(glob)):
+    if any(_has_match(inside.spellings, None, each) for each in _spell_glob(glob)):
         return True
     plain = unicodedata.normalize("NFC", glob)
     if any(_has_match(inside.texts, inside.together, each) for each in {glob, plain}):
@@ -206,9 +206,9 @@ def _is_inside(inside: _Inside, glob: str) -> bool:
 def _has_match(texts: set[str], together: str | None, glob: str) -> bool:
     if not is_pattern(glob):
         return glob in texts
-    if together is not None and _letters(glob) not in together:
+    if together is not None and _find_literal(glob) not in together:
         return False
-    return any(map(_pattern(glob).match, texts))
+    return any(map(_compile_glob(glob).match, texts))
 
 
 def _is_nested(nested: Iterable[Any], glob: str) -> bool:
@@ -244,8 +244,8 @@ def _inside_of(value: Any) -> _Inside:
             elif id(item) not in nested:
                 nested[id(item)] = item
                 waiting.append(item)
-    texts, spellings, together = _written(texts)
-    numbers = _digits(whole).union(map(repr, broken))
+    texts, spellings, together = _write_texts(texts)
+    numbers = _write_numbers(whole).union(map(repr, broken))
     numbers |= {str(int(each)) for each in broken if each.is_integer()}
     together = "\n".join((together, *numbers))
     texts |= numbers
@@ -253,7 +253,7 @@ def _inside_of(value: Any) -> _Inside:
     return _Inside(texts, together, spellings, whole | broken, *listed)
 
 
-def _digits(numbers: set[int]) -> set[str]:
+def _write_numbers(numbers: set[int]) -> set[str]:
     try:
         return set(map(repr, numbers))
     except ValueError:
@@ -261,7 +261,7 @@ def _digits(numbers: set[int]) -> set[str]:
         return set(map(to_text, numbers))
 
 
-def _written(texts: set[str]) -> tuple[set[str], set[str], str]:
+def _write_texts(texts: set[str]) -> tuple[set[str], set[str], str]:
     """Return the texts, their other forms, and all texts as lines."""
     together = "\n".join(texts) + "\n"
     plain = texts
@@ -275,10 +275,10 @@ def _written(texts: set[str]) -> tuple[set[str], set[str], str]:
             plain = {unicodedata.normalize("NFC", each) for each in texts}
     spellings = plain - texts
     if without_unseen(together) != together:
-        spellings |= set(map(_seen, plain)) - texts
+        spellings |= set(map(_strip_unseen, plain)) - texts
     if "\n".join([*together.split(), ""]) != together:
         # There is a blank somewhere.
         spellings |= {bare for each in plain | spellings if (bare := each.strip()) != each}
     if "" in texts or "" in spellings or _is_other_path("\n".join((together, *spellings, ""))):
-        spellings |= set(map(_path, plain | spellings))
+        spellings |= set(map(_normalize_path, plain | spellings))
     return texts, spellings, together
