@@ -30,9 +30,9 @@ from tool_engine.cli.records.filters import (
 )
 from tool_engine.cli.records.following import Pace, Patience, print_each, record_looks
 from tool_engine.cli.records.recording import newest_records, open_events, open_records
-from tool_engine.cli.records.showing import OUTCOME_STYLES, local_time
+from tool_engine.cli.records.showing import local_time
 from tool_engine.cli.settings import Settings, run_async
-from tool_engine.cli.tables import event_text
+from tool_engine.cli.tables import OUTCOME_STYLES, event_text
 from tool_engine.events.wanted import WantedEvents
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -32,14 +32,11 @@ from tool_engine.cli.records.filters import (
 from tool_engine.cli.records.following import print_each, record_looks
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.recording import newest_records
-from tool_engine.cli.records.showing import OUTCOME_STYLES, local_time, record_text
+from tool_engine.cli.records.showing import WIDE, local_time, record_text
 from tool_engine.cli.settings import Settings, run_async
-from tool_engine.cli.tables import make_table
+from tool_engine.cli.tables import OUTCOME_STYLES, make_table
 from tool_engine.knowledge.export import exported_row
 from tool_engine.model.record import RecordQuery, ToolCallRecord
-
-_WIDE: Final = 110
-"""Columns from which on a table has room for everything."""
 
 
 def run_command(
@@ -114,7 +111,7 @@ async def _print_records(settings: Settings, query: RecordQuery, *, as_json: boo
             _print_json(record)
     elif not records:
         sys.stderr.write("no such calls are recorded\n")
-    elif (console := make_console()).width >= _WIDE:
+    elif (console := make_console()).width >= WIDE:
         console.print(_make_history_table(records, console))
     else:
         for record in records:

@@ -8,7 +8,8 @@ from typing import Final
 from tool_engine.cli.console import json_text
 from tool_engine.model.record import ToolCallRecord
 
-OUTCOME_STYLES: Final = {"succeeded": "green", "rejected": "yellow", "cancelled": "yellow"}
+WIDE: Final = 110
+"""Columns from which on a table has room for everything."""
 _LONGEST: Final = 160
 
 

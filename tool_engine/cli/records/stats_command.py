@@ -29,7 +29,7 @@ from tool_engine.cli.records.filters import (
 )
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.recording import open_records
-from tool_engine.cli.records.showing import local_time
+from tool_engine.cli.records.showing import WIDE, local_time
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text, make_table
 from tool_engine.cli.writing import write_output
@@ -40,8 +40,6 @@ from tool_engine.testing.figures import curve
 _INTERVALS: Final = 24
 _MOST_PLOTTED: Final = 20_000
 """Calls of a picture: the newest."""
-_WIDE: Final = 110
-"""Columns from which on a table has room for everything."""
 
 
 class _Interval(msgspec.Struct, frozen=True):
@@ -147,7 +145,7 @@ def _print_tables(
             ("failed", [each.failed for each in intervals]),
         ):
             console.print(plain(drawn(f"{name:<7} {sparkline(values)}", console)))
-        is_wide = console.width >= _WIDE
+        is_wide = console.width >= WIDE
         console.print(
             _make_group_table("tools", "tool", statistics["by_tool"], intervals if is_wide else ())
         )

@@ -13,9 +13,9 @@ from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.records.drawing import drawn
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.recording import open_records
-from tool_engine.cli.records.showing import OUTCOME_STYLES, record_text
+from tool_engine.cli.records.showing import record_text
 from tool_engine.cli.settings import Settings, run_async
-from tool_engine.cli.tables import fact_table
+from tool_engine.cli.tables import OUTCOME_STYLES, fact_table
 from tool_engine.knowledge.export import exported_row
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import RecordQuery, ToolCallRecord
