@@ -59,7 +59,7 @@ def prepare() -> None:
 
 _QUIET: Final = ("debug", "info")
 """Levels that are not written until structlog is configured."""
-_told: Final[set[str]] = set()
+_reported: Final[set[str]] = set()
 _LEVELS: Final = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -122,14 +122,14 @@ class Logger:
             redact = import_module("tool_engine.redaction").redact
             getattr(logger, level)(event, logger=self._name, **redact(fields))
         except Exception as error:  # noqa: BLE001 - a log that is broken must not break a call
-            _tell_lost(error)
+            _report_lost(error)
 
 
-def _tell_lost(error: Exception) -> None:
+def _report_lost(error: Exception) -> None:
     """Report on stderr, once per kind of failure, that log lines are lost."""
     kind = type(error).__name__
-    if kind not in _told:
-        _told.add(kind)
+    if kind not in _reported:
+        _reported.add(kind)
         with suppress(Exception):
             # Only the kind: the text may quote what the line said.
             sys.stderr.write(f"tool_engine: a log line is lost, writing it failed: {kind}\n")

@@ -98,7 +98,7 @@ class Reloader:
         self._wanted = ToolIndex()
         self._folder_errors: list[tuple[str, str]] = []
         self.errors: list[tuple[str, str]] = []
-        self._told_errors: list[tuple[str, str]] = []
+        self._published_errors: list[tuple[str, str]] = []
         self.quarantined: dict[str, QuarantinedTool] = {}
         self._waiting: tuple[Tool, ...] = ()
         self.last_reload_at: datetime | None = None
@@ -324,17 +324,17 @@ class Reloader:
         if not is_same or any(map(is_not, before, after)):
             self._swap(after, cause)
         if cause != "load":
-            self._tell_changes(before, passed, changes)
+            self._publish_changes(before, passed, changes)
         elif self._bus.listens_to(ToolEngineEventType.TOOL_LOADED):
             for tool in after:
                 if tool.source is not None:
                     self.publish_event(ToolEngineEventType.TOOL_LOADED, tool.name, tool)
-        self._tell_quarantined(quarantined)
+        self._publish_quarantined(quarantined)
         self._tell_groups(before)
-        self._tell_errors()
+        self._publish_errors()
         return changes
 
-    def _tell_changes(self, before: ToolIndex, passed: Passed, changes: ReloadChanges) -> None:
+    def _publish_changes(self, before: ToolIndex, passed: Passed, changes: ReloadChanges) -> None:
         for name in changes["added"]:
             self.publish_added(passed.index.get_or_raise(name))
         for name in changes["modified"]:
@@ -348,7 +348,7 @@ class Reloader:
         for name in changes["removed"]:
             self.publish_removed(before.get_or_raise(name))
 
-    def _tell_quarantined(self, before: dict[str, QuarantinedTool]) -> None:
+    def _publish_quarantined(self, before: dict[str, QuarantinedTool]) -> None:
         found = [
             each for name, each in sorted(self.quarantined.items()) if each != before.get(name)
         ]
@@ -375,9 +375,9 @@ class Reloader:
             if group.is_quarantined and before.groups.get(name) != group:
                 _log.warning("group_quarantined", group=name, message=group.findings[0])
 
-    def _tell_errors(self) -> None:
+    def _publish_errors(self) -> None:
         """Publish new errors, and files that are right again or gone."""
-        before, self._told_errors = self._told_errors, self.errors
+        before, self._published_errors = self._published_errors, self.errors
         for file, message in self.errors:
             if (file, message) not in before:
                 _log.warning("load_error", file=file, error=message)

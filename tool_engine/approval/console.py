@@ -118,9 +118,9 @@ def _find_terminal(stdin: TextIO | None) -> int:
 
 async def _read_line(terminal: int) -> str | None:
     """Return the next line; None at the end of input and after Ctrl-C."""
-    listening, bell = os.pipe()
+    listening, signalling = os.pipe()
     closing = contextlib.ExitStack()
-    closing.callback(os.close, bell)
+    closing.callback(os.close, signalling)
     with closing, _interrupted_by(closing.close):
         line = await in_own_thread(_read_until_closed, terminal, listening)
     if line is None:

@@ -20,7 +20,7 @@ NOT_LOADED: Final = "tool_not_loaded"
 """The type of the error about a tool whose file could not be loaded."""
 
 
-def tell_broken(settings: Settings, files: int) -> None:
+def report_broken(settings: Settings, files: int) -> None:
     if files:
         summary = f"{count_text(files, 'file')} could not be loaded"
         sys.stderr.write(f"{summary}; see tool-engine validate {visible(settings.tools)}\n")

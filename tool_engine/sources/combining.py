@@ -1,4 +1,4 @@
-"""How do the tools of several sources stand under one roof, when some have the same name? U45."""
+"""How do the tools of several sources become one set, when some have the same name? U45."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Entry(NamedTuple):
     """As it is known here."""
 
 
-class _Roof(NamedTuple):
+class _Merged(NamedTuple):
     """What the sources came to, when their generations were these."""
 
     state: tuple[object, ...]
@@ -53,7 +53,7 @@ class _Roof(NamedTuple):
     """The message about a name that several tools have inside of one source."""
 
 
-_NO_ROOF: Final = _Roof((), 0, {}, frozenset())
+_NOTHING: Final = _Merged((), 0, {}, frozenset())
 
 
 class CombinedTools(Source):
@@ -89,7 +89,7 @@ class CombinedTools(Source):
         self._given = dict(sources)
         self._sources = {name: as_source(source) for name, source in sources.items()}
         self._refuses = on_conflict == "refuse"
-        self._roof: _Roof | None = None
+        self._merged: _Merged | None = None
         self._grouped: tuple[object, list[Any], dict[str, ToolGroup]] | None = None
         self.list_all()
 
@@ -132,11 +132,11 @@ class CombinedTools(Source):
     @property
     def groups(self) -> Mapping[str, ToolGroup]:
         """The groups of all sources, each with its source's tools only."""
-        roof = self._find_current()
+        merged = self._find_current()
         found = [source.groups for source in self._sources.values()]
         kept = self._grouped
-        if kept is None or kept[0] is not roof or kept[1] != found:
-            kept = self._grouped = (roof, found, self._all_groups(found))
+        if kept is None or kept[0] is not merged or kept[1] != found:
+            kept = self._grouped = (merged, found, self._all_groups(found))
         return kept[2]
 
     @property
@@ -282,10 +282,10 @@ class CombinedTools(Source):
 
     def _explain_conflicts(self) -> Iterator[str]:
         """Yield the messages about names that stand for no tool."""
-        roof = self._find_current()
-        yield from map(self._explain_conflict, sorted(roof.refused))
-        if roof.inner is not None:
-            yield roof.inner
+        merged = self._find_current()
+        yield from map(self._explain_conflict, sorted(merged.refused))
+        if merged.inner is not None:
+            yield merged.inner
 
     def _count_groups(self) -> Counter[str]:
         return Counter(name for source in self._sources.values() for name in source.groups)
@@ -302,10 +302,10 @@ class CombinedTools(Source):
                 all_groups[name] = renamed_group(group, name, own, names)
         return all_groups
 
-    def _find_current(self) -> _Roof:
+    def _find_current(self) -> _Merged:
         state = tuple(source.generation for source in self._sources.values())
-        roof = self._roof
-        if roof is None or roof.state != state or None in state:
+        merged = self._merged
+        if merged is None or merged.state != state or None in state:
             listed = {name: each.list_unambiguous() for name, each in self._sources.items()}
             inner = next((message for _, message in listed.values() if message is not None), None)
             entries = _make_entries(
@@ -313,13 +313,13 @@ class CombinedTools(Source):
             )
             renamed = {name for name, entry in entries.items() if entry.shown is not entry.own}
             refused = {entries.pop(name).own.name for name in renamed if self._refuses}
-            before = _NO_ROOF if roof is None else roof
+            before = _NOTHING if merged is None else merged
             # A group may say something else of a tool that only other tools call.
             is_new = (before.state, before.entries) != (state, entries)
             is_new |= before.refused != refused
             number = before.number + is_new
-            roof = self._roof = _Roof(state, number, entries, frozenset(refused), inner)
-        return roof
+            merged = self._merged = _Merged(state, number, entries, frozenset(refused), inner)
+        return merged
 
     def _list_tools(self) -> Iterator[tuple[str, Tool]]:
         for name, source in self._sources.items():
@@ -364,12 +364,12 @@ def _make_entries(tools: list[tuple[str, Tool]]) -> dict[str, _Entry]:
             continue
         name = f"{source}_{tool.name}"
         if renamed[name] > 1 or name in holders:
-            name = _told_apart(name, source, tool.name, holders)
+            name = _make_distinct(name, source, tool.name, holders)
         entries[name] = _Entry(source, tool, _rename_tool(tool, name, source))
     return entries
 
 
-def _told_apart(name: str, source: str, own: str, taken: Mapping[str, int]) -> str:
+def _make_distinct(name: str, source: str, own: str, taken: Mapping[str, int]) -> str:
     """Return a name that ends in a hash of both parts: `a` + `b_c` and `a_b` + `c` read alike."""
     whole = f"{len(source)} {source} {own}".encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(whole).hexdigest()

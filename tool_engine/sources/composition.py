@@ -28,7 +28,7 @@ Prepare = Callable[[Tool, int], Tool | None]
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_TOLD: Final = ("description", "parameters", "examples", "output", "status")
+_CHANGEABLE: Final = ("description", "parameters", "examples", "output", "status")
 """The fields that a model sees of a tool, which `prepare` may change."""
 
 
@@ -259,4 +259,4 @@ def _apply_changes(tool: Tool, changed: Tool) -> Tool:
             f"prepare leaves out the parameter {needed[0]!r} of {tool.name!r}, without which every "
             "call of it is refused: leave out optional ones only, or the whole tool"
         )
-    return replace(tool, **{name: getattr(changed, name) for name in _TOLD})
+    return replace(tool, **{name: getattr(changed, name) for name in _CHANGEABLE})

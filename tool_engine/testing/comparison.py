@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tool_engine.catalog.yaml.document import Path, format_path
 
-_MOST_TOLD: Final = 10
+_MOST_SHOWN: Final = 10
 _MOST_CHARACTERS: Final = 300
 
 
@@ -27,7 +27,7 @@ def differences(
         is_partial: A mapping in `got` may hold more keys than the expected one.
     """
     found = _find_differences(expected, got, (root,), is_partial)
-    shown = list(islice(found, _MOST_TOLD))
+    shown = list(islice(found, _MOST_SHOWN))
     more = sum(1 for _ in found)
     return [*shown, f"and {more} more differences"] if more else shown
 

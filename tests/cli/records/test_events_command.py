@@ -23,7 +23,7 @@ from tool_engine import (
     ToolExecutionContext,
 )
 from tool_engine.cli.records import events_command as events
-from tool_engine.cli.records.events_command import EventFilters, told_events
+from tool_engine.cli.records.events_command import EventFilters, follow_events
 from tool_engine.cli.records.filters import RecordFilters
 from tool_engine.cli.settings import Settings
 
@@ -355,7 +355,7 @@ async def test_records_and_events_of_one_follower(
     monkeypatch.setattr("tool_engine.cli.records.events_command._INTERVAL", 0.01)
     url = await asyncio.to_thread(record_calls, tmp_path)
     wanted = EventFilters(RecordFilters(is_failed=True), ("execution_failed",))
-    told = told_events(Settings(records=url), wanted, follow=True, is_quiet=True)
+    told = follow_events(Settings(records=url), wanted, follow=True, is_quiet=True)
     async with aclosing(told), asyncio.timeout(30):
         names = [(await anext(told)).tool_name for _ in range(2)]
         assert names[0] == "broken"
@@ -391,7 +391,7 @@ async def test_what_comes_while_a_follower_begins(
 
         monkeypatch.setattr(events, "_read_newest", later)
         await engine.execute("nobody")
-        told = told_events(
+        told = follow_events(
             Settings(records=url), EventFilters(RecordFilters()), follow=True, is_quiet=True
         )
         async with aclosing(told):

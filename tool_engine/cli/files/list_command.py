@@ -9,12 +9,12 @@ import msgspec
 import typer
 
 from tool_engine.catalog.approval.locked_group import PREFIX
-from tool_engine.cli.broken import tell_broken
+from tool_engine.cli.broken import report_broken
 from tool_engine.cli.console import make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.files.checking import load_folder
 from tool_engine.cli.files.facts import group_facts, tool_facts
-from tool_engine.cli.files.locking import lock_states, tell_unapproved
+from tool_engine.cli.files.locking import lock_states, report_unapproved
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import (
@@ -98,8 +98,8 @@ def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: b
         )
         if groups:
             make_console().print(groups_table(groups, known.values()))
-        tell_unapproved(settings, states)
-        tell_broken(settings, len(errors))
+        report_unapproved(settings, states)
+        report_broken(settings, len(errors))
     return EXIT_FAILED if strict and errors else EXIT_OK
 
 

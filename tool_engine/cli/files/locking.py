@@ -63,7 +63,7 @@ def lock_states(settings: Settings, definitions: Iterable[Tool | ToolGroup]) -> 
     return {each.name: each.status for each in found if each.status != GONE}
 
 
-def tell_unapproved(settings: Settings, states: Mapping[str, str]) -> None:
+def report_unapproved(settings: Settings, states: Mapping[str, str]) -> None:
     """Print the tools and groups that the lock file does not approve."""
     waiting = [f"{name} ({status})" for name, status in states.items() if status != APPROVED]
     if waiting:

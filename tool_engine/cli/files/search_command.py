@@ -9,7 +9,7 @@ import typer
 
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.search import ToolSearch
-from tool_engine.cli.broken import tell_broken
+from tool_engine.cli.broken import report_broken
 from tool_engine.cli.console import make_console, print_json
 from tool_engine.cli.failures import EXIT_OK
 from tool_engine.cli.files.checking import load_folder
@@ -45,7 +45,7 @@ def search_tools(settings: Settings, words: Sequence[str], limit: int, *, as_jso
         return EXIT_OK
     title = f"{count_text(len(matches), 'tool')} of {len(tools)} in {settings.tools}, best first"
     make_console().print(tools_table([match.tool for match in matches], title))
-    tell_broken(settings, broken)
+    report_broken(settings, broken)
     return EXIT_OK
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import typer
 
-from tool_engine.cli.broken import missing_tool, tell_broken
+from tool_engine.cli.broken import missing_tool, report_broken
 from tool_engine.cli.calls.call_arguments import example_arguments
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK
@@ -43,7 +43,7 @@ def show_tool(settings: Settings, name: str, *, as_json: bool) -> int:
         return _show_group(groups[name], tools, as_json=as_json)
     if tool is None:
         if not as_json:
-            tell_broken(settings, len(errors))
+            report_broken(settings, len(errors))
         raise missing_tool(settings, name, [*tools, *groups], errors)
     if as_json:
         print_json({**tool_facts(tool), **_tool_details(tool)})

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import typer
 
 from tool_engine.catalog.yaml.document import format_path
-from tool_engine.cli.broken import missing_tool, tell_broken
+from tool_engine.cli.broken import missing_tool, report_broken
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import load_app
@@ -110,7 +110,7 @@ def run_tests(settings: Settings, options: RunOptions, *, as_json: bool) -> int:
         print_json(_to_dict(outcome, options))
     else:
         _print_outcome(outcome, options)
-        tell_broken(settings, len(outcome.load_errors))
+        report_broken(settings, len(outcome.load_errors))
     return EXIT_OK if outcome.is_good(is_strict=options.is_strict) else EXIT_FAILED
 
 
@@ -120,7 +120,7 @@ async def _run_tests(
     async with engine:
         unknown = [name for name in options.names if engine.get(name) is None]
         if unknown:
-            tell_broken(settings, len(engine.load_errors))
+            report_broken(settings, len(engine.load_errors))
             raise missing_tool(settings, unknown[0], engine.list_names(), engine.load_errors)
         if not options.names:
             outcome.load_errors.extend(engine.load_errors)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tool_engine.cli.broken import tell_broken
+from tool_engine.cli.broken import report_broken
 from tool_engine.cli.console import make_console, plain
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.files.checking import load_folder
@@ -32,7 +32,7 @@ ProtocolOption = Annotated[
 def tools_in(settings: Settings) -> dict[str, Tool]:
     """Return the folder's tools by name; report broken files on stderr."""
     folder = load_folder(settings)
-    tell_broken(settings, len(folder.errors))
+    report_broken(settings, len(folder.errors))
     return folder.tools
 
 

@@ -125,7 +125,7 @@ def run_command(
 
 
 def print_events(settings: Settings, filters: EventFilters, *, follow: bool, as_json: bool) -> int:
-    shown_events = told_events(settings, filters, follow=follow, is_quiet=as_json)
+    shown_events = follow_events(settings, filters, follow=follow, is_quiet=as_json)
     show = _print_json if as_json else _print_line
     return (
         print_each(shown_events, show) if follow else run_async(_print_events(shown_events, show))
@@ -139,7 +139,7 @@ async def _print_events(shown_events: AsyncGenerator[ToolEngineEvent, None], sho
     return EXIT_OK
 
 
-async def told_events(
+async def follow_events(
     settings: Settings, filters: EventFilters, *, follow: bool, is_quiet: bool
 ) -> AsyncGenerator[ToolEngineEvent, None]:
     """Yield the wanted events, from kept events or else from records.

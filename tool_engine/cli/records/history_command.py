@@ -14,7 +14,7 @@ from rich.table import Table
 from tool_engine.cli.console import make_console, plain, print_json_line
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
-from tool_engine.cli.records.drawing import drawn
+from tool_engine.cli.records.drawing import fit_encoding
 from tool_engine.cli.records.filters import (
     CallerOption,
     ConversationOption,
@@ -131,8 +131,8 @@ def _make_history_table(records: Sequence[ToolCallRecord], console: Console) -> 
             plain(record.call_id or "-", "cyan"),
             plain(record.tool_name, "bold cyan"),
             plain(outcome, OUTCOME_STYLES.get(outcome, "red")),
-            plain(drawn(seconds_text(record.queue_wait), console)),
-            plain(drawn(seconds_text(record.execution_time), console)),
+            plain(fit_encoding(seconds_text(record.queue_wait), console)),
+            plain(fit_encoding(seconds_text(record.execution_time), console)),
             plain(record.caller_id or "-"),
             plain(record_text(record)),
         )
@@ -150,7 +150,7 @@ def _print_line(record: ToolCallRecord) -> None:
         local_time(record.created_at),
         record.call_id or "-",
         f"{outcome:<9}",
-        f"{drawn(seconds_text(record.execution_time), console):>8}",
+        f"{fit_encoding(seconds_text(record.execution_time), console):>8}",
         record.tool_name,
         record_text(record),
     )

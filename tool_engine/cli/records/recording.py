@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from tool_engine.cli.broken import tell_broken
+from tool_engine.cli.broken import report_broken
 from tool_engine.cli.console import visible
 from tool_engine.cli.failures import EXIT_FAILED, CommandError
-from tool_engine.cli.logs import first_load_errors_untold
+from tool_engine.cli.logs import hide_load_errors
 from tool_engine.cli.settings import Settings
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError
@@ -74,9 +74,9 @@ async def recording_engine(
     store = None if storage is None else ToolKnowledgeStore(storage)
     engine = ToolEngine(config, store=store, approver=approver)
     async with contextlib.AsyncExitStack() as stack:
-        with first_load_errors_untold():
+        with hide_load_errors():
             await stack.enter_async_context(engine)
-        tell_broken(settings, len(engine.load_errors))
+        report_broken(settings, len(engine.load_errors))
         yield engine
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
-from tool_engine.cli.records.drawing import drawn, sparkline
+from tool_engine.cli.records.drawing import draw_bars, fit_encoding
 from tool_engine.cli.records.filters import (
     CallerOption,
     ConversationOption,
@@ -144,7 +144,7 @@ def _print_tables(
             ("calls", [each.calls for each in intervals]),
             ("failed", [each.failed for each in intervals]),
         ):
-            console.print(plain(drawn(f"{name:<7} {sparkline(values)}", console)))
+            console.print(plain(fit_encoding(f"{name:<7} {draw_bars(values)}", console)))
         is_wide = console.width >= WIDE
         console.print(
             _make_group_table("tools", "tool", statistics["by_tool"], intervals if is_wide else ())
@@ -174,8 +174,8 @@ def _make_group_table(
             plain(name, "bold cyan"),
             str(group["total"]),
             plain(f"{group['error_rate']:g} %", "red" if group["failed"] else ""),
-            *(plain(drawn(seconds_text(seconds), console)) for seconds in times),
-            *([plain(drawn(sparkline(values), console))] if intervals else []),
+            *(plain(fit_encoding(seconds_text(seconds), console)) for seconds in times),
+            *([plain(fit_encoding(draw_bars(values), console))] if intervals else []),
         )
     return table
 
