@@ -98,7 +98,7 @@ def blockbuster(request: pytest.FixtureRequest) -> Iterator[BlockBuster]:
     # Where the process is, the kernel knows without a look at a disk.
     found.functions["os.getcwd"].can_block_in("tool_engine/trusted.py", {"folder_of_now"})
     # Threads that write lines to one place take turns there, for some microseconds.
-    found.functions["threading.Lock.acquire"].can_block_in("tool_engine/logger.py", {"_write"})
+    found.functions["threading.Lock.acquire"].can_block_in("tool_engine/logger.py", {"_write_line"})
     # What a test run adds of its own: the first look of a thread at a file is counted by coverage.
     found.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", {"lock_data"})
     yield found

@@ -38,7 +38,7 @@ STRATEGIES: Final = ("fifo", "priority", "fair", "reject")
 KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
 
 
-def _named(name: str, values: object, meaning: str) -> dict[str, Any]:
+def _copy_named(name: str, values: object, meaning: str) -> dict[str, Any]:
     """Return a read-only copy, so that later changes cannot bypass the check."""
     if not isinstance(values, Mapping):
         raise ConfigurationError(f"{name} must map names to {meaning}, got {values!r}")
@@ -48,8 +48,8 @@ def _named(name: str, values: object, meaning: str) -> dict[str, Any]:
     return dict(values)
 
 
-def _limits(name: str, values: object, *, minimum: int = 1) -> dict[str, int]:
-    limits = _named(name, values, "limits")
+def _check_limits(name: str, values: object, *, minimum: int = 1) -> dict[str, int]:
+    limits = _copy_named(name, values, "limits")
     for key, limit in limits.items():
         check_count(f"{name}[{key!r}]", limit, minimum=minimum)
     return limits
@@ -64,7 +64,7 @@ def _check_fields(name: str, values: Mapping[Any, Any], kind: type[msgspec.Struc
 
 
 class KeyLimits(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
-    """How many slots the calls of one conversation, caller or workflow may hold at once."""
+    """Slots that calls of one conversation, caller or workflow may hold."""
 
     key: str = "conversation_id"
     """The context field that calls must share: `conversation_id`, `caller_id`, `workflow_id` or
@@ -84,8 +84,8 @@ class KeyLimits(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
             check_count("key_limits.limit", self.limit, minimum=1)
         if self.queue_size is not None:
             check_count("key_limits.queue_size", self.queue_size)
-        overrides = _limits("key_limits.overrides", self.overrides)
-        weights = _named("key_limits.weights", self.weights, "shares")
+        overrides = _check_limits("key_limits.overrides", self.overrides)
+        weights = _copy_named("key_limits.weights", self.weights, "shares")
         for key, weight in weights.items():
             check_share(f"key_limits.weights[{key!r}]", weight)
         msgspec.structs.force_setattr(self, "overrides", overrides)
@@ -145,11 +145,11 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         self._check_times()
         settle = msgspec.structs.force_setattr
         settle(self, "key_limits", _key_limits(self.key_limits))
-        settle(self, "bucket_limits", _limits("bucket_limits", self.bucket_limits))
-        sizes = _limits("bucket_queue_sizes", self.bucket_queue_sizes, minimum=0)
+        settle(self, "bucket_limits", _check_limits("bucket_limits", self.bucket_limits))
+        sizes = _check_limits("bucket_queue_sizes", self.bucket_queue_sizes, minimum=0)
         settle(self, "bucket_queue_sizes", sizes)
-        settle(self, "bucket_rates", _rates(self.bucket_rates))
-        settle(self, "breakers", _breakers(self.breakers))
+        settle(self, "bucket_rates", _read_rates(self.bucket_rates))
+        settle(self, "breakers", _read_breakers(self.breakers))
         settle(self, "bypass_caller_types", _caller_types(self.bypass_caller_types))
 
     @property
@@ -184,15 +184,15 @@ def _key_limits(value: object) -> KeyLimits | None:
     )
 
 
-def _rates(values: object) -> dict[str, ToolRate]:
-    rates = _named("bucket_rates", values, "rates")
+def _read_rates(values: object) -> dict[str, ToolRate]:
+    rates = _copy_named("bucket_rates", values, "rates")
     for bucket, rate in rates.items():
         if not isinstance(rate, ToolRate):
-            rates[bucket] = _rate(f"bucket_rates[{bucket!r}]", rate)
+            rates[bucket] = _read_rate(f"bucket_rates[{bucket!r}]", rate)
     return rates
 
 
-def _rate(name: str, rate: Any) -> ToolRate:
+def _read_rate(name: str, rate: Any) -> ToolRate:
     if isinstance(rate, Mapping):
         _check_fields(name, rate, ToolRate)
         if "calls" in rate and "period" in rate:
@@ -203,14 +203,14 @@ def _rate(name: str, rate: Any) -> ToolRate:
         raise ConfigurationError(f"{name} is {error}") from None
 
 
-def _breakers(values: object) -> dict[str, BreakerPolicy]:
-    breakers = _named("breakers", values, "breakers")
+def _read_breakers(values: object) -> dict[str, BreakerPolicy]:
+    breakers = _copy_named("breakers", values, "breakers")
     for bucket, policy in breakers.items():
-        breakers[bucket] = _breaker(f"breakers[{bucket!r}]", policy)
+        breakers[bucket] = _read_breaker(f"breakers[{bucket!r}]", policy)
     return breakers
 
 
-def _breaker(name: str, policy: object) -> BreakerPolicy:
+def _read_breaker(name: str, policy: object) -> BreakerPolicy:
     if isinstance(policy, BreakerPolicy):
         return policy
     if not isinstance(policy, Mapping):

@@ -290,10 +290,10 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         self._admission.close()
         # A closing that was cancelled before its first step has closed nothing.
         if self._closing is None or self._closing.cancelled():
-            self._closing = asyncio.create_task(self._close(), name="tool-engine-close")
+            self._closing = asyncio.create_task(self._close_parts(), name="tool-engine-close")
         await asyncio.shield(self._closing)
 
-    async def _close(self) -> None:
+    async def _close_parts(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             # The last to be entered is the first to be left; one failure never stops the rest.
             stack.push_async_callback(self.store.close)
@@ -324,7 +324,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             self._generations.add(index, cause)
         self.index = index
         self._pipeline.forget_plans()
-        for message in self._warnings():
+        for message in self._list_warnings():
             _log.warning("limit_for_unknown_bucket", message=message)
 
     def disown(self, reason: str) -> None:
@@ -376,7 +376,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         if handler is not None:
             self._registry.register(loaded.handler, executor_for(handler, loaded))
         self._swap_index(index)
-        self._reloader.tell_added(loaded)
+        self._reloader.publish_added(loaded)
         if handler is not None:
             self._reloader.judge_again()
         return loaded
@@ -394,7 +394,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
                 f"{name!r} is defined in {tool.source}; remove the file instead"
             )
         self._swap_index(self.index.without(name))
-        self._reloader.tell_removed(tool)
+        self._reloader.publish_removed(tool)
 
     # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView` and `EventsView`.
 
@@ -409,7 +409,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             "generation": self.generation,
             "held": self._reloader.held,
             "quarantined": sorted(self._quarantined_tools),
-            "warnings": self._warnings(),
+            "warnings": self._list_warnings(),
         }
 
     def tool_definitions(
@@ -478,7 +478,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
     def _quarantined_tools(self) -> Mapping[str, QuarantinedTool]:
         return self._reloader.quarantined
 
-    def _warnings(self) -> list[str]:
+    def _list_warnings(self) -> list[str]:
         return self._reloader.limit_warnings(self._admission.config)
 
 

@@ -21,10 +21,10 @@ class ToolEngineError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Python's own way calls the class with the message, whatever it takes.
-        return _remake, (type(self), self.args), self.__dict__
+        return _remake_error, (type(self), self.args), self.__dict__
 
 
-def _remake(kind: type[ToolEngineError], args: tuple[Any, ...]) -> ToolEngineError:
+def _remake_error(kind: type[ToolEngineError], args: tuple[Any, ...]) -> ToolEngineError:
     error = kind.__new__(kind, *args)
     error.args = args
     return error
@@ -37,7 +37,7 @@ class ConfigurationError(ToolEngineError, ValueError):
 
 
 class EngineClosedError(ToolEngineError):
-    """The engine was used after `close()`, or its event loop ended under a call."""
+    """The engine was closed, or its event loop ended under a call."""
 
     error_type = "engine_closed"
 
@@ -69,7 +69,7 @@ class ToolNotFoundError(ToolEngineError, LookupError):
 
 
 class ToolQuarantinedError(ToolNotFoundError):
-    """The tool exists but is not approved as it is; the message names the cure."""
+    """The tool is not approved as it is; the message names the cure."""
 
     error_type = "tool_quarantined"
 
@@ -111,19 +111,22 @@ class UnboundContextError(ToolEngineError):
 
 
 class LiveObjectError(ToolEngineError, TypeError):
-    """A live object, such as an engine, was copied or pickled; the message says what to do."""
+    """A live object, such as an engine, was copied or pickled.
+
+    The message says what to do.
+    """
 
     error_type = "live_object"
 
 
 class ApprovalError(ToolEngineError):
-    """An answer to a request for approval cannot be taken; the message says why."""
+    """An approval request's answer cannot be taken; the message says why."""
 
     error_type = "rejected"
 
 
 class SessionError(ToolEngineError):
-    """A conversation cannot be made, restored or continued as asked; the message says why."""
+    """A conversation cannot be made, restored or continued; the message says why."""
 
     error_type = "session_error"
 
@@ -135,7 +138,10 @@ class SessionConflictError(SessionError):
 
 
 class ToolConflictError(ToolEngineError, ValueError):
-    """Two tools of one conversation have the same name; the message names both and the cure."""
+    """Two tools of one conversation have the same name.
+
+    The message names both and the cure.
+    """
 
     error_type = "tool_conflict"
 
@@ -163,7 +169,7 @@ class ChatModelError(ToolEngineError):
 
 
 class VariableError(ToolEngineError, ValueError):
-    """A variable cannot be kept, read or referenced as asked; the message names the cure.
+    """A variable cannot be kept, read or referenced; the message names the cure.
 
     Args:
         message: What is wrong.
@@ -205,7 +211,7 @@ class DefinitionProblem(NamedTuple):
 
 
 class DefinitionError(ToolEngineError, ValueError):
-    """A tool's definition cannot be loaded; `problems` lists everything that is wrong with it."""
+    """A tool's definition cannot be loaded; `problems` lists everything wrong with it."""
 
     error_type = "definition_error"
 
@@ -251,7 +257,10 @@ class QueueTimeoutError(AdmissionError, TimeoutError):
 
 
 class SlotRejectedError(AdmissionError):
-    """No slot is free and the strategy does not wait, or none can ever be free."""
+    """No slot is free and none is waited for.
+
+    The strategy does not wait, or none can ever be free.
+    """
 
     error_type = "rejected"
 
@@ -263,7 +272,7 @@ class RateLimitedError(AdmissionError):
 
 
 class CircuitOpenError(AdmissionError):
-    """Too many calls in a row have failed: the breaker of the tool or the bucket is open."""
+    """The breaker of the tool or bucket is open after failures."""
 
     error_type = "circuit_open"
 
@@ -281,7 +290,9 @@ class ControllerClosedError(AdmissionError, EngineClosedError):
 
 
 class ToolExecutionError(ToolEngineError):
-    """Raise it in a handler or an executor to fail a call with a message of your own.
+    """Raise it in a handler to fail a call with your message.
+
+    An executor may raise it, too.
 
     The message reaches the model as it is, without the exception's class name. `details`, a
     mapping of JSON values, is kept in `result.metadata["error_details"]`; of more than 64 KB the

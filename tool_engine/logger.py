@@ -59,7 +59,7 @@ def prepare() -> None:
 
 _QUIET: Final = ("debug", "info")
 """Levels that are not written until structlog is configured."""
-_told: Final[set[str]] = set()
+_reported: Final[set[str]] = set()
 _LEVELS: Final = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -78,23 +78,23 @@ class Logger:
 
     def debug(self, event: str, **fields: Any) -> None:
         """Write a line for fault finding; silent unless structlog is configured."""
-        self._write("debug", event, fields)
+        self._write_line("debug", event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
         """Write what happened; silent unless structlog is configured."""
-        self._write("info", event, fields)
+        self._write_line("info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
         """Write what deserves attention."""
-        self._write("warning", event, fields)
+        self._write_line("warning", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
         """Write what failed and should not have."""
-        self._write("error", event, fields)
+        self._write_line("error", event, fields)
 
     def write(self, level: str, event: str, fields: dict[str, Any]) -> None:
-        """Write a line of the level with this name: `debug`, `info`, `warning` or `error`."""
-        self._write(level, event, fields)
+        """Write a line of a level: `debug`, `info`, `warning` or `error`."""
+        self._write_line(level, event, fields)
 
     def is_enabled(self, level: str) -> bool:
         """True if a line of this level would be written."""
@@ -108,7 +108,7 @@ class Logger:
         except Exception:  # noqa: BLE001 - the program's own logger may do anything
             return True
 
-    def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:
+    def _write_line(self, level: str, event: str, fields: dict[str, Any]) -> None:
         is_quiet = level in _QUIET
         if is_quiet and not is_configured():
             return
@@ -122,14 +122,14 @@ class Logger:
             redact = import_module("tool_engine.redaction").redact
             getattr(logger, level)(event, logger=self._name, **redact(fields))
         except Exception as error:  # noqa: BLE001 - a log that is broken must not break a call
-            _tell_lost(error)
+            _report_lost(error)
 
 
-def _tell_lost(error: Exception) -> None:
+def _report_lost(error: Exception) -> None:
     """Report on stderr, once per kind of failure, that log lines are lost."""
     kind = type(error).__name__
-    if kind not in _told:
-        _told.add(kind)
+    if kind not in _reported:
+        _reported.add(kind)
         with suppress(Exception):
             # Only the kind: the text may quote what the line said.
             sys.stderr.write(f"tool_engine: a log line is lost, writing it failed: {kind}\n")

@@ -40,15 +40,15 @@ _UNWRITTEN: Final = {
 
 def why_unread(error: OSError) -> str:
     """Return why a file cannot be read, and what to do about it."""
-    return _explain(error, _UNREAD)
+    return _explain_error(error, _UNREAD)
 
 
 def why_unwritten(error: OSError) -> str:
     """Return why a file cannot be written, and what to do about it."""
-    return _explain(error, _UNWRITTEN)
+    return _explain_error(error, _UNWRITTEN)
 
 
-def _explain(error: OSError, cures: dict[int, str]) -> str:
+def _explain_error(error: OSError, cures: dict[int, str]) -> str:
     cure = cures.get(error.errno or 0)
     reason = error.strerror or str(error)
     return reason if cure is None else f"{reason}; {cure}"
@@ -92,7 +92,7 @@ def write_named(path: str | os.PathLike[str], data: bytes) -> None:
 
 @contextlib.contextmanager
 def writing_named(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Yield a stream that becomes the file once all is written; links stay links.
+    """Yield a stream that becomes the file at the end; links stay.
 
     Devices and pipes, such as `/dev/stdout`, are written to directly.
 

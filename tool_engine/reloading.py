@@ -98,7 +98,7 @@ class Reloader:
         self._wanted = ToolIndex()
         self._folder_errors: list[tuple[str, str]] = []
         self.errors: list[tuple[str, str]] = []
-        self._told_errors: list[tuple[str, str]] = []
+        self._published_errors: list[tuple[str, str]] = []
         self.quarantined: dict[str, QuarantinedTool] = {}
         self._waiting: tuple[Tool, ...] = ()
         self.last_reload_at: datetime | None = None
@@ -115,7 +115,7 @@ class Reloader:
         return self._generations.index, self._wanted, self._waiting
 
     async def load(self) -> None:
-        """Read the folder for the first time and start to watch it, as configured."""
+        """Read the folder for the first time; watch it, as configured."""
         config = self._config
         if self._watcher is None and (config.auto_reload or config.watch_for_changes):
             # It starts before the first look, so that no change falls between the two.
@@ -129,11 +129,11 @@ class Reloader:
             self._catalog.arrivals.is_open = self._watcher.is_open
             await self._watcher.start()
         async with self._lock:
-            await self._look("load")
+            await self._look_at_files("load")
 
     async def reload(self) -> ReloadChanges:
         """Read the folder again and release what a rollback holds back."""
-        return await self._in_pair(lambda: self._look("reload", is_asked=True))
+        return await self._in_pair(lambda: self._look_at_files("reload", is_asked=True))
 
     async def rollback(self, number: int) -> ReloadChanges:
         """Return to the tools of a generation; see `ToolEngine.rollback`."""
@@ -144,7 +144,7 @@ class Reloader:
             await self._read_code(target.index)
             self._require_open()
             self._gate.hold(self._wanted, target.index)
-            return self._settle("rollback")
+            return self._publish_snapshot("rollback")
 
         self._generations.find(number)
         return await self._in_pair(go_back)
@@ -162,7 +162,7 @@ class Reloader:
         await self._code.read(tools.values())
         lock = self._approvals.with_approved(known, tools, chosen, groups)
         await asyncio.to_thread(lock.write)
-        return await self._in_pair(lambda: self._look("lock"))
+        return await self._in_pair(lambda: self._look_at_files("lock"))
 
     async def stop(self) -> None:
         """Stop watching; a running reload ends first, or is given up."""
@@ -173,7 +173,7 @@ class Reloader:
             async with asyncio.timeout(self._config.close_timeout), self._lock:
                 pass
         except TimeoutError:
-            self._complete(_nothing(), "the engine was closed meanwhile")
+            self._publish_completed(_make_no_changes(), "the engine was closed meanwhile")
 
     def link(self, index: ToolIndex) -> ToolIndex:
         """Return the snapshot with its workflows checked against its other tools."""
@@ -186,7 +186,7 @@ class Reloader:
         """Check approvals again: the code that runs tools has changed."""
         self._registrations += 1
         if self._approvals.is_enforced and self.is_loaded:
-            self._settle("lock")
+            self._publish_snapshot("lock")
 
     def refusal_of(self, call: Call) -> Failure:
         """Return why the tool of a call is missing or not approved."""
@@ -202,7 +202,7 @@ class Reloader:
             hint += "; the definitions are not loaded: use 'async with' or await engine.load()"
         return Failure("tool_not_found", f"there is no tool {name!r}{hint}")
 
-    def tell(
+    def publish_event(
         self,
         kind: ToolEngineEventType,
         tool_name: str | None = None,
@@ -214,13 +214,13 @@ class Reloader:
         if self._bus.listens_to(kind):
             self._bus.publish(ToolEngineEvent(kind, tool_name, tool, error, data=data))
 
-    def tell_added(self, tool: Tool) -> None:
+    def publish_added(self, tool: Tool) -> None:
         kind = ToolEngineEventType.TOOL_ADDED
-        self.tell(kind, tool.name, tool, old_version=None, new_version=tool.version)
+        self.publish_event(kind, tool.name, tool, old_version=None, new_version=tool.version)
 
-    def tell_removed(self, tool: Tool) -> None:
+    def publish_removed(self, tool: Tool) -> None:
         kind = ToolEngineEventType.TOOL_REMOVED
-        self.tell(kind, tool.name, tool, old_version=tool.version, new_version=None)
+        self.publish_event(kind, tool.name, tool, old_version=tool.version, new_version=None)
 
     async def _answer_watcher(self, paths: frozenset[str] | None, settle: float) -> Collection[str]:
         async with self._lock:
@@ -228,38 +228,38 @@ class Reloader:
                 return []
             folder = await asyncio.to_thread(self._look_at_folder, paths, settle, 0.0)
             # A change that was seen and not merged, because the reload failed, is still a change.
-            if self._seen(folder) != self._merged:
-                await self._pair(lambda: self._merge(folder, "reload"))
+            if self._describe_look(folder) != self._merged:
+                await self._publish_around(lambda: self._merge_folder(folder, "reload"))
             return folder.unsettled
 
     async def _in_pair(self, work: Callable[[], Awaitable[ReloadChanges]]) -> ReloadChanges:
         """Run `work` between RELOAD_STARTED and RELOAD_COMPLETED, however it ends."""
         async with self._lock:
-            return await self._pair(work)
+            return await self._publish_around(work)
 
-    async def _pair(self, work: Callable[[], Awaitable[ReloadChanges]]) -> ReloadChanges:
+    async def _publish_around(self, work: Callable[[], Awaitable[ReloadChanges]]) -> ReloadChanges:
         self._require_open()
         self._is_in_pair = True
-        self.tell(ToolEngineEventType.RELOAD_STARTED)
+        self.publish_event(ToolEngineEventType.RELOAD_STARTED)
         try:
             changes = await work()
         except BaseException as error:
-            self._complete(_nothing(), str(error) or type(error).__name__)
+            self._publish_completed(_make_no_changes(), str(error) or type(error).__name__)
             raise
-        self._complete(changes)
+        self._publish_completed(changes)
         return changes
 
-    def _complete(self, changes: ReloadChanges, error: str | None = None) -> None:
+    def _publish_completed(self, changes: ReloadChanges, error: str | None = None) -> None:
         if self._is_in_pair:
             self._is_in_pair = False
             kind, number = ToolEngineEventType.RELOAD_COMPLETED, self._generations.number
-            self.tell(kind, error=error, generation=number, **changes)
+            self.publish_event(kind, error=error, generation=number, **changes)
 
-    async def _look(self, cause: str, *, is_asked: bool = False) -> ReloadChanges:
+    async def _look_at_files(self, cause: str, *, is_asked: bool = False) -> ReloadChanges:
         folder = await asyncio.to_thread(self._look_at_folder)
-        return await self._merge(folder, cause, is_asked=is_asked)
+        return await self._merge_folder(folder, cause, is_asked=is_asked)
 
-    async def _merge(
+    async def _merge_folder(
         self, folder: FolderOutcome, cause: str, *, is_asked: bool = False
     ) -> ReloadChanges:
         found = new_tools(self._wanted, folder)
@@ -274,10 +274,10 @@ class Reloader:
         self._folder_errors = outcome.errors
         self.last_reload_at = datetime.now(UTC)
         self.is_loaded = True
-        self._merged = self._seen(folder)
+        self._merged = self._describe_look(folder)
         if is_asked:
             self._gate.release()
-        return self._settle(cause)
+        return self._publish_snapshot(cause)
 
     def _look_at_folder(
         self,
@@ -289,7 +289,7 @@ class Reloader:
         self._approvals.read()
         return self._catalog.look(paths, settle=settle, patience=patience)
 
-    def _seen(self, folder: FolderOutcome) -> tuple[object, ...]:
+    def _describe_look(self, folder: FolderOutcome) -> tuple[object, ...]:
         """Return what differs whenever a look found something new."""
         return (folder.version, self._registrations, *self._approvals.state)
 
@@ -308,7 +308,7 @@ class Reloader:
             return wanted
         return wanted.with_changes({**dict.fromkeys(known), **registered})
 
-    def _settle(self, cause: str) -> ReloadChanges:
+    def _publish_snapshot(self, cause: str) -> ReloadChanges:
         """Publish a new snapshot of the folder's tools that may be called."""
         before, quarantined = self._generations.index, self.quarantined
         passed = self._gate.settle(self._with_registered(), before)
@@ -324,19 +324,19 @@ class Reloader:
         if not is_same or any(map(is_not, before, after)):
             self._swap(after, cause)
         if cause != "load":
-            self._tell_changes(before, passed, changes)
+            self._publish_changes(before, passed, changes)
         elif self._bus.listens_to(ToolEngineEventType.TOOL_LOADED):
             for tool in after:
                 if tool.source is not None:
-                    self.tell(ToolEngineEventType.TOOL_LOADED, tool.name, tool)
-        self._tell_quarantined(quarantined)
+                    self.publish_event(ToolEngineEventType.TOOL_LOADED, tool.name, tool)
+        self._publish_quarantined(quarantined)
         self._tell_groups(before)
-        self._tell_errors()
+        self._publish_errors()
         return changes
 
-    def _tell_changes(self, before: ToolIndex, passed: Passed, changes: ReloadChanges) -> None:
+    def _publish_changes(self, before: ToolIndex, passed: Passed, changes: ReloadChanges) -> None:
         for name in changes["added"]:
-            self.tell_added(passed.index.get_or_raise(name))
+            self.publish_added(passed.index.get_or_raise(name))
         for name in changes["modified"]:
             old, new = before.get_or_raise(name), passed.index.get_or_raise(name)
             diff = passed.diffs.get(name)
@@ -344,16 +344,16 @@ class Reloader:
                 _log.warning("tool_edit", tool=name, message=diff.warning)
             if self._bus.listens_to(ToolEngineEventType.TOOL_UPDATED):
                 diff = compared(old, new) if diff is None else diff
-                self.tell(ToolEngineEventType.TOOL_UPDATED, name, new, **diff.to_dict())
+                self.publish_event(ToolEngineEventType.TOOL_UPDATED, name, new, **diff.to_dict())
         for name in changes["removed"]:
-            self.tell_removed(before.get_or_raise(name))
+            self.publish_removed(before.get_or_raise(name))
 
-    def _tell_quarantined(self, before: dict[str, QuarantinedTool]) -> None:
+    def _publish_quarantined(self, before: dict[str, QuarantinedTool]) -> None:
         found = [
             each for name, each in sorted(self.quarantined.items()) if each != before.get(name)
         ]
         for each in found:
-            self.tell(
+            self.publish_event(
                 ToolEngineEventType.TOOL_QUARANTINED,
                 each.name,
                 each.tool,
@@ -375,16 +375,16 @@ class Reloader:
             if group.is_quarantined and before.groups.get(name) != group:
                 _log.warning("group_quarantined", group=name, message=group.findings[0])
 
-    def _tell_errors(self) -> None:
+    def _publish_errors(self) -> None:
         """Publish new errors, and files that are right again or gone."""
-        before, self._told_errors = self._told_errors, self.errors
+        before, self._published_errors = self._published_errors, self.errors
         for file, message in self.errors:
             if (file, message) not in before:
                 _log.warning("load_error", file=file, error=message)
-                self.tell(ToolEngineEventType.LOAD_ERROR, error=message, file=file)
+                self.publish_event(ToolEngineEventType.LOAD_ERROR, error=message, file=file)
         for file in sorted({file for file, _ in before} - {file for file, _ in self.errors}):
             _log.info("load_mended", file=file)
-            self.tell(ToolEngineEventType.LOAD_MENDED, file=file)
+            self.publish_event(ToolEngineEventType.LOAD_MENDED, file=file)
 
     def _require_open(self) -> None:
         if self._is_stopped:
@@ -397,12 +397,12 @@ def _code_of(module: str) -> Iterable[TrustedPath]:
     return source.module_files(module)  # type: ignore[no-any-return]
 
 
-def _nothing() -> ReloadChanges:
+def _make_no_changes() -> ReloadChanges:
     return ReloadChanges(added=[], modified=[], removed=[])
 
 
 def limit_warnings(config: ConcurrencyConfig, index: ToolIndex) -> list[str]:
-    """Warn of limits for buckets that no tool counts against: most likely a typo."""
+    """Warn of limits for buckets without tools: most likely a typo."""
     fields = ("bucket_limits", "bucket_queue_sizes", "bucket_rates", "breakers")
     named = {field: set(getattr(config, field)) for field in fields}
     if not any(named.values()):

@@ -50,7 +50,10 @@ class TrustedPath(NamedTuple):
         return name.partition(".")[0] == own and name.endswith(_SUFFIXES)
 
     def meets(self, folder: str) -> bool:
-        """True if it is in `folder` or `folder` in it: write access to one reaches the other."""
+        """True if it is in `folder`, or `folder` in it.
+
+        Write access to one reaches the other.
+        """
         inside = self.place[0] if self.kind is Kind.MODULE else self.path
         if is_below(inside, folder):
             return True
@@ -89,17 +92,20 @@ def trusted_paths() -> list[TrustedPath]:
     """Return all trusted paths, as named and with links followed. Blocks."""
     with _lock:
         asked = list(_all.items())
-    return list({path: None for each, began in asked for path in _both(each, began)})
+    return list({path: None for each, began in asked for path in _find_both_places(each, began)})
 
 
 def database_files(path: str, what: str) -> Iterator[TrustedPath]:
-    """Yield the file of a SQLite database and the files SQLite keeps beside it."""
+    """Yield a SQLite database's file and those kept beside it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         yield TrustedPath(f"{path}{suffix}", Kind.FILE, what)
 
 
 def plain(name: str) -> str:
-    """Fold a name as a file system might that ignores case and invisible characters."""
+    """Fold a name as file systems do that ignore case.
+
+    Some ignore invisible characters, too.
+    """
     visible = (c for c in name if unicodedata.category(c) != "Cf")
     return unicodedata.normalize("NFKC", "".join(visible)).casefold().rstrip(". ")
 
@@ -109,7 +115,7 @@ def is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
-def _both(trusting: Trusting, began: str) -> Iterator[TrustedPath]:
+def _find_both_places(trusting: Trusting, began: str) -> Iterator[TrustedPath]:
     for each in trusting.trusted_paths():
         if "\0" in each.path:
             continue  # no file has such a name

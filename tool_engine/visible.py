@@ -25,7 +25,10 @@ _LAYOUT: Final = frozenset("\n\t")
 
 
 def is_deceptive(text: str) -> bool:
-    """True if a text may differ from what it looks like; line breaks count, too."""
+    """True if a text may differ from what it looks like.
+
+    Line breaks count, too.
+    """
     return DECEPTIVE.search(text) is not None
 
 
@@ -45,7 +48,7 @@ def visible(text: str, *, keeps_lines: bool = False) -> str:
 
     def shown(found: re.Match[str]) -> str:
         character = found.group()
-        return character if character in kept else _escape(ord(character))
+        return character if character in kept else _escape_character(ord(character))
 
     return DECEPTIVE.sub(shown, text)
 
@@ -59,7 +62,7 @@ def cut_middle(text: str, most: int) -> str:
     return f"{text[:half]} […{left_out:,} characters…] {text[len(text) - half :]}"
 
 
-def _escape(code: int) -> str:
+def _escape_character(code: int) -> str:
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from tests.approval.people import TOOL, YES, gate_of
 from tool_engine.approval.book import ApprovalBook
-from tool_engine.approval.console import ConsoleApprover, _read
+from tool_engine.approval.console import ConsoleApprover, _read_until_closed
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 
@@ -265,6 +265,6 @@ def test_a_terminal_that_cannot_be_read() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     listening, bell = os.pipe()
-    assert _read(writing, listening) is None
+    assert _read_until_closed(writing, listening) is None
     os.close(writing)
     os.close(bell)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.approval import likeness
+from tool_engine.approval import matching
 from tool_engine.approval.policy import PermissionRule, decide
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
@@ -116,16 +116,16 @@ def test_values_that_are_others(value: Any) -> None:
 def test_a_rule_about_one_tool_needs_no_pattern() -> None:
     """X3: rules about thousands of tools do not have to be made into patterns, call by call."""
     rules = [rule(f"tool_{number}:path=x", "deny") for number in range(5_000)]
-    before = likeness._pattern.cache_info().misses
+    before = matching._compile_glob.cache_info().misses
     for _ in range(2):
         assert execution(rules, "tool_7", path="x") == "deny"
         assert execution(rules, "other", path="x") == "auto"
-    assert likeness._pattern.cache_info().misses == before
+    assert matching._compile_glob.cache_info().misses == before
 
 
 def test_a_loose_rule_does_not_look_into_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """What only looks as if it fitted counts for nothing there."""
-    monkeypatch.delattr(likeness.Argument, "is_like")
+    monkeypatch.delattr(matching.Argument, "is_like")
     assert execution([rule("w:path=a/*", "auto", "never")], "w", path=["a/b"]) == "auto"
 
 

@@ -15,9 +15,8 @@ import typer
 
 from tool_engine.cli import app as app_module
 from tool_engine.cli.app import run
+from tool_engine.cli.command_list import COMMANDS, NamedCommand
 from tool_engine.errors import ConfigurationError, MissingExtraError
-
-COMMANDS = tuple(str(command.name) for command in app_module.app.registered_commands)
 
 
 def spawn(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -31,10 +30,18 @@ def spawn(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_command_is_there_once() -> None:
-    """The table of commands has what the documentation promises, each once."""
-    assert len(set(COMMANDS)) == len(COMMANDS)
+def test_every_command_is_there() -> None:
+    """The table of commands has what the documentation promises, and each file of a command."""
     assert {"list", "show", "call", "new", "validate", "lint", "diff", "schema"} <= set(COMMANDS)
+    files = Path(app_module.__file__).parent.glob("*/*_command.py")
+    rooms = {path.stem.removesuffix("_command"): path.parent.name for path in files}
+    assert rooms == {name: room for name, (room, _) in COMMANDS.items()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_what_the_help_says(name: str) -> None:
+    """The words of a command in the list of all are the first ones of its own help."""
+    assert NamedCommand(name).load().help.partition("\n\n")[0] == COMMANDS[name][1]
 
 
 def test_help_names_every_command_and_the_exit_codes(command: Callable[..., Any]) -> None:
@@ -132,7 +139,7 @@ def test_an_error_of_the_engine_is_told_without_a_traceback(
     def fail(*_: object, **__: object) -> int:
         raise error
 
-    monkeypatch.setattr("tool_engine.cli.files.listing.list_tools", fail)
+    monkeypatch.setattr("tool_engine.cli.files.list_command.list_tools", fail)
     assert command("list") == (code, "", f"error: {error}\n")
     assert command("list", "--json").json == {"error": {"type": kind, "message": str(error)}}
 
@@ -159,7 +166,7 @@ def test_a_library_that_ends_the_process_ends_the_command(
     def stop(*_: object, **__: object) -> int:
         raise raised
 
-    monkeypatch.setattr("tool_engine.cli.files.listing.list_tools", stop)
+    monkeypatch.setattr("tool_engine.cli.files.list_command.list_tools", stop)
     assert command("list").code == code
 
 
@@ -229,7 +236,8 @@ def test_help_is_light() -> None:
     """`--help` and completion load no command and no aiohttp."""
     code = (
         "import sys\nfrom tool_engine.cli.app import run\nrun(['--help'])\n"
-        "light = {'app', 'commands', 'completion', 'failures', 'options', 'settings', 'console'}\n"
+        "light = {'app', 'command_list', 'completion', 'console', 'failures', 'options'}\n"
+        "light.add('settings')\n"
         "names = [name.split('.') for name in sys.modules]\n"
         "loaded = {name[2] for name in names if name[:2] == ['tool_engine', 'cli'] and name[2:]}\n"
         "print(sorted(loaded - light), 'aiohttp' in sys.modules, file=sys.stderr)"

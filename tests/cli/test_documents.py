@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tool_engine.cli.call_running import read_calls
+from tool_engine.cli.calls.batch_command import read_calls
 from tool_engine.cli.documents import parse_json, read_document, read_entries
 from tool_engine.cli.failures import CommandError
 

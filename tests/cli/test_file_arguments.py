@@ -181,7 +181,8 @@ def parameters() -> dict[str, Any]:
     """Each parameter of each command, by the command and what stands for it in the help."""
     group: Any = typer.main.get_command(app)
     found = {}
-    for name, command in [("", group), *group.commands.items()]:
+    commands = {name: command.load() for name, command in group.commands.items()}
+    for name, command in [("", group), *commands.items()]:
         for each in command.params:
             long = next((word for word in each.opts if word.startswith("--")), each.metavar)
             found[f"{name} {long}".strip()] = each

@@ -46,7 +46,7 @@ def test_the_installed_program() -> None:
     assert ended.stdout.startswith("tool-engine ")
 
 
-@pytest.mark.parametrize("module", ["tool_engine.cli.app", "tool_engine.cli.files.listing"])
+@pytest.mark.parametrize("module", ["tool_engine.cli.app", "tool_engine.cli.files.list_command"])
 def test_ctrl_c_while_it_starts(module: str) -> None:
     """Libraries are still being loaded, for all commands or for this one: 130 and no word."""
     ended = subprocess.run(

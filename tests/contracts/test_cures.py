@@ -553,7 +553,7 @@ ELSEWHERE = (
     "rename one of the two",
     "add a definition of it",
     "select it, or remove",
-    # tests/cli/files/test_locking.py approves what these name.
+    # tests/cli/files/test_lock_command.py approves what these name.
     "`tool-engine lock --approve ",
     "read it, then `tool-engine lock --approve ",
 )

@@ -51,12 +51,14 @@ engine = ToolEngine()
 def make(): return ToolEngine()
 text = "no engine"
 """
-ARGUMENTS, QUANTITIES = "cli/call_arguments.py: ", "cli/records/quantities.py: got …"
+ARGUMENTS, QUANTITIES = "cli/calls/call_arguments.py: ", "cli/records/quantities.py: got …"
 AN_ENGINE = "cli/engines.py: name an engine, or a function without arguments that returns one"
-APPROVE = "cli/files/locking.py: mend what is wrong, or approve single tools with --approve NAME"
+APPROVE = (
+    "cli/files/lock_command.py: mend what is wrong, or approve single tools with --approve NAME"
+)
 MODULE = (
-    "cli/files/new.py: choose another name, or another folder with --tools DIR and --path DIR "
-    "above it"
+    "cli/files/new_command.py: choose another name, or another folder with --tools DIR and --path "
+    "DIR above it"
 )
 NO_RECORDS = (
     "cli/records/recording.py: name their database with --records URL or the variable "
@@ -69,19 +71,20 @@ DEMO = (
 LINES = [
     (DEMO, "--tools tools demo", ["TOOL_ENGINE_TOOLS= demo"]),
     (DEMO, "TOOL_ENGINE_TOOLS=tools demo", ["TOOL_ENGINE_TOOLS= demo"]),
-    ("cli/files/diff.py: rename or remove one", "diff twice tools",
+    ("cli/files/diff_command.py: rename or remove one", "diff twice tools",
      ["diff renamed tools", "diff removed tools"]),
     ("cli/engines.py: got …", "test --app engine", ["test --app app_of_cures:engine"]),
     (AN_ENGINE, "test --app app_of_cures:text",
      ["test --app app_of_cures:engine", "test --app app_of_cures:make"]),
-    ("cli/files/locking.py: leave out --approve", "lock --check --approve echo", ["lock --check"]),
+    ("cli/files/lock_command.py: leave out --approve", "lock --check --approve echo",
+     ["lock --check"]),
     (APPROVE, "--tools broken lock", ["--tools broken lock --approve echo"]),
-    ("cli/files/new.py: choose another name", "new echo2", ["new echo3"]),
+    ("cli/files/new_command.py: choose another name", "new echo2", ["new echo3"]),
     (MODULE, "new class --kind python", ["new classy --kind python"]),
     (MODULE, "--tools more-tools new mine --kind python",
      ["--tools more_tools --path . new mine --kind python",
       "--tools more-tools/inner --path more-tools new mine --kind python"]),
-    ("cli/files/new.py: name another with --tools DIR",
+    ("cli/files/new_command.py: name another with --tools DIR",
      "--tools script.yaml new mine", ["--tools new_tools new mine"]),
     (QUANTITIES, "prune --older-than month", [f"prune --older-than {each}" for each in
                                               ("90s", "30m", "12h", "7d", "2w")]),
@@ -102,13 +105,14 @@ TOLD = [
     (ARGUMENTS + "write …=true or …=false", "call echo message=hi loud=yes"),
 ]
 NOTHING = "cli/chat/turns.py: write a MESSAGE, or one per line"
-PENDING = "cli/answering.py: `tool-engine sessions pending` lists those that wait"
-SESSIONS = "cli/sessions.py: `tool-engine sessions` lists those that are"
+PENDING = "cli/chat/answering.py: `tool-engine sessions pending` lists those that wait"
+SESSIONS = "cli/chat/sessions_command.py: `tool-engine sessions` lists those that are"
 STORY = (
-    "cli/commands/records.py: write `tool-engine history show CALL_ID` for the story of one call"
+    "cli/records/history_command.py: write `tool-engine history show CALL_ID` for the story of one "
+    "call"
 )
 BEGIN = "cli/chat/conversation.py: or begin another one with --session ID"
-FOLDERS = "cli/files/diff.py: compare two folders"
+FOLDERS = "cli/files/diff_command.py: compare two folders"
 INTERRUPTED = "cli/settings.py: the running calls were cancelled"
 TRIED = {row[0] for row in (*LINES, *TOLD)} | {
     PENDING, SESSIONS, STORY, BEGIN, FOLDERS, INTERRUPTED, NOTHING

@@ -137,7 +137,7 @@ ENTRIES = [
     (CREATE, "../missing", "../work"),
 ]
 READ_AGAIN = "editing.py: nothing was written: read the file again"
-SET_VARIABLE = "file_entry.py: it names the tool's folder: set it before the engine starts"
+SET_VARIABLE = "executors/secrets.py: …: set it before the engine starts"
 READ_LATER = "text_content.py: try again later"
 WRITE_LATER = "replacing.py: nothing was written: try again later"
 CHANGED = "replacing.py: nothing was written: read it again first"
@@ -147,7 +147,7 @@ OF_FILES = [
     *(row[0] for row in SENT),
     *(row[0] for row in MENDED),
     *(row[0] for row in ENTRIES),
-    *(READ_AGAIN, SET_VARIABLE, READ_LATER, WRITE_LATER, CHANGED, STALE_VERSION, TOO_LATE),
+    *(READ_AGAIN, READ_LATER, WRITE_LATER, CHANGED, STALE_VERSION, TOO_LATE),
 ]
 """Rows without the folder that their modules are in."""
 SECRET = (
@@ -167,6 +167,7 @@ NO_CALLER = (
 )
 SELECT = "output/select.py: correct the expression in its definition"
 TRIED = {f"executors/files/{row}" for row in OF_FILES} | {row[0] for row in BODIES}
+TRIED.add(SET_VARIABLE)
 TRIED |= {NO_ENGINE, NO_CALLER, SELECT}
 
 

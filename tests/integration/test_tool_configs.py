@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from tool_engine import ToolCategory, ToolConfigLoader, ToolEngine, ToolEngineConfig
+from tool_engine.cli.demo.files import copy_definitions
+from tool_engine.cli.settings import Settings
 from tool_engine.model.group import ToolGroup
 from tool_engine.testing.definitions import check_definitions
 from tool_engine.testing.report import CaseStatus
 
 TOOLS = Path(__file__).parents[2] / "tools"
-DEMO = Path(__file__).parents[2] / "tool_engine" / "cli" / "demo_tools"
 RETRIED = "timeout: 10\nidempotent: true\nretry: {attempts: 2}\n"
 GROUPS = [TOOLS / "files.yaml", TOOLS / "web.yaml"]
 FILES = [path for path in sorted(TOOLS.glob("*.yaml")) if path not in GROUPS]
@@ -80,7 +81,16 @@ def test_export_loads_again(path: Path, tmp_path: Path) -> None:
     assert loader.load_file(copy).definition_hash == tool.definition_hash
 
 
-@pytest.mark.parametrize("folder", [TOOLS, DEMO], ids=["tools", "demo"])
+@pytest.fixture(params=["tools", "demo"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of tools, and what the demo runs on where there is none."""
+    if request.param == "tools":
+        return TOOLS
+    monkeypatch.chdir(tmp_path)
+    copy_definitions(Settings(), tmp_path)
+    return tmp_path
+
+
 async def test_examples_and_tests_pass(folder: Path) -> None:
     """Each file carries examples and tests; they pass offline, and each schema keeps its rules."""
     config = ToolEngineConfig(tools_directory=str(folder), auto_reload=False)

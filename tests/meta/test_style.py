@@ -46,6 +46,15 @@ def test_nothing_left_for_later() -> None:
     assert found(LATER, project_files()) == []
 
 
+def test_no_file_stands_twice() -> None:
+    """A copy drifts, or costs a test that it does not: one of each."""
+    places: dict[bytes, list[str]] = {}
+    for path in project_files():
+        if content := path.read_bytes():
+            places.setdefault(content, []).append(str(path.relative_to(ROOT)))
+    assert [same for same in places.values() if len(same) > 1] == []
+
+
 def test_lint_ignores_have_reasons() -> None:
     """Each lint ignore names its rule, and carries its reason on the line."""
     assert found(BARE_NOQA, [path for path in project_files() if path.suffix == ".py"]) == []

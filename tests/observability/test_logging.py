@@ -396,7 +396,7 @@ async def test_a_log_that_is_broken_breaks_no_call(
     engine: ToolEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program's processors raise: calls end as they would, and stderr says so once."""
-    monkeypatch.setattr("tool_engine.logger._told", set())
+    monkeypatch.setattr("tool_engine.logger._reported", set())
 
     def broken(logger: Any, name: str, event: Any) -> Any:
         raise OSError(f"no space for {event}")

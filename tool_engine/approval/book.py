@@ -151,7 +151,7 @@ class ApprovalBook:
                 await self.storage.put(self._open[token])
             except BaseException:
                 # The storage may have kept it, although the call will not end as deferred.
-                await self._undo(self.storage, token)
+                await self._undo_put(self.storage, token)
                 raise
         self._waiting.discard(token)
 
@@ -159,9 +159,9 @@ class ApprovalBook:
         """Close a deferred request that must not be answered any more."""
         self.withdraw(token)
         if self.storage is not None:
-            await self._undo(self.storage, token)
+            await self._undo_put(self.storage, token)
 
-    async def _undo(self, storage: ApprovalStorage, token: str) -> None:
+    async def _undo_put(self, storage: ApprovalStorage, token: str) -> None:
         async def claim() -> None:
             with contextlib.suppress(Exception):
                 await storage.claim(token)
@@ -181,8 +181,8 @@ class ApprovalBook:
         self._waiting.discard(token)
         request = self._open.pop(token, None)
         if request is None:
-            raise _unknown()
-        self._check(request, decision, tool)
+            raise _make_unknown_error()
+        self._check_decision(request, decision, tool)
         return request
 
     async def answer(
@@ -210,7 +210,7 @@ class ApprovalBook:
             )
         request = await self.find(token)
         if request is None:
-            raise _unknown()
+            raise _make_unknown_error()
         if decision.is_approved and not request.is_whole:
             raise ApprovalError(
                 f"the arguments of {request.tool_name!r} were not kept whole, because they hold "
@@ -222,8 +222,8 @@ class ApprovalBook:
                 f"{request.tool_name!r} is not what was approved: it is not there now; register or "
                 "load it first, or refuse; the request stays open"
             )
-        await self._close(request)
-        self._check(request, decision, tool)
+        await self._close_request(request)
+        self._check_decision(request, decision, tool)
         await self.remember(request, decision)
         return request
 
@@ -237,7 +237,7 @@ class ApprovalBook:
         while self._open and not self.is_open(oldest := next(iter(self._open))):
             self.withdraw(oldest)
 
-    async def _close(self, request: ApprovalRequest) -> None:
+    async def _close_request(self, request: ApprovalRequest) -> None:
         """Close a request unless another task or process closed it first."""
         is_here = self._open.pop(request.token, None) is not None
         if self.storage is None or self._clock() >= request.expires_at:
@@ -253,9 +253,9 @@ class ApprovalBook:
                 self._open[request.token] = request
             raise
         if not is_ours:
-            raise _unknown()
+            raise _make_unknown_error()
 
-    def _check(
+    def _check_decision(
         self, request: ApprovalRequest, decision: ApprovalDecision, tool: Tool | None
     ) -> None:
         if self._clock() >= request.expires_at:
@@ -280,7 +280,7 @@ class ApprovalBook:
         if not is_wanted or request.kind != "execution" or not is_plain(request.params):
             return
         kept = msgspec.structs.replace(decision, is_remembered=True)
-        self._note(request.fingerprint, kept)
+        self._remember_decision(request.fingerprint, kept)
         if self.storage is not None:
             try:
                 await self.storage.remember(request, kept)
@@ -313,10 +313,10 @@ class ApprovalBook:
             _log.warning("decision_not_found", error=words_of(error, find_secrets()))
             return None
         if known is not None:
-            self._note(fingerprint, known)
+            self._remember_decision(fingerprint, known)
         return known
 
-    def _note(self, fingerprint: str, decision: ApprovalDecision) -> None:
+    def _remember_decision(self, fingerprint: str, decision: ApprovalDecision) -> None:
         keep_newest(self._remembered, fingerprint, decision, MOST_REMEMBERED)
 
     async def forget(self) -> None:
@@ -379,7 +379,7 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     """Tokens of the requests that calls of the writing process waited for."""
 
 
-def _unknown() -> ApprovalError:
+def _make_unknown_error() -> ApprovalError:
     return ApprovalError(
         "no approval is awaited under this token: it was answered or withdrawn before, it has "
         "expired, or it belongs to another conversation"

@@ -46,7 +46,7 @@ _ROUNDS_OF_A_SIGNAL: Final = 3
 
 
 class ConsoleApprover(KnownArguments):
-    """Asks on the terminal: y, n, this time, or the reason of a refusal.
+    """Asks on the terminal: y, n, this time, or why not.
 
     An empty line is a no to this call, whatever is remembered of other answers; so are the end of
     input and Ctrl-C. Without a terminal, the call is refused with that reason.
@@ -68,17 +68,17 @@ class ConsoleApprover(KnownArguments):
         Raises:
             ApprovalError: There is no terminal to type on.
         """
-        terminal = _descriptor(sys.stdin if self._stdin is None else self._stdin)
+        terminal = _find_terminal(sys.stdin if self._stdin is None else self._stdin)
         async with self._own_turn():
             console = self._console or Console(stderr=True)
-            self._show(console, request)
+            self._show_request(console, request)
             # Earlier typing was an answer to something else.
             termios.tcflush(terminal, termios.TCIFLUSH)
-            self._prompt(console, request)
-            line = await _typed(terminal)
+            self._print_prompt(console, request)
+            line = await _read_line(terminal)
             if line is None:
                 console.print()
-            decision = _decision(line)
+            decision = _parse_decision(line)
             if decision.is_remembered and not request.is_once:
                 console.print(Text("Allowed this time: this tool asks each time."))
             return decision
@@ -89,7 +89,7 @@ class ConsoleApprover(KnownArguments):
             self._loop, self._turn = loop, asyncio.Lock()
         return self._turn
 
-    def _show(self, console: Console, request: ApprovalRequest) -> None:
+    def _show_request(self, console: Console, request: ApprovalRequest) -> None:
         console.print()
         is_diff = False
         for line in describe(request).split("\n"):
@@ -97,14 +97,14 @@ class ConsoleApprover(KnownArguments):
             style = _STYLES.get(line.lstrip()[:1], "") if is_diff else ""
             console.print(Text(line, style), soft_wrap=True)
 
-    def _prompt(self, console: Console, request: ApprovalRequest) -> None:
+    def _print_prompt(self, console: Console, request: ApprovalRequest) -> None:
         asks = "Allow this call?" if request.kind == "execution" else "May the model read this?"
         yes = "[y]es (now and later), [t]his time only" if request.is_once else "[y]es"
         text = Text(f"{asks} {yes}, [n]o, or say why not: ", "bold")
         console.print(text, end="", soft_wrap=True)
 
 
-def _descriptor(stdin: TextIO | None) -> int:
+def _find_terminal(stdin: TextIO | None) -> int:
     try:
         if stdin is not None and stdin.isatty():
             return stdin.fileno()
@@ -116,13 +116,13 @@ def _descriptor(stdin: TextIO | None) -> int:
     )
 
 
-async def _typed(terminal: int) -> str | None:
+async def _read_line(terminal: int) -> str | None:
     """Return the next line; None at the end of input and after Ctrl-C."""
-    listening, bell = os.pipe()
+    listening, signalling = os.pipe()
     closing = contextlib.ExitStack()
-    closing.callback(os.close, bell)
+    closing.callback(os.close, signalling)
     with closing, _interrupted_by(closing.close):
-        line = await in_own_thread(_read, terminal, listening)
+        line = await in_own_thread(_read_until_closed, terminal, listening)
     if line is None:
         # A program that hears Ctrl-C on its event loop may cancel the call: that goes before a no.
         for _ in range(_ROUNDS_OF_A_SIGNAL):
@@ -144,7 +144,7 @@ def _interrupted_by(action: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-def _read(terminal: int, listening: int) -> str | None:
+def _read_until_closed(terminal: int, listening: int) -> str | None:
     """Read a line, unless the other end of `listening` is closed first."""
     data = b""
     with os.fdopen(listening), selectors.DefaultSelector() as selector:
@@ -164,7 +164,7 @@ def _read(terminal: int, listening: int) -> str | None:
     return data.decode("utf-8", "backslashreplace")
 
 
-def _decision(line: str | None) -> ApprovalDecision:
+def _parse_decision(line: str | None) -> ApprovalDecision:
     """Return the decision that a line means; None: end of input or Ctrl-C."""
     said = "" if line is None else visible(line.strip())
     return _WORDS.get(said.casefold(), ApprovalDecision(is_approved=False, reason=said))

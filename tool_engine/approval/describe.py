@@ -38,9 +38,9 @@ def describe(request: ApprovalRequest) -> str:
         lines.append(f"  {cut_middle(about, _LONGEST_HEADLINE)}")
     lines += [f"  {line}" for line in argument_lines(shown["params"])] or ["  no arguments"]
     if shown["preview"]:
-        lines += ["What would change:", *_indented(shown["preview"])]
+        lines += ["What would change:", *_indent_text(shown["preview"])]
     if shown["result"] is not None:
-        lines += ["What the model would read:", *_indented(shown["result"])]
+        lines += ["What the model would read:", *_indent_text(shown["result"])]
     return "\n".join(lines)
 
 
@@ -73,7 +73,7 @@ def difference(
     """Return how arguments differ from others; None: not, or too many lines."""
     # A former secret may stand elsewhere now.
     secrets = _secrets_of({"before": before, "now": params}, secret_names)
-    old, new = (_lines(secrets.params(each)) for each in (before, params))
+    old, new = (_write_lines(secrets.params(each)) for each in (before, params))
     if old == new or max(len(old), len(new)) > _MOST_LINES:
         return None
     names = ("the arguments that were allowed last", "these arguments")
@@ -85,7 +85,7 @@ def _secrets_of(params: Mapping[str, Any], names: Collection[str]) -> OwnSecrets
     return OwnSecrets(params, names, names)
 
 
-def _lines(params: Mapping[str, Any]) -> list[str]:
+def _write_lines(params: Mapping[str, Any]) -> list[str]:
     lines = []
     for name, value in params.items():
         if type(value) is str and "\n" in value:
@@ -95,6 +95,6 @@ def _lines(params: Mapping[str, Any]) -> list[str]:
     return [cut_middle(line, _LONGEST_VALUE) for line in lines]
 
 
-def _indented(text: str) -> list[str]:
+def _indent_text(text: str) -> list[str]:
     shown = cut_middle(visible(text, keeps_lines=True), _LONGEST_TEXT)
     return [f"  {line}" for line in shown.split("\n")]

@@ -116,13 +116,13 @@ class ApprovalGate:
         if decision.execution is ExecutionPolicy.AUTO:
             return None
         if decision.execution is ExecutionPolicy.DENY:
-            return _denied(tool, decision)
+            return _refuse_denied(tool, decision)
 
         is_once = decision.execution is ExecutionPolicy.ASK_ONCE
         making = making_of(tool, place_of(tool, engine, called_name, is_nested=is_nested))
         fingerprint = fingerprint_of(tool.name, making, params)
         ask = partial(
-            self._ask,
+            self._ask_approver,
             tool,
             params,
             call_id=call_id,
@@ -142,8 +142,8 @@ class ApprovalGate:
                 raise
             if not decision.is_silent:
                 raise
-            answer = _failed("execution", tool, error, params)
-        refusal = _judged("execution", tool.name, answer, decision)
+            answer = _answer_failed("execution", tool, error, params)
+        refusal = _judge_answer("execution", tool.name, answer, decision)
         # A rule may have forbidden it during the wait for the answer.
         return refusal or self.denied(tool, params)
 
@@ -173,7 +173,9 @@ class ApprovalGate:
     def denied(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why a call is denied whatever the answer; None: consent suffices."""
         decision = self._policy(tool, params)
-        return _denied(tool, decision) if decision.execution is ExecutionPolicy.DENY else None
+        return (
+            _refuse_denied(tool, decision) if decision.execution is ExecutionPolicy.DENY else None
+        )
 
     def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return `denied` for an admitted call, just before it starts."""
@@ -186,7 +188,7 @@ class ApprovalGate:
         `tool` is the tool as the engine has it now; None: it is gone.
         """
         policy = self._policy(tool or _as_asked(request), request.params)
-        return _refused(request.kind, request.tool_name, policy, reason)
+        return _refuse_rejected(request.kind, request.tool_name, policy, reason)
 
     async def review(
         self,
@@ -209,12 +211,14 @@ class ApprovalGate:
             decision = self._policy(tool, params)
             if not is_asked and _is_readable(decision, is_error):
                 return None
-            asked = partial(self._ask, kind="result", result=result_text, error_type=error_type)
+            asked = partial(
+                self._ask_approver, kind="result", result=result_text, error_type=error_type
+            )
             answer = await asked(tool, params, call_id=call_id, called_name=called_name)
         except RecursionError:
             message = f"the arguments of {tool.name!r} nest too deep to ask about its result"
             return Refusal(ErrorType.RESULT_REJECTED.value, message)
-        return _judged("result", tool.name, answer, decision)
+        return _judge_answer("result", tool.name, answer, decision)
 
     async def _ask_once(
         self,
@@ -223,7 +227,7 @@ class ApprovalGate:
         fingerprint: str,
         ask: Callable[[], Awaitable[_Answer]],
     ) -> _Answer:
-        """Ask unless it was decided before; one of several identical calls asks for all."""
+        """Ask unless it was decided before; one identical call asks for all."""
         key = fingerprint, id(asyncio.get_running_loop())
         questions: dict[tuple[str, int], _Question] = self.book.questions
         known = await self.book.remembered(fingerprint, partial(secrets_if_known, tool, params))
@@ -249,7 +253,7 @@ class ApprovalGate:
             del questions[key]
             question.is_over.set()
 
-    async def _ask(
+    async def _ask_approver(
         self,
         tool: Tool,
         params: dict[str, Any],
@@ -267,13 +271,13 @@ class ApprovalGate:
     ) -> _Answer:
         if self.approver is None:
             what = "the result of " * (kind == "result") + repr(tool.name)
-            return _nobody(
+            return _answer_unasked(
                 kind,
                 f"{what} needs a person's consent, and there is no approver to ask: pass an "
                 "approver",
             )
         allowed = engine, tool.name
-        preview = await self._preview(allowed, tool, params) if kind == "execution" else None
+        preview = await self._make_preview(allowed, tool, params) if kind == "execution" else None
         request = self.book.ask(
             tool,
             params,
@@ -292,51 +296,53 @@ class ApprovalGate:
         )
         answer = _Answer(None)
         try:
-            self._tell(self.on_request, tool, request)
-            answer = await self._answer(self.approver, request, tool)
+            self._call_listener(self.on_request, tool, request)
+            answer = await self._await_answer(self.approver, request, tool)
         finally:
             if not _is_deferred(answer):
                 self.book.withdraw(request.token)
-            self._tell(self.on_answer, tool, request, answer.decision)
+            self._call_listener(self.on_answer, tool, request, answer.decision)
         if answer.decision is not None:
             await self.book.remember(request, answer.decision)
             if answer.decision.is_approved and kind == "execution":
                 keep_newest(self._allowed, allowed, params, _MOST_ALLOWED)
         return answer
 
-    async def _answer(self, approver: Approver, request: ApprovalRequest, tool: Tool) -> _Answer:
+    async def _await_answer(
+        self, approver: Approver, request: ApprovalRequest, tool: Tool
+    ) -> _Answer:
         timeout = self.book.timeout
-        clock, before = asyncio.timeout(timeout), _cancellations()
+        clock, before = asyncio.timeout(timeout), _count_cancellations()
         try:
             async with clock:
                 decision = await said_by(approver, request)
-            if _cancellations() > before:
+            if _count_cancellations() > before:
                 # An approver that delays its own cancellation does not undo it.
                 raise asyncio.CancelledError
             if decision is None:
                 await self.book.defer(request.token)
-                return _Answer(None, _deferred(request))
+                return _Answer(None, _refuse_deferred(request))
             self.book.settle(request.token, decision, tool)
         except asyncio.CancelledError as error:
-            if _cancellations() > before:
+            if _count_cancellations() > before:
                 raise
-            return _failed(request.kind, tool, error, request.params)
+            return _answer_failed(request.kind, tool, error, request.params)
         except ApprovalError as error:
             said = shorten_words(str(error), secrets_if_known(tool, request.params))
-            return _nobody(request.kind, said)
+            return _answer_unasked(request.kind, said)
         except BaseException as error:  # an approver that fails has not consented
             if ends_caller(error):
                 raise
             if clock.expired():
-                return _nobody(
+                return _answer_unasked(
                     request.kind,
                     f"no approver said within {timeout:g} s that {tool.name!r} "
-                    f"{_doubt(request.kind)}",
+                    f"{_name_doubt(request.kind)}",
                 )
-            return _failed(request.kind, tool, error, request.params)
+            return _answer_failed(request.kind, tool, error, request.params)
         return _Answer(decision)
 
-    async def _preview(
+    async def _make_preview(
         self, allowed: tuple[str, str], tool: Tool, params: dict[str, Any]
     ) -> str | None:
         """Return the preview, else the difference from the arguments allowed last."""
@@ -352,7 +358,7 @@ class ApprovalGate:
             return difference(before, params, names)
         return await asyncio.to_thread(difference, before, params, names)
 
-    def _tell(
+    def _call_listener(
         self,
         listener: Callable[..., object] | None,
         tool: Tool,
@@ -384,7 +390,7 @@ def _of_definition(tool: Tool, params: Mapping[str, Any]) -> Decision:
 
 
 def _as_asked(request: ApprovalRequest) -> Tool:
-    """Return a stand-in for a tool that is gone; silent rules go by its name."""
+    """Return a stand-in for a tool that is gone, by its name."""
     return Tool(
         id=request.tool_name,
         name=request.tool_name,
@@ -397,33 +403,35 @@ def _as_asked(request: ApprovalRequest) -> Tool:
     )
 
 
-def _denied(tool: Tool, policy: Decision) -> Refusal:
+def _refuse_denied(tool: Tool, policy: Decision) -> Refusal:
     message = f"calls of {tool.name!r} are not allowed here"
-    return _refusal(ErrorType.EXECUTION_REJECTED, message, policy, because=message)
+    return _make_refusal(ErrorType.EXECUTION_REJECTED, message, policy, because=message)
 
 
-def _judged(kind: str, tool_name: str, answer: _Answer, policy: Decision) -> Refusal | None:
+def _judge_answer(kind: str, tool_name: str, answer: _Answer, policy: Decision) -> Refusal | None:
     refusal = answer.refusal
     if refusal is not None and refusal.details is None:
         is_silent = policy.is_result_silent if kind == "result" else policy.is_silent
-        told = answer.brief if is_silent and answer.brief else refusal.error
-        return _refusal(ErrorType(refusal.error_type), told, policy, because=told)
+        message_shown = answer.brief if is_silent and answer.brief else refusal.error
+        return _make_refusal(
+            ErrorType(refusal.error_type), message_shown, policy, because=message_shown
+        )
     if answer.decision is None:
         return refusal
     if answer.decision.is_approved:
         return None
-    return _refused(kind, tool_name, policy, answer.decision.reason)
+    return _refuse_rejected(kind, tool_name, policy, answer.decision.reason)
 
 
-def _refused(kind: str, tool_name: str, policy: Decision, reason: str | None) -> Refusal:
+def _refuse_rejected(kind: str, tool_name: str, policy: Decision, reason: str | None) -> Refusal:
     if kind == "result":
         message = f"{tool_name!r} has run, but the user did not let its result be read"
-        return _refusal(ErrorType.RESULT_REJECTED, message, policy, reason)
+        return _make_refusal(ErrorType.RESULT_REJECTED, message, policy, reason)
     message = f"the user did not allow this call of {tool_name!r}"
-    return _refusal(ErrorType.EXECUTION_REJECTED, message, policy, reason)
+    return _make_refusal(ErrorType.EXECUTION_REJECTED, message, policy, reason)
 
 
-def _refusal(
+def _make_refusal(
     error_type: ErrorType,
     message: str,
     policy: Decision,
@@ -439,28 +447,30 @@ def _refusal(
     details = {} if why is None else {"reason": why}
     if isinstance(by, str):
         details["rule"] = by
-    told = f"{message}: {reason}" if reason and not is_silent else message
-    return Refusal(error_type.value, told, None if is_silent else details or None)
+    message_shown = f"{message}: {reason}" if reason and not is_silent else message
+    return Refusal(error_type.value, message_shown, None if is_silent else details or None)
 
 
-def _cancellations() -> int:
-    """Return how often the call itself was cancelled, not just an awaited part."""
+def _count_cancellations() -> int:
+    """Return how often the call was cancelled, not just an awaited part."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
-def _doubt(kind: str) -> str:
+def _name_doubt(kind: str) -> str:
     return "may run" if kind == "execution" else "may show its result"
 
 
-def _failed(kind: str, tool: Tool, error: BaseException, params: Mapping[str, Any]) -> _Answer:
+def _answer_failed(
+    kind: str, tool: Tool, error: BaseException, params: Mapping[str, Any]
+) -> _Answer:
     said = words_of(error, secrets_if_known(tool, params), most=_LONGEST_ERROR)
     _log.warning("approver_failed", tool_name=tool.name, error=said)
-    brief = f"no approver could be asked whether {tool.name!r} {_doubt(kind)}"
-    return _nobody(kind, f"{brief}: {said}")._replace(brief=brief)
+    brief = f"no approver could be asked whether {tool.name!r} {_name_doubt(kind)}"
+    return _answer_unasked(kind, f"{brief}: {said}")._replace(brief=brief)
 
 
-def _nobody(kind: str, message: str) -> _Answer:
+def _answer_unasked(kind: str, message: str) -> _Answer:
     is_result = kind == "result"
     refused = ErrorType.RESULT_REJECTED if is_result else ErrorType.EXECUTION_REJECTED
     return _Answer(None, Refusal(refused.value, message))
@@ -470,7 +480,7 @@ def _is_deferred(answer: _Answer) -> bool:
     return answer.refusal is not None and "approval_token" in (answer.refusal.details or {})
 
 
-def _deferred(request: ApprovalRequest) -> Refusal:
+def _refuse_deferred(request: ApprovalRequest) -> Refusal:
     what = "the result of " * (request.kind == "result") + repr(request.tool_name)
     message = f"{what} waits for a person's consent; go on without its result"
     details = {"approval_token": request.token}

@@ -36,7 +36,7 @@ def making_of(tool: Tool, source: str = "") -> str:
     said = "\n".join(
         (tool.version, definition, code_of(executor_of_call()), *filter(None, [source]))
     )
-    return _hashed(said.encode("utf-8", "surrogatepass"))
+    return _hash_data(said.encode("utf-8", "surrogatepass"))
 
 
 def place_of(tool: Tool, engine: str, called_name: str, *, is_nested: bool) -> str:
@@ -49,22 +49,22 @@ def place_of(tool: Tool, engine: str, called_name: str, *, is_nested: bool) -> s
 
 
 def code_of(executor: object) -> str:
-    """Return a hash of the code behind an executor; empty if there is none to hash."""
+    """Return a hash of the code behind an executor; empty without code."""
     code = getattr(executor, "handler", executor)
     if code is None:
         return ""
     try:
-        said = "\n".join(_told(code))
+        said = "\n".join(_describe_code(code))
     except BaseException as error:  # a foreign object may raise anything when it is looked at
         if ends_caller(error):
             raise
         return ""
-    return said and _hashed(said.encode("utf-8", "surrogatepass"))
+    return said and _hash_data(said.encode("utf-8", "surrogatepass"))
 
 
-def _told(code: Any) -> Iterator[str]:
+def _describe_code(code: Any) -> Iterator[str]:
     while isinstance(code, functools.partial):
-        yield from _values((*code.args, *code.keywords.values()))
+        yield from _describe_values((*code.args, *code.keywords.values()))
         code = code.func
     code = inspect.unwrap(code) if callable(code) else code
     code = getattr(code, "__func__", code)
@@ -91,11 +91,11 @@ def _of_function(function: Any) -> Iterator[str]:
     if str(function.__module__).startswith(_ENGINE):
         return
     yield _of_code(function.__code__)
-    yield from _values(function.__defaults__ or ())
-    yield from _values((function.__kwdefaults__ or {}).values())
+    yield from _describe_values(function.__defaults__ or ())
+    yield from _describe_values((function.__kwdefaults__ or {}).values())
 
 
-def _values(values: Iterable[Any]) -> Iterator[str]:
+def _describe_values(values: Iterable[Any]) -> Iterator[str]:
     for each in values:
         # A list or a closure variable may change after each call.
         if isinstance(each, _FIXED):
@@ -104,13 +104,15 @@ def _values(values: Iterable[Any]) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1024)
 def _of_code(code: CodeType) -> str:
-    """Return a hash that is the same in all processes of one Python version."""
-    constants = [_of_code(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts]
+    """Return a hash that is the same in one Python version."""
+    constants = [
+        _of_code(c) if isinstance(c, CodeType) else _write_constant(c) for c in code.co_consts
+    ]
     parts = (code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants)
-    return _hashed(repr(parts).encode("utf-8", "surrogatepass"))
+    return _hash_data(repr(parts).encode("utf-8", "surrogatepass"))
 
 
-def _constant(value: object) -> str:
+def _write_constant(value: object) -> str:
     # A set has another order in each process.
     return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
 
@@ -123,7 +125,7 @@ def _fields_of(tool: Tool) -> str:
         said = encode(values)
     except (TypeError, ValueError):
         said = repr(values).encode("utf-8", "surrogatepass")
-    return _hashed(said)
+    return _hash_data(said)
 
 
 def _of_object(value: object) -> list[Any]:
@@ -131,6 +133,6 @@ def _of_object(value: object) -> list[Any]:
     return [type(value).__qualname__, id(value)]
 
 
-def _hashed(data: bytes) -> str:
+def _hash_data(data: bytes) -> str:
     # Loaded by name: most programs ask for no consent.
     return str(import_module("hashlib").sha256(data).hexdigest())

@@ -27,7 +27,7 @@ def asked_in(engine: object, tool: Tool) -> Iterator[None]:
 
 
 def engine_asked(tool: Tool) -> Any:
-    """Return the engine of the tool asked about; None: that of the outer call."""
+    """Return the asked tool's engine; None: that of the outer call."""
     asked = _asked.get()
     # The approver may call other tools while it is asked.
     return asked[1] if asked is not None and asked[0] is tool else None

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from tool_engine.approval.likeness import Argument, is_match, is_pattern, spelled_in
+from tool_engine.approval.matching import Argument, is_match, is_pattern, spelled_in
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
@@ -28,7 +28,7 @@ _RULE: Final = re.compile(
 
 
 class PermissionRule(msgspec.Struct, Data, frozen=True, metaclass=KnownFields):
-    """A rule for calls of some tools, or with some value of a parameter.
+    """A rule for calls of some tools, or with some argument.
 
     Both the tool and the value are globs: `*`, `?` and `[...]`, in the given case.
     """
@@ -136,7 +136,7 @@ def decide(
     *,
     other_names: Iterable[str] = (),
 ) -> Decision:
-    """Return the policies for a call: the most specific rule, else the first place.
+    """Return a call's policies: the most specific rule, else the first place.
 
     Among equally specific rules the strictest decides. Without any, the call runs and its result is
     read.
@@ -150,10 +150,10 @@ def decide(
             not matter, the strictest word decides.
     """
     arguments = {name: Argument(value) for name, value in params.items()}
-    spoken = list(_spoken(list(rules), dict.fromkeys((*other_names, tool_name)), arguments))
+    spoken = list(_match_rules(list(rules), dict.fromkeys((*other_names, tool_name)), arguments))
     listed = list(enumerate(places))
-    execution, silent, execution_by = _winner(spoken, listed, "execution", _EXECUTION)
-    result, is_result_silent, result_by = _winner(spoken, listed, "result", _RESULT)
+    execution, silent, execution_by = _choose_word(spoken, listed, "execution", _EXECUTION)
+    result, is_result_silent, result_by = _choose_word(spoken, listed, "result", _RESULT)
     return Decision(
         execution or ExecutionPolicy.AUTO,
         result or ResultPolicy.NEVER,
@@ -172,7 +172,7 @@ class _Word(NamedTuple):
     says: Permission
 
 
-def _spoken(
+def _match_rules(
     rules: list[PermissionRule], names: Iterable[str], arguments: Mapping[str, Argument]
 ) -> Iterator[_Word]:
     """Yield each matching rule once, with the first name that it matches."""
@@ -184,7 +184,7 @@ def _spoken(
                 break
 
 
-def _winner(
+def _choose_word(
     spoken: Iterable[_Word],
     places: Iterable[tuple[int, Permission | None]],
     field: str,

@@ -12,7 +12,7 @@ from tool_engine.model.checks.known_fields import KnownArguments
 
 
 class QueueApprover(KnownArguments):
-    """Keeps the requests in a list until the user answers them by their token. S34.
+    """Keeps requests in a list until they are answered by their token. S34.
 
     A request leaves the list when it is answered, when it expires, and when its call ends. To list,
     allow and refuse is possible from any thread.
@@ -114,8 +114,8 @@ class _Asked:
         """Hand the decision to the waiting call, from any thread."""
         # A closed loop has no call that could run.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._set, decision)
+            self._loop.call_soon_threadsafe(self._set_decision, decision)
 
-    def _set(self, decision: ApprovalDecision | None) -> None:
+    def _set_decision(self, decision: ApprovalDecision | None) -> None:
         if not self.decision.done():
             self.decision.set_result(decision)

@@ -25,7 +25,7 @@ IS_SHARED: Final[ContextVar[bool]] = ContextVar("is_shared", default=False)
 
 @live("pickle context.to_wire(), or a replace(context, scope=None) without its conversations")
 class NarrowedScope:
-    """The scopes of nested conversations, each started by a tool of the one before.
+    """The scopes of nested conversations, each started by the one before.
 
     Args:
         parts: Their scopes, the outermost first.
@@ -52,12 +52,12 @@ class NarrowedScope:
 
     @property
     def line(self) -> tuple[Any, ...]:
-        """The budgets of all of them, and of the conversations that they work for."""
+        """The budgets of all, and of the conversations they work for."""
         lines = [each for part in self.parts for each in getattr(part, "line", ())]
         return tuple(dict.fromkeys(lines))
 
     def uses_of(self, tool: Tool, engine: object) -> list[Any]:
-        """Return the call's uses in the books of all of them, each unpaid one once."""
+        """Return the call's uses in all books, each unpaid one once."""
         paid: set[Any] = set()
         for part in self.parts:
             if not getattr(part, "has_begun", True):
@@ -121,7 +121,7 @@ class NarrowedScope:
         return refusal
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Return the first refusal of the call by any of the conversations, or None.
+        """Return the first refusal by any of the conversations, or None.
 
         If one of them defers its question, the others are asked all the same, and not again once it
         is answered.
@@ -179,10 +179,10 @@ class _Labels(set[str]):
 
 
 def narrowed(outer: CallScope | None, inner: CallScope | None) -> CallScope | None:
-    """Return the scope of a call that a tool of `outer` makes for `inner`."""
+    """Return the scope of a call from `outer` for `inner`."""
     if outer is None or inner is None:
         return inner or outer
-    parts = {id(each): each for each in (*_parts(outer), *_parts(inner))}
+    parts = {id(each): each for each in (*_split_scope(outer), *_split_scope(inner))}
     return NarrowedScope(tuple(parts.values())) if len(parts) > 1 else inner
 
 
@@ -200,7 +200,7 @@ def _of_two(tool: Tool) -> Refusal:
     return Refusal(ErrorType.EXECUTION_REJECTED.value, message)
 
 
-def _parts(scope: CallScope) -> tuple[CallScope, ...]:
+def _split_scope(scope: CallScope) -> tuple[CallScope, ...]:
     return scope.parts if isinstance(scope, NarrowedScope) else (scope,)
 
 

@@ -1,8 +1,4 @@
-"""Which commands does `tool-engine` have, and how does the process end?
-
-Every command is one line here, its words in `commands`, and a module of its own, which is imported
-only when the command runs, so that `--help` and completion answer at once.
-"""
+"""How does a command line run, and how does the process end?"""
 
 from __future__ import annotations
 
@@ -11,24 +7,14 @@ import errno
 import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Final, TextIO
 
 import typer
 
-from tool_engine.cli.commands import (
-    authoring,
-    calling,
-    chatting,
-    locking,
-    looking,
-    protocols,
-    records,
-    sessions,
-    testing,
-)
+from tool_engine.cli.command_list import MARKUP, CommandList
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report
 from tool_engine.cli.options import EXIT_CODES, PathOption, check_path_option
 from tool_engine.cli.settings import Settings
@@ -39,42 +25,12 @@ _PROGRAM: Final = "tool-engine"
 _CANNOT_WRITE: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
 app = typer.Typer(
+    cls=CommandList,
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=MARKUP,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-_COMMANDS: Final[Sequence[tuple[str, Callable[..., int]]]] = (
-    ("list", looking.list_command),
-    ("show", looking.show_command),
-    ("search", looking.search_command),
-    ("call", calling.call_command),
-    ("batch", calling.batch_command),
-    ("simulate", calling.simulate_command),
-    ("chat", chatting.chat_command),
-    ("parse", protocols.parse_command),
-    ("prompt", protocols.prompt_command),
-    ("convert", protocols.convert_command),
-    ("watch", looking.watch_command),
-    ("history", records.history_command),
-    ("stats", records.stats_command),
-    ("events", records.events_command),
-    ("export", records.export_command),
-    ("prune", records.prune_command),
-    ("sessions", sessions.sessions_command),
-    ("new", authoring.new_command),
-    ("validate", authoring.validate_command),
-    ("lint", authoring.lint_command),
-    ("test", testing.run_tests_command),
-    ("diff", authoring.diff_command),
-    ("lock", locking.lock_command),
-    ("schema", authoring.schema_command),
-    ("demo", looking.demo_command),
-)
-"""Every command, in the order of the help; a new one is a line here."""
-_SETTINGS: Final = {"call": {"ignore_unknown_options": True}}
-"""`call` knows which options are parameters of its tool, and refuses the others itself."""
 
 
 def run(args: Sequence[str] | None = None) -> int:
@@ -232,7 +188,3 @@ def _read_options(
         records=records,
         path=path,
     )
-
-
-for _name, _command in _COMMANDS:
-    app.command(_name, epilog=EXIT_CODES, context_settings=_SETTINGS.get(_name))(_command)

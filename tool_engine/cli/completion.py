@@ -1,7 +1,7 @@
 """Which names does the shell offer behind `show`, `call` and `--strategy`?
 
 Completion answers while a person waits for the key to come back, so it reads the `name:` lines
-of the files and loads nothing.
+of the files and loads no tool.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tool_engine.cli.console import make_console
 from tool_engine.observability.event_lines import EVENTS_LOGGER
 
 _IS_FIRST_LOAD: Final[ContextVar[bool]] = ContextVar("is_first_load", default=False)
-_MOST_TOLD: Final = 300
+_LONGEST_ERROR: Final = 300
 """Characters of an error in a log line, which a terminal shows without its line breaks."""
 
 
@@ -51,7 +51,7 @@ def logs_on_stderr(level: int = logging.WARNING) -> Iterator[None]:
 
 
 @contextmanager
-def first_load_errors_untold() -> Iterator[None]:
+def hide_load_errors() -> Iterator[None]:
     """Leave out the lines about files that could not be loaded."""
     token = _IS_FIRST_LOAD.set(True)
     try:
@@ -70,7 +70,7 @@ def _leave_out_answers(
         raise structlog.DropEvent
     if is_load_error:
         first, *more = str(event_dict.get("error", "")).splitlines() or [""]
-        event_dict["error"] = first[:_MOST_TOLD] + (f" (and {len(more)} more)" if more else "")
+        event_dict["error"] = first[:_LONGEST_ERROR] + (f" (and {len(more)} more)" if more else "")
     return event_dict
 
 

@@ -20,7 +20,7 @@ from tool_engine.redaction import redact
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 _WHOLE_NAME: Final = 24
 """Characters of a name that a narrow terminal does not break, so that it can be copied."""
-_OUTCOME_STYLES: Final = {"succeeded": "green", "rejected": "yellow", "cancelled": "yellow"}
+OUTCOME_STYLES: Final = {"succeeded": "green", "rejected": "yellow", "cancelled": "yellow"}
 
 
 def make_table(title: str, *columns: str, title_style: str = "bold") -> Table:
@@ -121,7 +121,7 @@ def results_table(
         table.add_row(
             str(number),
             plain(result.tool_name, "bold cyan"),
-            plain(outcome, _OUTCOME_STYLES.get(outcome, "red")),
+            plain(outcome, OUTCOME_STYLES.get(outcome, "red")),
             _show_milliseconds(result.metadata.get("queue_wait")),
             _show_milliseconds(result.execution_time),
             plain(text_of(result)),

@@ -87,7 +87,7 @@ class SecretScope:
 
     def _read_value(self, part: SecretPart) -> str:
         if part.source == "env":
-            return _read_variable(part.name)
+            return read_variable(part.name, "the tool needs it")
         known = self._files.get(part.name)
         return read_secret_file(part.name) if known is None else known
 
@@ -125,12 +125,12 @@ def _read_all(paths: Iterable[str]) -> dict[str, str]:
     return {path: read_secret_file(path) for path in paths}
 
 
-def _read_variable(name: str) -> str:
+def read_variable(name: str, use: str) -> str:
+    """Return an environment variable; `use` says in the error what it is for."""
     value = os.environ.get(name)
     if not value:
         state = "is not set" if value is None else "is empty"
         raise ToolExecutionError(
-            f"the environment variable {name} {state}; the tool needs it: set it before the "
-            "engine starts"
+            f"the environment variable {name} {state}; {use}: set it before the engine starts"
         )
     return value

@@ -47,7 +47,7 @@ class SlotRequest(Protocol):
 
     @property
     def parent(self) -> Any:
-        """The slot of the call that makes this one; None: no call makes it."""
+        """The slot of the outer call; None: no call makes it."""
 
     @property
     def tool_name(self) -> str | None:
@@ -93,7 +93,7 @@ class Slot(Protocol):
 
     @property
     def acquired_at(self) -> float:
-        """Start of the slot on the engine's loop clock; the call's time runs from here."""
+        """Start of the slot, and of the call's time, on the loop's clock."""
 
     @property
     def queue_wait(self) -> float:
@@ -101,7 +101,7 @@ class Slot(Protocol):
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the call has ended for its caller while its work goes on; see `mark_overdue`."""
+        """Whether the work outlives its call; see `mark_overdue`."""
 
     @property
     def is_released(self) -> bool:
@@ -122,7 +122,7 @@ class AdmissionUser(Protocol):
 
 
 class AdmissionController(Protocol):
-    """Decides whether and when a call may run; gives slots and takes them back.
+    """Decides whether and when a call may run, by slots.
 
     All of it is called on the engine's event loop. What may have to wait is async, and can be
     cancelled at each of its awaits without keeping anything. Nothing else waits: a controller that
@@ -174,7 +174,7 @@ class AdmissionController(Protocol):
 
     @abstractmethod
     def mark_overdue(self, slot: Any, outcome: bool | None = False) -> None:
-        """Note that the call has ended for its caller while its work goes on.
+        """Note that the work goes on although the call has ended.
 
         `slot.is_overdue` is true from now on. The slot stays taken until `release`, where the
         outcome is not counted again.
@@ -182,11 +182,11 @@ class AdmissionController(Protocol):
 
     @abstractmethod
     def close(self) -> None:
-        """Refuse new calls for good, and end the wait of those that wait; idempotent."""
+        """Refuse new calls for good, and end all waits; idempotent."""
 
     @abstractmethod
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - an answer, not a failure
-        """Refuse new calls; wait until nothing runs and nothing waits, at most `timeout` seconds.
+        """Refuse new calls; wait at most `timeout` seconds until nothing runs.
 
         Returns:
             Whether nothing does, and all that was to be sent has been.
@@ -201,7 +201,7 @@ class AdmissionController(Protocol):
     def admit_nowait(
         self, request: Any, now: float | None = None, call_id: str | None = None
     ) -> Slot | None:
-        """Return a slot if the call may run now, as known here; else None.
+        """Return a slot if the call may run now; else None.
 
         Never waits and never raises; after None the engine asks by `admit`.
         """
@@ -211,15 +211,16 @@ class AdmissionController(Protocol):
     # Lending: a call does not run while it waits for a call of its own, or for its next attempt.
 
     def park(self, slot: Any) -> None:
-        """Lend the slot out while its call waits; followed by one of the three below, or `release`.
+        """Lend the slot out while its call waits.
 
-        The slots of calls that wait for each other must not hold each other up: a controller that
-        does not lend gives a call with a `request.parent` a slot without counting it.
+        One of the three below follows, or `release`. The slots of calls that wait for each other
+        must not hold each other up: a controller that does not lend gives a call with a
+        `request.parent` a slot without counting it.
         """
         del slot
 
     async def unpark(self, slot: Any) -> None:
-        """Wait until the slot counts again, before all calls that ask for a new one.
+        """Wait until the slot counts again, ahead of new calls.
 
         Returns at once while another `park` of the slot is not over. Cancelled, it leaves the slot
         to come back by itself or to be released.
@@ -231,7 +232,7 @@ class AdmissionController(Protocol):
         del slot
 
     def stay_parked(self, slot: Any) -> None:
-        """Leave the slot lent: the call has ended, and `release` is about to be called."""
+        """Leave the slot lent: the call has ended, and `release` follows."""
         del slot
 
     # Limits that move.
@@ -249,7 +250,7 @@ class AdmissionController(Protocol):
         del name, seconds
 
     def pause_left(self, bucket: str) -> float:
-        """Return the seconds until the pause of a bucket ends; 0.0: there is none."""
+        """Return the seconds left of a bucket's pause; 0.0: none."""
         del bucket
         return 0.0
 

@@ -41,17 +41,17 @@ class ExecutionBackend(Protocol):
         """
 
     def takes(self, executor: ToolExecutor, tool: Tool) -> bool:
-        """Return whether calls of the tool run here; else they run in the engine's process."""
+        """Return whether calls run here, not in the engine's process."""
         del executor, tool
         return True
 
     def leaves_on_cancel(self, executor: ToolExecutor) -> bool:
-        """Return whether a caller that is cancelled goes on before the work has stopped."""
+        """Return whether a cancelled caller goes on before the work stops."""
         del executor
         return False
 
     def function_for(self, executor: ToolExecutor) -> Callable[..., Coroutine[Any, Any, Any]]:
-        """Return `execute` for one executor: asked once for each tool, not for each call."""
+        """Return `execute` for one executor: asked once for each tool."""
         return partial(self.execute, executor)
 
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - bounds what cannot be stopped

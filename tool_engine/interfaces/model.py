@@ -25,7 +25,7 @@ class ChatModel(Protocol):
 
     @property
     def protocol(self) -> ToolCallingProtocol:
-        """How the model is sent tools and asks for calls; the same object always."""
+        """How the model gets tools and asks for calls; always the same."""
 
     def user_message(self, text: str) -> Any:
         """Return a user's text as a message in the model's form."""

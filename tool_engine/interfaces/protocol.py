@@ -32,7 +32,7 @@ class ReplyDecoder(Protocol):
 
 @runtime_checkable
 class ToolCallingProtocol(Protocol):
-    """How one kind of model gets tools, asks for calls and gets results. A13."""
+    """How a kind of model gets tools, calls and gets results. A13."""
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class ToolCallingProtocol(Protocol):
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> Any:
-        """Return the calls' results for the model: messages as a list, or a text.
+        """Return the results for the model: messages, or a text.
 
         A result belongs to the call whose id is in `metadata["request_id"]`, where the cycle puts
         it; else to the call in the same place of `calls`.

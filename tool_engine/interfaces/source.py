@@ -24,7 +24,7 @@ _LONGEST_NAME: Final = 80
 
 
 class CallsTools(Protocol):
-    """The least that can run a model's calls; it need not derive from anything.
+    """The least that can run a model's calls; no base is needed.
 
     A `ToolSubAgent` does too: its `execute` takes a `timeout` in the place of the context.
     """
@@ -39,7 +39,7 @@ class CallsTools(Protocol):
 
 
 class ToolSource(CallsTools, Protocol):
-    """The least that gives tools to a conversation; it need not derive from anything.
+    """The least that gives tools to a conversation; no base is needed.
 
     What else it has of a `Source` is used: `generation`, `groups`, `findings`, `store`,
     `controller`, `index`, `get_or_raise` and `refuse`.
@@ -50,7 +50,7 @@ class ToolSource(CallsTools, Protocol):
 
 
 class Source(Protocol):
-    """A set of tools that can be called: a `ToolEngine`, a `ToolSession`, or a view of some.
+    """A set of callable tools: a `ToolEngine`, a `ToolSession`, or a view.
 
     What may be left out has a default here: derive from this class, and write what is abstract.
     All of it is called on the event loop, and only `execute` waits.
@@ -66,7 +66,7 @@ class Source(Protocol):
 
         @property
         def generation(self) -> Any:
-            """A value that is another one after each change of the tools; None: unknown."""
+            """A value that differs after each change of tools; None: unknown."""
             return None
 
         @property
@@ -76,7 +76,7 @@ class Source(Protocol):
 
         @property
         def findings(self) -> Sequence[Any]:
-            """Problems that keep a tool or a name from being used: texts, or with a `message`."""
+            """Problems with tools or names: texts, or with a `message`."""
             return ()
 
         @property
@@ -112,7 +112,7 @@ class Source(Protocol):
         context: ToolExecutionContext | None = None,
         /,
     ) -> ToolExecutionResult:
-        """Run one tool; the result bears `tool_name`, as do all messages for the model.
+        """Run one tool; the result and all messages bear `tool_name`.
 
         A tool that is not there is a result with an error, never another tool.
 
@@ -128,7 +128,7 @@ class Source(Protocol):
     # Optional from here on. First: looking up.
 
     def list_all(self) -> list[Tool]:
-        """Return all tools; one that is not listed can still be called by its name.
+        """Return all tools; others may still be called by name.
 
         Raises:
             ToolEngineError: Several tools have one name, and that is refused.
@@ -153,7 +153,7 @@ class Source(Protocol):
         return tool
 
     def find_near_names(self, tool_name: str, /) -> list[str]:
-        """Return the names here of tools with this name, here or in a source inside."""
+        """Return the names here of tools that some source names so."""
         return [] if self.get(tool_name) is None else [tool_name]
 
     def has_room(self, tool_name: str, /) -> bool:
@@ -170,7 +170,7 @@ class Source(Protocol):
         refusal: Refusal,
         /,
     ) -> ToolExecutionResult:
-        """End a call that its caller refuses: one result, and a record where there are records.
+        """End a call that its caller refuses, with a result and record.
 
         Args:
             tool_name: The tool, which need not be there.
@@ -197,7 +197,7 @@ class Source(Protocol):
         return [self]
 
     def find_shown_names(self, engine_tool: Tool, owner: Source | None = None, /) -> list[str]:
-        """Return the names here of a tool of an innermost source: none, one, or several.
+        """Return the names here of a tool of an innermost source.
 
         Args:
             engine_tool: The tool in the form in which its source has it.
@@ -209,7 +209,7 @@ class Source(Protocol):
     def find_groups(
         self, engine_tool: Tool, owner: Source | None = None, /
     ) -> Mapping[str, ToolGroup]:
-        """Return the groups that contain such a tool, shown or not, by their names here.
+        """Return the groups with such a tool, shown or not, by name.
 
         What a group says of consent holds for a tool that is called from inside, too.
         """
@@ -219,15 +219,18 @@ class Source(Protocol):
         return {name: group for name, group in groups if group.members([engine_tool])}
 
     def describe_origin(self) -> object:
-        """Return what tells it from other sources in every process, as JSON.
+        """Return what distinguishes it from other sources in every process, as JSON.
 
-        Two that give the same are not told apart after a restart.
+        Two that give the same are taken for one after a restart.
         """
         return [type(self).__qualname__]
 
 
 def is_tool_of(source: Source, engine_tool: Tool) -> bool:
-    """Return True if a source has this tool, not just another one of its name."""
+    """Return True if a source has this very tool.
+
+    Another one of its name is none.
+    """
     own = source.get(engine_tool.name)
     return own is engine_tool or (
         own is not None and own.definition_hash == engine_tool.definition_hash != ""

@@ -47,7 +47,7 @@ class EventStorage(Protocol):
 
     @property
     def newest(self) -> int | None:
-        """Return the highest number ever given out, or 0; None until it is known."""
+        """Return the highest number given out, or 0; None: unknown."""
 
     def append(self, event: ToolEngineEvent) -> None:
         """Keep one event."""

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from tool_engine.approval.likeness import is_match
+from tool_engine.approval.matching import is_match
 from tool_engine.approval.place import engine_asked
 from tool_engine.approval.policy import Decision, PermissionRule, decide
 from tool_engine.interfaces.source import Source

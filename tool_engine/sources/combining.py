@@ -1,4 +1,4 @@
-"""How do the tools of several sources stand under one roof, when some have the same name? U45."""
+"""How do the tools of several sources become one set, when some have the same name? U45."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Entry(NamedTuple):
     """As it is known here."""
 
 
-class _Roof(NamedTuple):
+class _Merged(NamedTuple):
     """What the sources came to, when their generations were these."""
 
     state: tuple[object, ...]
@@ -53,7 +53,7 @@ class _Roof(NamedTuple):
     """The message about a name that several tools have inside of one source."""
 
 
-_NO_ROOF: Final = _Roof((), 0, {}, frozenset())
+_NOTHING: Final = _Merged((), 0, {}, frozenset())
 
 
 class CombinedTools(Source):
@@ -89,15 +89,17 @@ class CombinedTools(Source):
         self._given = dict(sources)
         self._sources = {name: as_source(source) for name, source in sources.items()}
         self._refuses = on_conflict == "refuse"
-        self._roof: _Roof | None = None
+        self._merged: _Merged | None = None
         self._grouped: tuple[object, list[Any], dict[str, ToolGroup]] | None = None
         self.list_all()
 
     def __repr__(self) -> str:
-        return f"CombinedTools({', '.join(self._sources)}: {len(self._current().entries)} tools)"
+        return (
+            f"CombinedTools({', '.join(self._sources)}: {len(self._find_current().entries)} tools)"
+        )
 
     def __len__(self) -> int:
-        return len(self._current().entries)
+        return len(self._find_current().entries)
 
     @property
     def sources(self) -> Mapping[str, ToolSource]:
@@ -111,8 +113,8 @@ class CombinedTools(Source):
 
     @property
     def generation(self) -> int:
-        """Counts how often any source was seen to have changed, also in what is hidden here."""
-        return self._current().number
+        """The count of changes seen in any source, hidden ones included."""
+        return self._find_current().number
 
     @property
     def store(self) -> Any:
@@ -122,24 +124,24 @@ class CombinedTools(Source):
 
     @property
     def controller(self) -> Any:
-        """The controller that admits the calls; of several, the one with the fewest slots."""
+        """The controller of the calls; of several, that with fewest slots."""
         found = [source.controller for source in self._sources.values()]
         known = [each for each in found if each is not None]
         return min(known, key=lambda each: each.config.max_concurrent, default=None)
 
     @property
     def groups(self) -> Mapping[str, ToolGroup]:
-        """The groups of all sources, each with the tools of its own source only."""
-        roof = self._current()
+        """The groups of all sources, each with its source's tools only."""
+        merged = self._find_current()
         found = [source.groups for source in self._sources.values()]
         kept = self._grouped
-        if kept is None or kept[0] is not roof or kept[1] != found:
-            kept = self._grouped = (roof, found, self._all_groups(found))
+        if kept is None or kept[0] is not merged or kept[1] != found:
+            kept = self._grouped = (merged, found, self._all_groups(found))
         return kept[2]
 
     @property
     def findings(self) -> list[ReplyFinding]:
-        """One `renamed` for each tool that has another name here than in its source."""
+        """One `renamed` for each tool with another name than its source's."""
         return [
             ReplyFinding(
                 error_type="renamed",
@@ -147,18 +149,18 @@ class CombinedTools(Source):
                 message=f"{entry.own.name!r} of {entry.source!r} is {name!r} here: another source "
                 "has a tool of that name, too",
             )
-            for name, entry in self._current().entries.items()
+            for name, entry in self._find_current().entries.items()
             if name != entry.own.name
         ]
 
     def get(self, tool_name: str) -> Tool | None:
-        entry = self._current().entries.get(tool_name)
+        entry = self._find_current().entries.get(tool_name)
         return None if entry is None else entry.shown
 
     def get_or_raise(self, tool_name: str) -> Tool:
         tool = self.get(tool_name)
         if tool is None:
-            raise ToolNotFoundError(self._missing(tool_name))
+            raise ToolNotFoundError(self._explain_missing(tool_name))
         return tool
 
     def list_all(self) -> list[Tool]:
@@ -173,14 +175,16 @@ class CombinedTools(Source):
         return tools
 
     def list_unambiguous(self) -> tuple[list[Tool], str | None]:
-        entries = self._current().entries
-        return [entries[name].shown for name in sorted(entries)], next(self._conflicts(), None)
+        entries = self._find_current().entries
+        return [entries[name].shown for name in sorted(entries)], next(
+            self._explain_conflicts(), None
+        )
 
     def find_shown_names(self, engine_tool: Tool, owner: Source | None = None) -> list[str]:
         inner = {
             name: each.find_shown_names(engine_tool, owner) for name, each in self._sources.items()
         }
-        entries = self._current().entries
+        entries = self._find_current().entries
         return [name for name, each in entries.items() if each.own.name in inner[each.source]]
 
     def find_groups(
@@ -195,12 +199,12 @@ class CombinedTools(Source):
 
     def find_near_names(self, tool_name: str) -> list[str]:
         inner = {name: each.find_near_names(tool_name) for name, each in self._sources.items()}
-        entries = self._current().entries
+        entries = self._find_current().entries
         near = [name for name, each in entries.items() if each.own.name in inner[each.source]]
         return [*near, tool_name] if tool_name in entries else near
 
     def find_origin(self, tool_name: str) -> tuple[Source, str]:
-        entry = self._current().entries.get(tool_name)
+        entry = self._find_current().entries.get(tool_name)
         if entry is None:
             return self, tool_name
         return self._sources[entry.source].find_origin(entry.own.name)
@@ -220,8 +224,8 @@ class CombinedTools(Source):
         return self.get(tool_name) is None and any(each.has_room(tool_name) for each in sources)
 
     def source_of(self, tool_name: str) -> tuple[str, str] | None:
-        """Return the source of a tool, and its name there; None: there is no such tool."""
-        entry = self._current().entries.get(tool_name)
+        """Return a tool's source, and its name there; None: no such tool."""
+        entry = self._find_current().entries.get(tool_name)
         return None if entry is None else (entry.source, entry.own.name)
 
     async def execute(
@@ -230,7 +234,7 @@ class CombinedTools(Source):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
-        entry = self._current().entries.get(tool_name)
+        entry = self._find_current().entries.get(tool_name)
         if entry is not None:
             result = await self._sources[entry.source].execute(entry.own.name, params, context)
             return named(result, tool_name)
@@ -238,9 +242,9 @@ class CombinedTools(Source):
             for source in self._sources.values():
                 if source.has_room(tool_name):
                     return await source.execute(tool_name, params, context)
-        is_refused = tool_name in self._current().refused
+        is_refused = tool_name in self._find_current().refused
         kind = self._kind if is_refused else ErrorType.TOOL_NOT_FOUND
-        refusal = Refusal(kind.value, self._missing(tool_name))
+        refusal = Refusal(kind.value, self._explain_missing(tool_name))
         return self.refuse(tool_name, params, context, refusal)
 
     def refuse(
@@ -250,7 +254,7 @@ class CombinedTools(Source):
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> ToolExecutionResult:
-        entry = self._current().entries.get(tool_name)
+        entry = self._find_current().entries.get(tool_name)
         if entry is not None:
             source, own = self._sources[entry.source], entry.own.name
         elif self._sources:
@@ -259,35 +263,35 @@ class CombinedTools(Source):
             return super().refuse(tool_name, params, context, refusal)
         return named(source.refuse(own, params, context, refusal), tool_name)
 
-    def _missing(self, tool_name: str) -> str:
-        if tool_name in self._current().refused:
-            return self._conflict(tool_name)
+    def _explain_missing(self, tool_name: str) -> str:
+        if tool_name in self._find_current().refused:
+            return self._explain_conflict(tool_name)
         name = tool_name[:_LONGEST_NAME]
-        entries = self._current().entries
+        entries = self._find_current().entries
         near = [known for known, entry in entries.items() if entry.own.name == tool_name]
         near = near or find_near(name, entries)
         hint = f"did you mean {', '.join(map(repr, near))}?" if near else f"{len(self)} are there"
         return f"there is no tool named {name!r}; {hint}"
 
-    def _conflict(self, name: str) -> str:
-        holders = [source for source, own in self._tools() if own.name == name]
+    def _explain_conflict(self, name: str) -> str:
+        holders = [source for source, own in self._list_tools() if own.name == name]
         return (
             f"the sources {', '.join(map(repr, holders))} all have a tool named {name!r}: rename "
             "one in its definition, or pass on_conflict='rename'"
         )
 
-    def _conflicts(self) -> Iterator[str]:
+    def _explain_conflicts(self) -> Iterator[str]:
         """Yield the messages about names that stand for no tool."""
-        roof = self._current()
-        yield from map(self._conflict, sorted(roof.refused))
-        if roof.inner is not None:
-            yield roof.inner
+        merged = self._find_current()
+        yield from map(self._explain_conflict, sorted(merged.refused))
+        if merged.inner is not None:
+            yield merged.inner
 
     def _count_groups(self) -> Counter[str]:
         return Counter(name for source in self._sources.values() for name in source.groups)
 
     def _all_groups(self, found: list[Any]) -> dict[str, ToolGroup]:
-        entries = self._current().entries
+        entries = self._find_current().entries
         all_groups: dict[str, ToolGroup] = {}
         counts = Counter(name for groups in found for name in groups)
         for (source, tools), groups in zip(self._sources.items(), found, strict=True):
@@ -298,31 +302,33 @@ class CombinedTools(Source):
                 all_groups[name] = renamed_group(group, name, own, names)
         return all_groups
 
-    def _current(self) -> _Roof:
+    def _find_current(self) -> _Merged:
         state = tuple(source.generation for source in self._sources.values())
-        roof = self._roof
-        if roof is None or roof.state != state or None in state:
+        merged = self._merged
+        if merged is None or merged.state != state or None in state:
             listed = {name: each.list_unambiguous() for name, each in self._sources.items()}
             inner = next((message for _, message in listed.values() if message is not None), None)
-            entries = _entries([(name, tool) for name, each in listed.items() for tool in each[0]])
+            entries = _make_entries(
+                [(name, tool) for name, each in listed.items() for tool in each[0]]
+            )
             renamed = {name for name, entry in entries.items() if entry.shown is not entry.own}
             refused = {entries.pop(name).own.name for name in renamed if self._refuses}
-            before = _NO_ROOF if roof is None else roof
+            before = _NOTHING if merged is None else merged
             # A group may say something else of a tool that only other tools call.
             is_new = (before.state, before.entries) != (state, entries)
             is_new |= before.refused != refused
             number = before.number + is_new
-            roof = self._roof = _Roof(state, number, entries, frozenset(refused), inner)
-        return roof
+            merged = self._merged = _Merged(state, number, entries, frozenset(refused), inner)
+        return merged
 
-    def _tools(self) -> Iterator[tuple[str, Tool]]:
+    def _list_tools(self) -> Iterator[tuple[str, Tool]]:
         for name, source in self._sources.items():
             for tool in source.list_unambiguous()[0]:
                 yield name, tool
 
 
 class Combination(CombinedTools):
-    """What `combine` makes: sources without names, of which no two may have a tool of one name."""
+    """What `combine` makes: sources of which no two share a name."""
 
     _error = ToolConflictError
     _kind = ErrorType.REJECTED
@@ -333,21 +339,21 @@ class Combination(CombinedTools):
     def __repr__(self) -> str:
         return f"combine({', '.join(map(repr, self._sources.values()))})"
 
-    def _conflicts(self) -> Iterator[str]:
-        yield from super()._conflicts()
+    def _explain_conflicts(self) -> Iterator[str]:
+        yield from super()._explain_conflicts()
         for name, count in sorted(self._count_groups().items()):
             if count > 1:
                 yield f"two sources have a group named {name!r}: put prefix() around one"
 
-    def _conflict(self, name: str) -> str:
-        first, second, *_ = (tool for _, tool in self._tools() if tool.name == name)
+    def _explain_conflict(self, name: str) -> str:
+        first, second, *_ = (tool for _, tool in self._list_tools() if tool.name == name)
         return (
             f"two sources have a tool named {name!r}: {described(first)} and {described(second)}; "
             "put prefix() or rename() around one, or leave one out with keep()"
         )
 
 
-def _entries(tools: list[tuple[str, Tool]]) -> dict[str, _Entry]:
+def _make_entries(tools: list[tuple[str, Tool]]) -> dict[str, _Entry]:
     """Return every tool under its name here, one to one."""
     holders = Counter(tool.name for _, tool in tools)
     renamed = Counter(f"{source}_{tool.name}" for source, tool in tools if holders[tool.name] > 1)
@@ -358,12 +364,12 @@ def _entries(tools: list[tuple[str, Tool]]) -> dict[str, _Entry]:
             continue
         name = f"{source}_{tool.name}"
         if renamed[name] > 1 or name in holders:
-            name = _told_apart(name, source, tool.name, holders)
-        entries[name] = _Entry(source, tool, _renamed(tool, name, source))
+            name = _make_distinct(name, source, tool.name, holders)
+        entries[name] = _Entry(source, tool, _rename_tool(tool, name, source))
     return entries
 
 
-def _told_apart(name: str, source: str, own: str, taken: Mapping[str, int]) -> str:
+def _make_distinct(name: str, source: str, own: str, taken: Mapping[str, int]) -> str:
     """Return a name that ends in a hash of both parts: `a` + `b_c` and `a_b` + `c` read alike."""
     whole = f"{len(source)} {source} {own}".encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(whole).hexdigest()
@@ -371,7 +377,7 @@ def _told_apart(name: str, source: str, own: str, taken: Mapping[str, int]) -> s
     return next(each for each in ends if each not in taken)
 
 
-def _renamed(tool: Tool, name: str, source: str) -> Tool:
+def _rename_tool(tool: Tool, name: str, source: str) -> Tool:
     return replace(tool, name=name, description=f"[{source}] {tool.description}")
 
 

@@ -28,7 +28,7 @@ Prepare = Callable[[Tool, int], Tool | None]
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_TOLD: Final = ("description", "parameters", "examples", "output", "status")
+_CHANGEABLE: Final = ("description", "parameters", "examples", "output", "status")
 """The fields that a model sees of a tool, which `prepare` may change."""
 
 
@@ -98,14 +98,14 @@ def keep(source: ToolSource, tools: Keep | Collection[str]) -> Source:
 
 
 def prepare(source: ToolSource, tell: Prepare) -> Source:
-    """Show the tools of a source as `tell` changes them in each turn.
+    """Show the tools as a function changes them in each turn.
 
-    `tell` may change the description, the examples and the output, leave out parameters or change
-    their schemas, or give None, so that the tool is hidden and calls of it are refused. Calls
-    are validated and run by the definition as it is.
+    It may change the description, the examples and the output, leave out parameters or change their
+    schemas, or give None, so that the tool is hidden and calls of it are refused. Calls are
+    validated and run by the definition as it is.
 
     Raises:
-        ConfigurationError: `tell` is no function. When the tools are listed: it failed, returned
+        ConfigurationError: It is no function. When the tools are listed: it failed, returned
             something else, or shows parameters for which calls would be refused.
     """
     if not callable(tell):
@@ -122,7 +122,7 @@ class _Prefixed(ToolView):
         source = self._source.bind_turn(turn)
         return self if source is self._source else _Prefixed(source, self._text)
 
-    def _show(self, tool: Tool) -> Tool:
+    def _show_tool(self, tool: Tool) -> Tool:
         return replace(tool, name=f"{self._text}{tool.name}")
 
     def _group_name(self, name: str) -> str:
@@ -148,7 +148,7 @@ class _Renamed(ToolView):
             if old not in known
         ]
 
-    def _show(self, tool: Tool) -> Tool:
+    def _show_tool(self, tool: Tool) -> Tool:
         new = self._names.get(tool.name, tool.name)
         return tool if new == tool.name else replace(tool, name=new)
 
@@ -175,7 +175,7 @@ class _Kept(ToolView):
             for name in sorted(set(self._keeps).difference(known))
         ]
 
-    def _show(self, tool: Tool) -> Tool | None:
+    def _show_tool(self, tool: Tool) -> Tool | None:
         keeps = self._keeps
         if not callable(keeps):
             return tool if tool.name in keeps else None
@@ -198,14 +198,14 @@ class _Kept(ToolView):
 
 class _Prepared(ToolView):
     def __init__(
-        self, source: ToolSource, tell: Prepare, turn: Callable[[], int] | None = None
+        self, source: ToolSource, change: Prepare, turn: Callable[[], int] | None = None
     ) -> None:
         super().__init__(source)
-        self._tell = tell
+        self._change = change
         self._turn = turn
 
     def bind_turn(self, turn: Callable[[], int]) -> _Prepared:
-        return _Prepared(self._source.bind_turn(turn), self._tell, turn)
+        return _Prepared(self._source.bind_turn(turn), self._change, turn)
 
     @property
     def generation(self) -> Any:
@@ -213,10 +213,10 @@ class _Prepared(ToolView):
         inner = super().generation
         return None if inner is None or self._turn is None else (inner, self._turn())
 
-    def _show(self, tool: Tool) -> Tool | None:
+    def _show_tool(self, tool: Tool) -> Tool | None:
         turn = 0 if self._turn is None else self._turn()
         try:
-            told: object = self._tell(tool, turn)
+            given: object = self._change(tool, turn)
         except BaseException as error:
             if ends_caller(error):
                 raise
@@ -224,29 +224,29 @@ class _Prepared(ToolView):
                 f"prepare failed for the tool {tool.name!r} in turn {turn}: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        if told is None or told is tool:
-            return tool if told is tool else None
-        if not isinstance(told, Tool):
-            is_unawaited(told)
+        if given is None or given is tool:
+            return tool if given is tool else None
+        if not isinstance(given, Tool):
+            is_unawaited(given)
             raise ConfigurationError(
-                f"prepare gave {type(told).__name__} for the tool {tool.name!r}: give a Tool, or "
+                f"prepare gave {type(given).__name__} for the tool {tool.name!r}: give a Tool, or "
                 "None to leave it out"
             )
-        return _told(tool, told)
+        return _apply_changes(tool, given)
 
 
 def _are_names(tools: object) -> bool:
     return isinstance(tools, Collection) and all(isinstance(name, str) for name in tools)
 
 
-def _told(tool: Tool, told: Tool) -> Tool:
-    """Return the tool with the fields that a model may see changed, and no others."""
-    if told.name != tool.name:
+def _apply_changes(tool: Tool, changed: Tool) -> Tool:
+    """Return the tool with only the fields changed that models see."""
+    if changed.name != tool.name:
         raise ConfigurationError(
-            f"prepare gave the tool {tool.name!r} the name {told.name!r}: use rename() for that"
+            f"prepare gave the tool {tool.name!r} the name {changed.name!r}: use rename() for that"
         )
     own = {each.name for each in tool.parameters}
-    new = [each.name for each in told.parameters]
+    new = [each.name for each in changed.parameters]
     unknown = sorted(set(new) - own)
     if unknown:
         raise ConfigurationError(
@@ -259,4 +259,4 @@ def _told(tool: Tool, told: Tool) -> Tool:
             f"prepare leaves out the parameter {needed[0]!r} of {tool.name!r}, without which every "
             "call of it is refused: leave out optional ones only, or the whole tool"
         )
-    return replace(tool, **{name: getattr(told, name) for name in _TOLD})
+    return replace(tool, **{name: getattr(changed, name) for name in _CHANGEABLE})

@@ -126,7 +126,7 @@ _adapted: Final[WeakValueDictionary[int, ForeignSource]] = WeakValueDictionary()
 
 
 def as_source(found: object) -> Source:
-    """Return the source itself, or the one adapter of an object that is none.
+    """Return the source itself, or the one adapter of another object.
 
     The same object has the same adapter everywhere: by that it is recognised.
     """

@@ -12,7 +12,7 @@ from tool_engine.interfaces.source import Source
 from tool_engine.sources.foreign import ForeignSource
 
 
-class _Told(NamedTuple):
+class _Identity(NamedTuple):
     """How an engine is recognised."""
 
     anywhere: str
@@ -22,11 +22,11 @@ class _Told(NamedTuple):
 
 
 _PROCESS: Final = secrets.token_hex(16)
-_told: Final[WeakKeyDictionary[object, _Told]] = WeakKeyDictionary()
+_identities: Final[WeakKeyDictionary[object, _Identity]] = WeakKeyDictionary()
 
 
 def engine_of(catalog: Source, shown_name: str) -> str:
-    """Return a text for a tool's engine that is stable across restarts and orders.
+    """Return a text for a tool's engine, stable across restarts and orders.
 
     Two engines that share a name, or without one their folder and databases, cannot be
     distinguished after a restart: a conversation with both knows each in its process only.
@@ -40,26 +40,26 @@ def engine_of(catalog: Source, shown_name: str) -> str:
 
 def engine_text(catalog: Source, engine: Source) -> str:
     """Return the same for one of the innermost sources of `catalog`."""
-    told = _told_of(engine)
+    identity = _identity_of(engine)
     others = [each for each in catalog.list_origins() if each is not engine]
-    is_alike = any(_told_of(each).anywhere == told.anywhere for each in others)
-    return told.here if is_alike else told.anywhere
+    is_alike = any(_identity_of(each).anywhere == identity.anywhere for each in others)
+    return identity.here if is_alike else identity.anywhere
 
 
-def _told_of(source: Source) -> _Told:
+def _identity_of(source: Source) -> _Identity:
     # An adapter goes when nothing uses it; what it stands for is still the same.
     found = source.found if isinstance(source, ForeignSource) else source
     try:
-        told = _told.get(found)
-        if told is None:
-            told = _told[found] = _Told(_hashed(source), secrets.token_hex(16))
+        identity = _identities.get(found)
+        if identity is None:
+            identity = _identities[found] = _Identity(_hash_origin(source), secrets.token_hex(16))
     except TypeError:
         # What cannot be held weakly is known by its place in memory.
-        told = _Told(_hashed(source), f"{_PROCESS} {id(found)}")
-    return told
+        identity = _Identity(_hash_origin(source), f"{_PROCESS} {id(found)}")
+    return identity
 
 
-def _hashed(source: Source) -> str:
+def _hash_origin(source: Source) -> str:
     text = json.dumps(source.describe_origin(), sort_keys=True)
     # Loaded late: most programs never ask for approval.
     return str(import_module("hashlib").sha256(text.encode()).hexdigest())
@@ -78,7 +78,7 @@ def identity_of(catalog: Source, shown_name: str) -> str:
 
 
 def identity_in(catalog: Source, source: Source, name: str) -> str:
-    """Return the same for the tool that an innermost or a foreign source has under a name."""
+    """Return the same for an innermost or foreign source's tool."""
     which = source_text(catalog, source)
     # No tool has a space in its name.
     return f"{name} of {which}" if which else name
@@ -90,7 +90,7 @@ def identity_of_own(tool_name: str) -> str:
 
 
 def source_of(catalog: Source, shown_name: str) -> str:
-    """Return which of several sources has a tool, in words; empty for the first or only one."""
+    """Return which source has a tool, in words; empty for the first."""
     return source_text(catalog, catalog.find_origin(shown_name)[0])
 
 

@@ -36,11 +36,11 @@ class Moves:
 
     def labels(self, labels: Iterable[str]) -> frozenset[str]:
         """Return the labels with the present places of their sources."""
-        return frozenset(_WORD.sub(self._word, each) for each in labels)
+        return frozenset(_WORD.sub(self._move_word, each) for each in labels)
 
     def variables(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the saved variables of a `VariableStore` with such labels."""
-        moved = {name: list(map(self._labelled, data.get(name, ()))) for name in _LABELLED}
+        moved = {name: list(map(self._move_labels, data.get(name, ()))) for name in _LABELLED}
         return {**data, **moved}
 
     def uses(self, uses: Mapping[str, int]) -> dict[str, int]:
@@ -48,21 +48,21 @@ class Moves:
         moved: dict[str, int] = {}
         for tool, count in uses.items():
             found = _USED.fullmatch(tool)
-            name = tool if found is None else self._used(found)
+            name = tool if found is None else self._move_use(found)
             moved[name] = max(count, moved.get(name, 0))
         return moved
 
-    def _used(self, found: re.Match[str]) -> str:
+    def _move_use(self, found: re.Match[str]) -> str:
         before = int(found[2] or 1)
         place = self._places.get(before) or before
         return found[1] if place == 1 else f"{found[1]} of source {place}"
 
-    def _word(self, found: re.Match[str]) -> str:
+    def _move_word(self, found: re.Match[str]) -> str:
         before = int(found[1] or 1)
         place = self._places.get(before, before)
         return f"tool:{found[2]}" if place == 1 else f"tool:source-{place}:{found[2]}"
 
-    def _labelled(self, data: Any) -> Any:
+    def _move_labels(self, data: Any) -> Any:
         if not isinstance(data, Mapping) or not isinstance(data.get("labels"), list):
             return data  # the reader reports what is wrong
         return {**data, "labels": sorted(self.labels(data["labels"]))}

@@ -42,36 +42,40 @@ def named(result: ToolExecutionResult, shown: str) -> ToolExecutionResult:
     if result.error is None or _is_of_tool(result, result.error, inner):
         return replace(result, tool_name=shown)
     details = result.metadata.get("error_details")
-    error, told = _told(result.error_type, result.error, details, inner, repr(shown))
-    metadata = result.metadata if told is details else {**result.metadata, "error_details": told}
+    error, renamed = _rename_message(result.error_type, result.error, details, inner, repr(shown))
+    metadata = (
+        result.metadata if renamed is details else {**result.metadata, "error_details": renamed}
+    )
     return replace(result, tool_name=shown, error=error, metadata=metadata)
 
 
 def named_twice(result: ToolExecutionResult, inner: str) -> ToolExecutionResult:
-    """Return the result with both names, if a rule about the other name refused the call.
+    """Return the result with both names, if the other's rule refused it.
 
     Args:
         result: It bears the name that is shown.
         inner: The name in the engine.
     """
     shown, details = result.tool_name, result.metadata.get("error_details")
-    name = _name(details, inner, shown)
+    name = _quote_name(details, inner, shown)
     if result.error is None or name == repr(shown) or _is_of_tool(result, result.error, shown):
         return result
-    error, told = _told(result.error_type, result.error, details, shown, name)
-    return replace(result, error=error, metadata={**result.metadata, "error_details": told})
+    error, renamed = _rename_message(result.error_type, result.error, details, shown, name)
+    return replace(result, error=error, metadata={**result.metadata, "error_details": renamed})
 
 
 def refusal_named(refusal: Refusal, inner: str, shown: str) -> Refusal:
     """Return the same of a refusal that has not become a result yet."""
     if inner == shown:
         return refusal
-    name = _name(refusal.details, inner, shown)
-    error, details = _told(refusal.error_type, refusal.error, refusal.details, inner, name)
+    name = _quote_name(refusal.details, inner, shown)
+    error, details = _rename_message(
+        refusal.error_type, refusal.error, refusal.details, inner, name
+    )
     return replace(refusal, error=error, details=details)
 
 
-def _name(details: Any, inner: str, shown: str) -> str:
+def _quote_name(details: Any, inner: str, shown: str) -> str:
     rule = details.get("rule") if isinstance(details, dict) else None
     is_about_other = isinstance(rule, str) and not fnmatchcase(shown, rule.partition(":")[0])
     if inner == shown or not is_about_other:
@@ -88,17 +92,19 @@ def _is_of_tool(result: ToolExecutionResult, error: str, name: str) -> bool:
     )
 
 
-def _told(error_type: str | None, error: str, details: Any, old: str, name: str) -> tuple[str, Any]:
+def _rename_message(
+    error_type: str | None, error: str, details: Any, old: str, name: str
+) -> tuple[str, Any]:
     """Return the engine's message and the reason for programs, with another name."""
     head, colon, why = error.partition(": ") if error_type in _WITH_WORDS else (error, "", "")
-    told = f"{_renamed(head, old, name)}{colon}{why}"
+    message = f"{_rename_in_text(head, old, name)}{colon}{why}"
     if isinstance(details, dict) and details.get("reason") == error:
         # The reason is the engine's own, not a person's.
-        details = {**details, "reason": told}
-    return told, details
+        details = {**details, "reason": message}
+    return message, details
 
 
-def _renamed(text: str, old: str, name: str) -> str:
+def _rename_in_text(text: str, old: str, name: str) -> str:
     # A bucket, a key or a variable may be called like the tool.
     return re.sub(
         rf"(?<!bucket )(?<!variable )(?<!key ){re.escape(repr(old))}", lambda _: name, text

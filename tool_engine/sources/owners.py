@@ -8,7 +8,9 @@ from tool_engine.sources.identity import engine_of, engine_text
 
 
 def owners_of(catalog: Source, engine_tool: Tool, engine: Source | None) -> list[Source]:
-    """Return the innermost sources that may have this very tool: one, if it is clear.
+    """Return the innermost sources that may have this very tool.
+
+    It is one, if that is clear.
 
     Two engines may have the same definition, of which one works on a copy and the other one on
     what matters.
@@ -27,7 +29,7 @@ def owners_of(catalog: Source, engine_tool: Tool, engine: Source | None) -> list
 
 
 def leaf_of(catalog: Source, engine: Source, tool_name: str) -> Source | None:
-    """Return the innermost source that is or wraps an engine; None: it is not in `catalog`.
+    """Return the innermost source that is or wraps an engine, or None.
 
     Args:
         catalog: An engine, or a view of some.

@@ -1,4 +1,4 @@
-"""What tells one engine from another in every process?"""
+"""What distinguishes one engine from another in every process?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tool_engine.trusted import folder_of_now
 
 
 def describe_engine(config: ToolEngineConfig) -> object:
-    """Return what tells an engine with these settings from others, as JSON."""
+    """Return what distinguishes an engine with these settings from others, as JSON."""
     if config.name is not None:
         return ["name", config.name]
     # By its path, which stays the same where a link leads to the newest release.

@@ -43,7 +43,7 @@ class _Seen(NamedTuple):
 
 
 class ToolView(Source):
-    """The tools of one source as they are shown: some, or under other names.
+    """The tools of one source as shown: some, or renamed.
 
     Stands wherever an engine does: in a `ToolSession`, in `process_tool_calls`, in another view.
     Calls run in the source, under its names, which is what records and events bear; results bear
@@ -64,10 +64,10 @@ class ToolView(Source):
         return f"{type(self).__name__}({self._source!r})"
 
     def __len__(self) -> int:
-        return len(self._current().entries)
+        return len(self._find_current().entries)
 
     @abstractmethod
-    def _show(self, tool: Tool) -> Tool | None:
+    def _show_tool(self, tool: Tool) -> Tool | None:
         """Return the tool as it is known here, or None to hide it."""
 
     def _group_name(self, name: str) -> str:
@@ -88,7 +88,7 @@ class ToolView(Source):
     @property
     def groups(self) -> Mapping[str, ToolGroup]:
         """The groups of the source, with their tools under the shown names."""
-        return self._current().groups
+        return self._find_current().groups
 
     @property
     def findings(self) -> list[Any]:
@@ -96,13 +96,13 @@ class ToolView(Source):
         return list(self._source.findings)
 
     def get(self, tool_name: str) -> Tool | None:
-        entry = self._current().entries.get(tool_name)
+        entry = self._find_current().entries.get(tool_name)
         return None if entry is None else entry.shown
 
     def get_or_raise(self, tool_name: str) -> Tool:
         tool = self.get(tool_name)
         if tool is None:
-            raise ToolNotFoundError(self._missing(tool_name).error)
+            raise ToolNotFoundError(self._explain_missing(tool_name).error)
         return tool
 
     def list_all(self) -> list[Tool]:
@@ -117,12 +117,14 @@ class ToolView(Source):
         return tools
 
     def list_unambiguous(self) -> tuple[list[Tool], str | None]:
-        seen = self._current()
+        seen = self._find_current()
         return [seen.entries[name].shown for name in sorted(seen.entries)], seen.conflict
 
     def find_shown_names(self, engine_tool: Tool, owner: Source | None = None) -> list[str]:
         inner = self._source.find_shown_names(engine_tool, owner)
-        return [name for name, each in self._current().entries.items() if each.own.name in inner]
+        return [
+            name for name, each in self._find_current().entries.items() if each.own.name in inner
+        ]
 
     def find_groups(
         self, engine_tool: Tool, owner: Source | None = None
@@ -136,13 +138,13 @@ class ToolView(Source):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
-        entry = self._current().entries.get(tool_name)
+        entry = self._find_current().entries.get(tool_name)
         if entry is not None:
             result = await self._source.execute(entry.own.name, params, context)
             return named(result, tool_name)
         if is_own_tool(context, tool_name) and self.has_room(tool_name):
             return await self._source.execute(tool_name, params, context)
-        return self.refuse(tool_name, params, context, self._missing(tool_name))
+        return self.refuse(tool_name, params, context, self._explain_missing(tool_name))
 
     def refuse(
         self,
@@ -151,7 +153,7 @@ class ToolView(Source):
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> ToolExecutionResult:
-        entry = self._current().entries.get(tool_name)
+        entry = self._find_current().entries.get(tool_name)
         own = tool_name if entry is None else entry.own.name
         return named(self._source.refuse(own, params, context, refusal), tool_name)
 
@@ -161,12 +163,12 @@ class ToolView(Source):
 
     def find_near_names(self, tool_name: str) -> list[str]:
         inner = self._source.find_near_names(tool_name)
-        entries = self._current().entries
+        entries = self._find_current().entries
         near = [name for name, each in entries.items() if each.own.name in inner]
         return [*near, tool_name] if tool_name in entries else near
 
     def find_origin(self, tool_name: str) -> tuple[Source, str]:
-        entry = self._current().entries.get(tool_name)
+        entry = self._find_current().entries.get(tool_name)
         return self._source.find_origin(tool_name if entry is None else entry.own.name)
 
     def list_origins(self) -> list[Source]:
@@ -175,8 +177,8 @@ class ToolView(Source):
     def has_room(self, tool_name: str) -> bool:
         return self.get(tool_name) is None and self._source.has_room(tool_name)
 
-    def _missing(self, tool_name: str) -> Refusal:
-        seen = self._current()
+    def _explain_missing(self, tool_name: str) -> Refusal:
+        seen = self._find_current()
         if tool_name in seen.conflicts:
             return Refusal(ErrorType.REJECTED.value, seen.conflicts[tool_name])
         name = tool_name[:_LONGEST_NAME]
@@ -188,25 +190,25 @@ class ToolView(Source):
         message = f"there is no tool named {name!r}; {hint}"
         return Refusal(ErrorType.TOOL_NOT_FOUND.value, message)
 
-    def _current(self) -> _Seen:
+    def _find_current(self) -> _Seen:
         generation = self.generation
         groups = self._source.groups
         seen = self._seen
         if seen is None or generation is None or seen.state != (generation, groups):
-            seen = self._seen = self._looked((generation, groups), groups)
+            seen = self._seen = self._look_at_source((generation, groups), groups)
         return seen
 
-    def _looked(self, state: tuple[Any, ...], groups: Mapping[str, ToolGroup]) -> _Seen:
+    def _look_at_source(self, state: tuple[Any, ...], groups: Mapping[str, ToolGroup]) -> _Seen:
         entries: dict[str, _Entry] = {}
         conflicts: dict[str, str] = {}
         tools, conflict = self._source.list_unambiguous()
         for tool in tools:
-            shown = self._show(tool)
+            shown = self._show_tool(tool)
             if shown is None:
                 continue
             other = entries.setdefault(shown.name, _Entry(tool, shown))
             if other.own is not tool:
-                conflicts[shown.name] = _conflict(shown.name, other.own, tool)
+                conflicts[shown.name] = _explain_conflict(shown.name, other.own, tool)
         for name in conflicts:
             del entries[name]
         names = {each.own.name: name for name, each in entries.items()}
@@ -242,16 +244,16 @@ def renamed_group(
         tools=tuple(members),
         tags=(),
         categories=(),
-        rules=_CONDITION.sub(lambda found: _condition(found, names), group.rules),
+        rules=_CONDITION.sub(lambda found: _rename_condition(found, names), group.rules),
         disabled_tools=tuple(names[each] for each in group.disabled_tools if each in names),
     )
 
 
-def _condition(found: re.Match[str], names: Mapping[str, str]) -> str:
+def _rename_condition(found: re.Match[str], names: Mapping[str, str]) -> str:
     return f"{{{{if {names.get(found[1], found[1])}}}}}"
 
 
-def _conflict(name: str, first: Tool, second: Tool) -> str:
+def _explain_conflict(name: str, first: Tool, second: Tool) -> str:
     return (
         f"two tools would be named {name!r}: {described(first)} and {described(second)}; give one "
         "of them another name with rename() or prefix(), or leave one out with keep()"

@@ -78,7 +78,7 @@ class ArgumentMaker:
                 continue
             self._left = _MAX_VALUES
             try:
-                made[name] = self._value(schema, whole)
+                made[name] = self._make_value(schema, whole)
             except NoValueError as error:
                 known = [each[name] for each in self._known if name in each]
                 if known:
@@ -92,13 +92,13 @@ class ArgumentMaker:
         return made
 
     def text_maker(self, pattern: str) -> TextMaker:
-        """Return the maker of texts for `pattern`; raise `NoValueError` if it is not understood."""
+        """Return the maker of texts for `pattern`, or raise `NoValueError`."""
         maker = self._texts.get(pattern)
         if maker is None:
             maker = self._texts[pattern] = TextMaker(pattern, self._random)
         return maker
 
-    def _value(self, schema: Any, whole: bool) -> Any:
+    def _make_value(self, schema: Any, whole: bool) -> Any:
         self._left -= 1
         if self._left < 0:
             raise NoValueError(f"a value of more than {_MAX_VALUES} parts is not made")
@@ -108,7 +108,7 @@ class ArgumentMaker:
             if keyword not in _UNDERSTOOD:
                 raise NoValueError(f"no values are made from the keyword {keyword!r}")
         if "anyOf" in schema:
-            return self._value(self._one_branch(schema), whole)
+            return self._make_value(self._one_branch(schema), whole)
         if "const" in schema:
             return schema["const"]
         if "enum" in schema:
@@ -118,16 +118,16 @@ class ArgumentMaker:
 
     def _of_kind(self, kind: str, schema: dict[str, Any], whole: bool) -> Any:
         if kind == "string":
-            return self._text(schema)
+            return self._make_text(schema)
         if kind == "integer":
-            return self._integer(schema)
+            return self._make_integer(schema)
         if kind == "number":
-            return self._number(schema)
+            return self._make_number(schema)
         if kind == "boolean":
             return self._random.random() < 0.5
         if kind == "array":
-            return self._list(schema, whole)
-        return self._object(schema, whole) if kind == "object" else None
+            return self._make_list(schema, whole)
+        return self._make_object(schema, whole) if kind == "object" else None
 
     def _one_branch(self, schema: dict[str, Any]) -> dict[str, Any]:
         outer = {keyword: value for keyword, value in schema.items() if keyword != "anyOf"}
@@ -136,7 +136,7 @@ class ArgumentMaker:
             raise NoValueError("no values are made where anyOf repeats a keyword beside it")
         return {**outer, **branch}
 
-    def _text(self, schema: dict[str, Any]) -> str:
+    def _make_text(self, schema: dict[str, Any]) -> str:
         least = int(schema.get("minLength", 0))
         most = int(schema.get("maxLength", least + _MORE_TEXT))
         if least > MAX_TEXT:
@@ -144,17 +144,17 @@ class ArgumentMaker:
         if "pattern" in schema:
             limit = int(schema.get("maxLength", MAX_TEXT))
             return self.text_maker(schema["pattern"]).make(least, limit)
-        length = self._pick(least, min(most, MAX_TEXT))
+        length = self._pick_between(least, min(most, MAX_TEXT))
         self._left -= length // 10
         return plain_text(self._random, length)
 
-    def _pick(self, least: int, most: int) -> int:
-        """Return a whole number between the two; the bounds are as frequent as all others."""
+    def _pick_between(self, least: int, most: int) -> int:
+        """Return a whole number between the two, often one of them."""
         if least > most:
             raise NoValueError(f"nothing lies between {least} and {most}")
         return self._random.choice((least, most, self._random.randint(least, most)))
 
-    def _integer(self, schema: dict[str, Any]) -> int:
+    def _make_integer(self, schema: dict[str, Any]) -> int:
         low, high = _range_of(schema)
         step = schema.get("multipleOf", 1)
         if not float(step).is_integer():
@@ -162,16 +162,16 @@ class ArgumentMaker:
         step = int(step)
         first, last = -_SPAN * step, _SPAN * step
         if low is not None:
-            first = _up(low, schema.get("exclusiveMinimum") == low)
+            first = _round_up(low, schema.get("exclusiveMinimum") == low)
             last = first + _SPAN * step
         if high is not None:
-            last = _down(high, schema.get("exclusiveMaximum") == high)
+            last = _round_down(high, schema.get("exclusiveMaximum") == high)
             first = last - _SPAN * step if low is None else first
-        return self._pick(-(-first // step), last // step) * step
+        return self._pick_between(-(-first // step), last // step) * step
 
-    def _number(self, schema: dict[str, Any]) -> int | float:
+    def _make_number(self, schema: dict[str, Any]) -> int | float:
         if "multipleOf" in schema:
-            return self._integer(schema)
+            return self._make_integer(schema)
         low, high = _range_of(schema)
         if low is None:
             low = -_SPAN if high is None else high - _SPAN
@@ -190,44 +190,44 @@ class ArgumentMaker:
         chosen: int | float = self._random.choice(closed + inside)
         return chosen
 
-    def _list(self, schema: dict[str, Any], whole: bool) -> list[Any]:
+    def _make_list(self, schema: dict[str, Any], whole: bool) -> list[Any]:
         least = int(schema.get("minItems", 0))
         most = int(schema.get("maxItems", least + _MORE_ITEMS))
         if whole:
             least = max(least, min(1, most))
         # Lists in lists in lists grow without bound, so the deep ones are short.
         is_deep = self._left < _MAX_VALUES - 1_000
-        count = least if whole or is_deep else self._pick(least, min(most, least + 50))
-        make = self._unique if schema.get("uniqueItems") else self._plain
+        count = least if whole or is_deep else self._pick_between(least, min(most, least + 50))
+        make = self._make_unique_items if schema.get("uniqueItems") else self._make_items
         return make(schema.get("items", {}), count, least, whole)
 
-    def _plain(self, items: Any, count: int, least: int, whole: bool) -> list[Any]:
-        return [self._value(items, whole) for _ in range(count)]
+    def _make_items(self, items: Any, count: int, least: int, whole: bool) -> list[Any]:
+        return [self._make_value(items, whole) for _ in range(count)]
 
-    def _unique(self, items: Any, count: int, least: int, whole: bool) -> list[Any]:
+    def _make_unique_items(self, items: Any, count: int, least: int, whole: bool) -> list[Any]:
         found: dict[str, Any] = {}
         for _ in range(20 * (count + 1)):
             if len(found) < count:
-                value = self._value(items, whole)
+                value = self._make_value(items, whole)
                 found.setdefault(json.dumps(value, sort_keys=True), value)
         if len(found) < least:
             raise NoValueError(f"{least} different items were not found")
         return list(found.values())
 
-    def _object(self, schema: dict[str, Any], whole: bool) -> dict[str, Any]:
+    def _make_object(self, schema: dict[str, Any], whole: bool) -> dict[str, Any]:
         properties = schema.get("properties", {})
         required = schema.get("required", ())
         made = {
-            name: self._value(item, whole)
+            name: self._make_value(item, whole)
             for name, item in properties.items()
             if whole or name in required or self._random.random() < 0.6
         }
         rest = schema.get("additionalProperties", {})
         for name in required:
             if name not in made:
-                made[name] = self._value(rest, whole)
+                made[name] = self._make_value(rest, whole)
         if not properties and rest is not False and self._random.random() < 0.7:
-            made.setdefault(plain_text(self._random, 5), self._value(rest, whole))
+            made.setdefault(plain_text(self._random, 5), self._make_value(rest, whole))
         return made
 
 
@@ -242,13 +242,15 @@ def _fitting_options(schema: dict[str, Any]) -> list[Any]:
     if extra:
         raise NoValueError(f"no values are made from enum beside {min(extra)!r}")
     kinds = types_of(schema)
-    fitting = [each for each in schema["enum"] if not kinds or any(_is(each, k) for k in kinds)]
+    fitting = [
+        each for each in schema["enum"] if not kinds or any(_is_kind(each, k) for k in kinds)
+    ]
     if not fitting:
         raise NoValueError("no option of the enum has the declared type")
     return fitting
 
 
-def _is(value: Any, kind: str) -> bool:
+def _is_kind(value: Any, kind: str) -> bool:
     return _KINDS[kind](value)
 
 
@@ -271,9 +273,9 @@ def _range_of(schema: Mapping[str, Any]) -> tuple[Any, Any]:
     return max(lows, default=None), min(highs, default=None)
 
 
-def _up(low: float, is_exclusive: bool) -> int:
+def _round_up(low: float, is_exclusive: bool) -> int:
     return math.floor(low) + 1 if is_exclusive else math.ceil(low)
 
 
-def _down(high: float, is_exclusive: bool) -> int:
+def _round_down(high: float, is_exclusive: bool) -> int:
     return math.ceil(high) - 1 if is_exclusive else math.floor(high)

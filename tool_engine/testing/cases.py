@@ -55,32 +55,32 @@ class CaseRunner:
                 report = CaseReport((key, number), title)
                 if key == "examples":
                     # An example is shown to callers of the tool, so it has to be a right call.
-                    report.problems = self._refusals(tool, case["params"])
+                    report.problems = self._find_refusals(tool, case["params"])
                 if not report.problems and (key == "tests" or "output" in case):
-                    await self._run(tool, case, report)
+                    await self._run_case(tool, case, report)
                 if report.problems and report.status is CaseStatus.PASSED:
                     report.status = CaseStatus.FAILED
                 reports.append(report)
         return reports
 
-    def _refusals(self, tool: Tool, params: Mapping[str, Any]) -> list[str]:
+    def _find_refusals(self, tool: Tool, params: Mapping[str, Any]) -> list[str]:
         result = self._validator.validate(tool, params)
         return [f"params: {error.message}" for error in result.errors[:_MOST_FINDINGS]]
 
-    async def _run(self, tool: Tool, case: Mapping[str, Any], report: CaseReport) -> None:
+    async def _run_case(self, tool: Tool, case: Mapping[str, Any], report: CaseReport) -> None:
         env = case.get("env", {})
-        wanted = [name for each in self._reached(tool) for name in _variables(each)]
+        wanted = [name for each in self._find_reached(tool) for name in _find_variables(each)]
         context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct", scope=self._consent)
         try:
             async with self._stand_ins.of(case) as scene:
-                with _environment(wanted, env):
+                with _set_environment(wanted, env):
                     result = await self._engine.execute(tool.name, case["params"], context)
-                told = await scene.problems(is_success=result.is_success)
+                found = await scene.problems(is_success=result.is_success)
                 missing = scene.missing
         except ToolExecutionError as error:
             report.problems = [str(error)]
             return
-        if obstacle := _obstacle(tool, case, result, missing):
+        if obstacle := _find_obstacle(tool, case, result, missing):
             report.status = CaseStatus.SKIPPED
             report.problems = [obstacle]
             return
@@ -88,14 +88,14 @@ class CaseRunner:
         if problems:
             problems += _missing_variables(set(wanted) - set(env), result.error or "")
         # How the call ended means nothing once something in it was not as recorded.
-        report.problems = told + ([] if scene.is_broken else problems)
+        report.problems = found + ([] if scene.is_broken else problems)
 
-    def _reached(self, tool: Tool) -> list[Tool]:
+    def _find_reached(self, tool: Tool) -> list[Tool]:
         """Return the tool, and all that it calls if it is a workflow."""
         reached = {tool.name: tool}
         pending = [tool]
         while pending:
-            for name in _called(pending.pop().implementation_config.get("steps")):
+            for name in _find_called(pending.pop().implementation_config.get("steps")):
                 found = self._engine.get(name)
                 if found is not None and name not in reached:
                     reached[name] = found
@@ -103,16 +103,16 @@ class CaseRunner:
         return list(reached.values())
 
 
-def _called(steps: Any) -> Iterator[str]:
+def _find_called(steps: Any) -> Iterator[str]:
     """Yield the tools that workflow steps call, those in `parallel` included."""
     for step in steps if isinstance(steps, list) else ():
         if isinstance(step, Mapping):
             if isinstance(step.get("tool"), str):
                 yield step["tool"]
-            yield from _called(step.get("parallel"))
+            yield from _find_called(step.get("parallel"))
 
 
-def _obstacle(
+def _find_obstacle(
     tool: Tool, case: Mapping[str, Any], result: ToolExecutionResult, missing: str
 ) -> str:
     """Return why the test could not run here; empty when it could."""
@@ -122,7 +122,7 @@ def _obstacle(
 
 
 def _expected_error(case: Mapping[str, Any]) -> tuple[str | None, str]:
-    """Return the error type that a test names, and the part of its message."""
+    """Return the error type and part of message that a test names."""
     expected = case.get("expect_error")
     if isinstance(expected, Mapping):
         return expected["error_type"], expected.get("message", "")
@@ -143,7 +143,7 @@ def _outcome_problems(
 def _error_problems(error_type: str, message: str, result: ToolExecutionResult) -> list[str]:
     if result.is_success:
         output = json.loads(to_text(result.output))
-        return [f"expected the error {error_type}, got {_told(output)}"]
+        return [f"expected the error {error_type}, got {_describe_output(output)}"]
     got = f"{result.error_type}: {result.error}"
     if result.error_type != error_type:
         return [f"expected the error {error_type}, got {got}"]
@@ -177,7 +177,7 @@ def _declared_problems(schema: dict[str, Any] | None, got: dict[str, Any]) -> li
     ]
 
 
-def _told(value: Any) -> str:
+def _describe_output(value: Any) -> str:
     return f"the output {json_line(value)}"
 
 
@@ -188,7 +188,7 @@ def _no_executor(tool: Tool) -> str:
     )
 
 
-def _variables(tool: Tool) -> list[str]:
+def _find_variables(tool: Tool) -> list[str]:
     """Return the environment variables that the tool's entry names."""
     return list(dict.fromkeys(_ENV.findall(to_text(tool.implementation_config))))
 
@@ -202,8 +202,8 @@ def _missing_variables(names: Iterable[str], error: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _environment(wanted: Sequence[str], given: Mapping[str, str]) -> Iterator[None]:
-    """Set the variables that a test gives, and unset the others that the tool uses."""
+def _set_environment(wanted: Sequence[str], given: Mapping[str, str]) -> Iterator[None]:
+    """Set a test's variables, and unset the tool's others."""
     before = {name: os.environ.pop(name, None) for name in {*wanted, *given}}
     os.environ.update(given)
     try:

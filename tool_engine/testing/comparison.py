@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from tool_engine.catalog.yaml.document import Path, format_path
 
-_MOST_TOLD: Final = 10
+_MOST_SHOWN: Final = 10
 _MOST_CHARACTERS: Final = 300
 
 
 def differences(
     expected: Any, got: Any, *, root: str = "output", is_partial: bool = False
 ) -> list[str]:
-    """Return at most ten places where `got` is not as expected; empty when equal.
+    """Return at most ten places where `got` is not as expected.
 
     Equality is that of JSON: 1 equals 1.0 but not true, and the order of keys does not matter.
 
@@ -26,10 +26,10 @@ def differences(
         root: The name that the places begin with.
         is_partial: A mapping in `got` may hold more keys than the expected one.
     """
-    found = _differences(expected, got, (root,), is_partial)
-    told = list(islice(found, _MOST_TOLD))
+    found = _find_differences(expected, got, (root,), is_partial)
+    shown = list(islice(found, _MOST_SHOWN))
     more = sum(1 for _ in found)
-    return [*told, f"and {more} more differences"] if more else told
+    return [*shown, f"and {more} more differences"] if more else shown
 
 
 def json_line(value: Any) -> str:
@@ -40,7 +40,7 @@ def json_line(value: Any) -> str:
     return f"{text[:_MOST_CHARACTERS]}… ({len(text) - _MOST_CHARACTERS} characters more)"
 
 
-def _differences(expected: Any, got: Any, path: Path, is_partial: bool) -> Iterator[str]:
+def _find_differences(expected: Any, got: Any, path: Path, is_partial: bool) -> Iterator[str]:
     if isinstance(expected, dict) and isinstance(got, dict):
         yield from _in_mappings(expected, got, path, is_partial)
     elif isinstance(expected, list) and isinstance(got, list):
@@ -54,7 +54,7 @@ def _in_mappings(
 ) -> Iterator[str]:
     for key, value in expected.items():
         if key in got:
-            yield from _differences(value, got[key], (*path, key), is_partial)
+            yield from _find_differences(value, got[key], (*path, key), is_partial)
         else:
             yield f"{format_path((*path, key))}: expected {json_line(value)}, but it is missing"
     for key, value in got.items():
@@ -66,7 +66,7 @@ def _in_lists(
     expected: Sequence[Any], got: Sequence[Any], path: Path, is_partial: bool
 ) -> Iterator[str]:
     for number, (one, other) in enumerate(zip(expected, got, strict=False)):
-        yield from _differences(one, other, (*path, number), is_partial)
+        yield from _find_differences(one, other, (*path, number), is_partial)
     if len(expected) != len(got):
         yield f"{format_path(path)}: expected {len(expected)} items, got {len(got)}"
 

@@ -57,7 +57,7 @@ async def check_definitions(
     # Imported by name, in a thread: aiohttp takes longer to load than all else that runs here.
     room = await asyncio.to_thread(import_module, "tool_engine.testing.stand_ins")
     stand_ins = room.StandIns(engine)
-    engine.index = ToolIndex([_unlimited(tool) for tool in engine.index])
+    engine.index = ToolIndex([_lift_limits(tool) for tool in engine.index])
     runner = CaseRunner(engine, stand_ins)
     reports = []
     for tool in tools:
@@ -67,18 +67,18 @@ async def check_definitions(
             check_schema(tool, report, seed=seed, cases=cases)
         except DefinitionError as error:
             report.cases.append(CaseReport((), "", CaseStatus.FAILED, [str(error)]))
-        await asyncio.to_thread(_locate, report)
+        await asyncio.to_thread(_locate_cases, report)
         reports.append(report)
     return reports
 
 
-def _unlimited(tool: Tool) -> Tool:
+def _lift_limits(tool: Tool) -> Tool:
     """Return the tool without limits that make its tests wait for one another."""
     retry = None if tool.retry is None else msgspec.structs.replace(tool.retry, backoff=0.0)
     return msgspec.structs.replace(tool, rate=None, concurrency=ToolConcurrency(), retry=retry)
 
 
-def _locate(report: ToolReport) -> None:
+def _locate_cases(report: ToolReport) -> None:
     """Find file and line of cases that have not passed."""
     troubled = [case for case in report.cases if case.status is not CaseStatus.PASSED]
     for case in troubled:
@@ -94,12 +94,12 @@ def _locate(report: ToolReport) -> None:
     for document in documents:
         if isinstance(document.value, dict) and document.value.get("name") == report.tool:
             for case in troubled:
-                line, _ = document.position(_written(case.path, document.value))
+                line, _ = document.position(_name_parameter(case.path, document.value))
                 case.place = f"{report.source}:{line}"
 
 
-def _written(path: Path, definition: dict[str, Any]) -> Path:
-    """Return a path in the text that names a parameter instead of counting it."""
+def _name_parameter(path: Path, definition: dict[str, Any]) -> Path:
+    """Return a path that names a parameter instead of counting it."""
     if path[:1] != ("parameters",):
         return path
     parameters: Sequence[Any] = definition.get("parameters", ())

@@ -54,25 +54,25 @@ class Recording:
         """Return where the requests so far differ from the recorded ones."""
         if self._problems or self._next == len(self._exchanges):
             return self._problems
-        return [_unsent(self._exchanges[self._next]["request"], self._next)]
+        return [_explain_unsent(self._exchanges[self._next]["request"], self._next)]
 
     def answer(self, sent: SentRequest) -> bytes | None:
         """Return the recorded answer to the next request; None: it is another request."""
         if self._problems:
             return None
         if self._next == len(self._exchanges):
-            self._problems = [_unrecorded(sent, self._next)]
+            self._problems = [_explain_unrecorded(sent, self._next)]
             return None
         exchange = self._exchanges[self._next]
         place = f"http[{self._next}].request"
-        self._problems = [f"{place}.{each}" for each in _mismatches(exchange["request"], sent)]
+        self._problems = [f"{place}.{each}" for each in _find_mismatches(exchange["request"], sent)]
         if self._problems:
             return None
         self._next += 1
-        return _encoded(exchange["response"], has_body=sent.method != "HEAD")
+        return _encode_answer(exchange["response"], has_body=sent.method != "HEAD")
 
 
-def _unsent(request: Mapping[str, Any], number: int) -> str:
+def _explain_unsent(request: Mapping[str, Any], number: int) -> str:
     return (
         f"http[{number}]: the tool did not send {request.get('method', 'GET')} {request['url']}; "
         "correct the tool, or remove the exchange: only what a tool with type: http or handler: "
@@ -80,7 +80,7 @@ def _unsent(request: Mapping[str, Any], number: int) -> str:
     )
 
 
-def _unrecorded(sent: SentRequest, number: int) -> str:
+def _explain_unrecorded(sent: SentRequest, number: int) -> str:
     return (
         f"http[{number}]: the tool sent {sent}, which is not recorded, so it went nowhere; add to "
         f'the test\'s http: {{request: {{method: {sent.method}, url: "{sent.url}"}}, '
@@ -88,7 +88,7 @@ def _unrecorded(sent: SentRequest, number: int) -> str:
     )
 
 
-def _mismatches(expected: Mapping[str, Any], sent: SentRequest) -> Iterator[str]:
+def _find_mismatches(expected: Mapping[str, Any], sent: SentRequest) -> Iterator[str]:
     method = expected.get("method", "GET")
     if method != sent.method:
         yield f"method: expected {method}, got {sent.method}"
@@ -105,7 +105,10 @@ def _url_mismatches(expected: Mapping[str, Any], sent: URL) -> Iterator[str]:
     try:
         url = URL(expected["url"])
         # As a person writes it, or as it is sent: yarl would turn some `%3D` into `=`.
-        is_same = _place(sent) in (_place(url), _place(URL(expected["url"], encoded=True)))
+        is_same = _split_address(sent) in (
+            _split_address(url),
+            _split_address(URL(expected["url"], encoded=True)),
+        )
     except ValueError as error:
         yield f"url: {expected['url']!r} cannot be read: {error}"
         return
@@ -116,10 +119,10 @@ def _url_mismatches(expected: Mapping[str, Any], sent: URL) -> Iterator[str]:
     for name, value in expected.get("query", {}).items():
         values = value if isinstance(value, list) else [value]
         wanted.setdefault(name, []).extend(value_text(name, each) for each in values)
-    yield from differences(_flat(wanted), _flat(_by_name(sent)), root="query")
+    yield from differences(_flatten_query(wanted), _flatten_query(_by_name(sent)), root="query")
 
 
-def _place(url: URL) -> tuple[str, str | None, int | None, str]:
+def _split_address(url: URL) -> tuple[str, str | None, int | None, str]:
     return url.scheme, url.raw_host, url.port, url.raw_path
 
 
@@ -127,7 +130,7 @@ def _by_name(url: URL) -> dict[str, list[str]]:
     return {name: url.query.getall(name) for name in url.query}
 
 
-def _flat(query: dict[str, list[str]]) -> dict[str, Any]:
+def _flatten_query(query: dict[str, list[str]]) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in query.items()}
 
 
@@ -143,7 +146,7 @@ def _body_mismatches(expected: Mapping[str, Any], sent: SentRequest) -> Iterator
         yield f"body: expected {json_line(wanted)}, got {json_line(text)}{cure}"
 
 
-def _encoded(response: Mapping[str, Any], *, has_body: bool) -> bytes:
+def _encode_answer(response: Mapping[str, Any], *, has_body: bool) -> bytes:
     """Return the answer as bytes; without framing headers, as the connection ends it."""
     status = response.get("status", 200)
     given = response.get("headers", {})
@@ -155,12 +158,15 @@ def _encoded(response: Mapping[str, Any], *, has_body: bool) -> bytes:
         body, kind = response["body"].encode(), "text/plain; charset=utf-8"
     if kind and not any(name.lower() == "content-type" for name, _ in headers):
         headers.append(("Content-Type", kind))
-    lines = [f"HTTP/1.1 {status} {_phrase(status)}", *(f"{name}: {text}" for name, text in headers)]
+    lines = [
+        f"HTTP/1.1 {status} {_find_phrase(status)}",
+        *(f"{name}: {text}" for name, text in headers),
+    ]
     head = "\r\n".join([*lines, "", ""]).encode()
     return head + body if has_body and status not in _BODILESS else head
 
 
-def _phrase(status: int) -> str:
+def _find_phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
     except ValueError:

@@ -13,7 +13,7 @@ _MOST_SHOWN: Final = 10
 
 
 class DeadlockError(ToolEngineError):
-    """Every task waits and no timer is set, so that none will ever wake."""
+    """Every task waits, and no timer will wake any."""
 
     error_type = "deadlock"
 

@@ -18,7 +18,7 @@ _MOST_JITTER: Final = 0.001
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of many calls, in seconds. Waits are those of the calls that ran."""
+    """The figures of many calls, in seconds; waits of those that ran."""
 
     calls: int
     ran: int
@@ -73,13 +73,13 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
             calls=len(calls),
             ran=len(waits),
             rejected=dict(refused.most_common()),
-            wait_mean=_rounded(math.fsum(waits) / len(waits) if waits else 0.0),
-            wait_p50=_percentile(waits, 0.5),
-            wait_p90=_percentile(waits, 0.9),
-            wait_p99=_percentile(waits, 0.99),
+            wait_mean=_round_seconds(math.fsum(waits) / len(waits) if waits else 0.0),
+            wait_p50=_find_percentile(waits, 0.5),
+            wait_p90=_find_percentile(waits, 0.9),
+            wait_p99=_find_percentile(waits, 0.99),
             wait_max=waits[-1] if waits else 0.0,
-            makespan=_rounded(makespan),
-            slot_seconds=_rounded(used),
+            makespan=_round_seconds(makespan),
+            slot_seconds=_round_seconds(used),
             slots=peak if slots is None else slots,
             utilisation=round(used / available, 4) if available else 0.0,
             peak=peak,
@@ -90,7 +90,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFigures(msgspec.Struct, frozen=True):
-    """The figures of one run: of all calls, and of those of each bucket."""
+    """The figures of one run: of all calls, and by bucket."""
 
     total: Figures
     buckets: dict[str, Figures]
@@ -147,7 +147,7 @@ def curve(intervals: Iterable[tuple[float, float, int]]) -> list[tuple[float, in
 
 
 def most_at_once(intervals: Iterable[tuple[float, float, int]], jitter: float = 0.0) -> int:
-    """Return the largest amount at any time; overlaps up to `jitter` seconds do not count."""
+    """Return the largest amount at any time, without overlaps up to `jitter`."""
     shortened = [
         (begin, max(end - jitter, begin + (end - begin) / 2), amount)
         for begin, end, amount in intervals
@@ -155,10 +155,10 @@ def most_at_once(intervals: Iterable[tuple[float, float, int]], jitter: float = 
     return max((level for _, level in curve(shortened)), default=0)
 
 
-def _percentile(ordered: Sequence[float], share: float) -> float:
+def _find_percentile(ordered: Sequence[float], share: float) -> float:
     """Return the least value that `share` of all do not exceed (nearest rank)."""
     return ordered[max(math.ceil(share * len(ordered)), 1) - 1] if ordered else 0.0
 
 
-def _rounded(seconds: float) -> float:
+def _round_seconds(seconds: float) -> float:
     return round(seconds, 6)

@@ -47,7 +47,7 @@ _UNMATCHING: Final = (
 
 
 class NoValueError(ToolEngineError):
-    """No value can be made for a place in the arguments; the message says why."""
+    """No value can be made for an argument; the message says why."""
 
     error_type = "no_value"
 
@@ -87,7 +87,7 @@ class TextMaker:
         for generosity in self._random.sample(_GENEROSITY[:4], 4) + list(_GENEROSITY):
             self._left = MAX_TEXT
             try:
-                text = self._text(self._parts, generosity)
+                text = self._make_text(self._parts, generosity)
             except RecursionError:
                 break
             # Where nothing ties the end down, any text may follow.
@@ -100,28 +100,28 @@ class TextMaker:
         )
 
     def break_it(self, least: int = 0, most: int = MAX_TEXT) -> str | None:
-        """Return a text that does not match, of an allowed length if there is one."""
+        """Return a text that does not match, of an allowed length."""
         broken = [text for text in _UNMATCHING if not self._rules.is_valid(text)]
         if not broken:
             return None
         return next((text for text in broken if least <= len(text) <= most), broken[0])
 
-    def _text(self, parts: Any, generosity: int) -> str:
-        return "".join(self._part(str(kind), value, generosity) for kind, value in parts)
+    def _make_text(self, parts: Any, generosity: int) -> str:
+        return "".join(self._make_part(str(kind), value, generosity) for kind, value in parts)
 
-    def _part(self, kind: str, value: Any, generosity: int) -> str:
+    def _make_part(self, kind: str, value: Any, generosity: int) -> str:
         if kind in ("MAX_REPEAT", "MIN_REPEAT"):
-            return self._repeated(value, generosity)
+            return self._repeat_part(value, generosity)
         if kind == "SUBPATTERN":
-            return self._text(value[-1], generosity)
+            return self._make_text(value[-1], generosity)
         if kind == "BRANCH":
-            return self._text(self._random.choice(value[1]), generosity)
+            return self._make_text(self._random.choice(value[1]), generosity)
         # A place such as ^ or \b takes no character; the matcher decides whether it was right.
-        characters = _characters(kind, value)
+        characters = _find_characters(kind, value)
         self._left -= len(characters[:1])
         return self._random.choice(characters) if characters else ""
 
-    def _repeated(self, value: Any, generosity: int) -> str:
+    def _repeat_part(self, value: Any, generosity: int) -> str:
         low, high, parts = value
         most = min(int(high), low + generosity)
         count = self._random.randint(low, most) if generosity < 100 else most
@@ -129,7 +129,7 @@ class TextMaker:
         for _ in range(count):
             if self._left <= 0:
                 break
-            pieces.append(self._text(parts, min(generosity, 3)))
+            pieces.append(self._make_text(parts, min(generosity, 3)))
             self._left -= 1
         return "".join(pieces)
 
@@ -139,8 +139,8 @@ def plain_text(random: Random, length: int) -> str:
     return "".join(random.choices(_ALPHABET, k=length))
 
 
-def _characters(kind: str, value: Any) -> Sequence[str]:
-    """Return the characters allowed for one part of a pattern; none where it takes none."""
+def _find_characters(kind: str, value: Any) -> Sequence[str]:
+    """Return the characters allowed for one part of a pattern."""
     if kind == "LITERAL":
         return chr(value)
     if kind == "NOT_LITERAL":
@@ -149,13 +149,13 @@ def _characters(kind: str, value: Any) -> Sequence[str]:
         return _PRINTABLE
     if kind != "IN":
         return ""
-    listed = "".join(_members(str(name), item) for name, item in value)
+    listed = "".join(_list_members(str(name), item) for name, item in value)
     if any(str(name) == "NEGATE" for name, _ in value):
         return [each for each in _PRINTABLE if each not in listed]
     return listed
 
 
-def _members(kind: str, value: Any) -> str:
+def _list_members(kind: str, value: Any) -> str:
     if kind == "LITERAL":
         return chr(value)
     if kind == "RANGE":

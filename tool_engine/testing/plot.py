@@ -99,28 +99,32 @@ def plot(report: SimulationReport, *, by: str | None = None, title: str | None =
     calls = report.simulated_calls
     if by is None:
         by = "key" if any(call.key is not None for call in calls) else "bucket"
-    bars, rows = _bars(calls, by, report.config.bypass_caller_types)
+    bars, rows = _place_bars(calls, by, report.config.bypass_caller_types)
     shown = min(max(rows, 1), _MOST_ROWS)
     seconds = report.simulated.total.makespan or 1.0
     frame = _Frame(seconds, shown, max(min(24.0, 480.0 / shown), 3.0))
-    colours = _colours(calls, by)
-    merged = _merged([bar for bar in bars if bar.row < shown], frame)
+    colours = _choose_colours(calls, by)
+    merged = _merge_bars([bar for bar in bars if bar.row < shown], frame)
     draw = _named_bars if len(merged) <= _MOST_NAMED else _many_bars
-    heading = title or _title(report)
+    heading = title or _make_title(report)
     parts = [
-        _text(_LEFT, 24, heading, "title"),
-        *_legend(colours),
-        *_axis(frame),
+        _draw_text(_LEFT, 24, heading, "title"),
+        *_draw_legend(colours),
+        *_draw_axis(frame),
         *draw(merged, frame, colours),
-        *_queue(calls, frame),
+        *_draw_queue(calls, frame),
     ]
     if rows > shown:
-        parts.append(_text(_LEFT, frame.bottom + 16, f"slots {shown} to {rows - 1} are not shown"))
-    return _document(frame.bottom + _QUEUE_HEIGHT + 80, heading, parts)
+        parts.append(
+            _draw_text(_LEFT, frame.bottom + 16, f"slots {shown} to {rows - 1} are not shown")
+        )
+    return _wrap_document(frame.bottom + _QUEUE_HEIGHT + 80, heading, parts)
 
 
-def _bars(calls: Iterable[TraceCall], by: str, unlimited: frozenset[str]) -> tuple[list[_Bar], int]:
-    """Give each call the lowest slots free at its start; return how many are needed."""
+def _place_bars(
+    calls: Iterable[TraceCall], by: str, unlimited: frozenset[str]
+) -> tuple[list[_Bar], int]:
+    """Give each call the lowest free slots; return how many are needed."""
     free: list[int] = []
     busy: list[tuple[float, int]] = []
     rows = 0
@@ -140,12 +144,12 @@ def _bars(calls: Iterable[TraceCall], by: str, unlimited: frozenset[str]) -> tup
             row = heappop(free)
             heappush(busy, (call.ended_at, row))
             end = call.ended_at
-            bars.append(_Bar(row, started, end, _group(call, by), call, end - started))
+            bars.append(_Bar(row, started, end, _name_group(call, by), call, end - started))
     return bars, rows
 
 
-def _merged(bars: list[_Bar], frame: _Frame) -> list[_Bar]:
-    """Join bars that are too thin to be seen, so that the file stays small.
+def _merge_bars(bars: list[_Bar], frame: _Frame) -> list[_Bar]:
+    """Join bars too thin to be seen, to keep the file small.
 
     Of those in a row two neighbours reach at least over `least` seconds, which bounds their number.
     """
@@ -167,16 +171,16 @@ def _merged(bars: list[_Bar], frame: _Frame) -> list[_Bar]:
     return merged
 
 
-def _group(call: TraceCall, by: str) -> str:
+def _name_group(call: TraceCall, by: str) -> str:
     value = getattr(call, by)
     if value is None:
         return NO_BUCKET if by == "bucket" else f"no {by}"
     return f"priority {value}" if by == "priority" else str(value)
 
 
-def _colours(calls: Iterable[TraceCall], by: str) -> dict[str, str]:
-    """Return a colour per group; of too many groups, only the largest have their own."""
-    sizes = Counter(_group(call, by) for call in calls)
+def _choose_colours(calls: Iterable[TraceCall], by: str) -> dict[str, str]:
+    """Return a colour per group; of many, only for the largest."""
+    sizes = Counter(_name_group(call, by) for call in calls)
     if len(sizes) <= len(_COLOURS):
         return dict(zip(sorted(sizes), _COLOURS, strict=False))
     largest = [group for group, _ in sizes.most_common(len(_COLOURS))]
@@ -185,13 +189,13 @@ def _colours(calls: Iterable[TraceCall], by: str) -> dict[str, str]:
     }
 
 
-def _title(report: SimulationReport) -> str:
+def _make_title(report: SimulationReport) -> str:
     config = report.config
     buckets = "".join(f", {name} {limit}" for name, limit in sorted(config.bucket_limits.items()))
     return f"{config.strategy}: {config.max_concurrent} slots{buckets}"
 
 
-def _legend(colours: dict[str, str]) -> Iterator[str]:
+def _draw_legend(colours: dict[str, str]) -> Iterator[str]:
     x, y = _LEFT, 38
     for group, colour in colours.items():
         label = group if len(group) <= _LONGEST_LABEL else f"{group[: _LONGEST_LABEL - 1]}…"
@@ -199,20 +203,20 @@ def _legend(colours: dict[str, str]) -> Iterator[str]:
         if x + width > _LEFT + _WIDTH:
             x, y = _LEFT, y + 16
         yield f'<rect x="{x:.0f}" y="{y}" width="10" height="10" rx="2" fill="{colour}"/>'
-        yield _text(x + 15, y + 9, label)
+        yield _draw_text(x + 15, y + 9, label)
         x += width
 
 
-def _axis(frame: _Frame) -> Iterator[str]:
+def _draw_axis(frame: _Frame) -> Iterator[str]:
     step = _nice_step(frame.seconds / 8)
     bottom = frame.bottom + 24 + _QUEUE_HEIGHT
     for number in range(int(frame.seconds / step + 1e-9) + 1):
         x = frame.x(number * step)
         yield f'<path class="line" d="M{x:.1f} {_TOP:.0f}V{bottom:.1f}"/>'
-        yield _text(x, bottom + 16, f"{number * step:g} s", "faint", anchor="middle")
+        yield _draw_text(x, bottom + 16, f"{number * step:g} s", "faint", anchor="middle")
     for row in range(0, frame.rows, max(1, math.ceil(14 / frame.row_height))):
         y = _TOP + (row + 0.5) * frame.row_height + 4
-        yield _text(_LEFT - 8, y, f"slot {row}", "faint", anchor="end")
+        yield _draw_text(_LEFT - 8, y, f"slot {row}", "faint", anchor="end")
 
 
 def _nice_step(least: float) -> float:
@@ -234,14 +238,14 @@ def _named_bars(bars: Iterable[_Bar], frame: _Frame, colours: dict[str, str]) ->
         yield (
             f'<rect x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{height:.1f}" '
             f'rx="1"{edge} fill="{colours.get(bar.group, _REST)}">'
-            f"<title>{_escaped(about)}</title></rect>"
+            f"<title>{_escape_text(about)}</title></rect>"
         )
         if bar.calls == 1 and frame.row_height >= 14 and width > 7.5 * len(call.call_id) > 0:
-            yield _text(x + 4, y + frame.row_height / 2 + 4, call.call_id, "name")
+            yield _draw_text(x + 4, y + frame.row_height / 2 + 4, call.call_id, "name")
 
 
 def _many_bars(bars: Iterable[_Bar], frame: _Frame, colours: dict[str, str]) -> Iterator[str]:
-    """Yield one path per colour; paler where joined calls ran only part of the time."""
+    """Yield one path per colour; paler for joined calls with gaps."""
     paths: dict[tuple[str, int], list[str]] = {}
     height = frame.row_height - 0.5
     for bar in bars:
@@ -255,7 +259,7 @@ def _many_bars(bars: Iterable[_Bar], frame: _Frame, colours: dict[str, str]) -> 
         yield f'<path fill="{colour}" fill-opacity="{tenths / 10:g}" d="{"".join(shapes)}"/>'
 
 
-def _queue(calls: Sequence[TraceCall], frame: _Frame) -> Iterator[str]:
+def _draw_queue(calls: Sequence[TraceCall], frame: _Frame) -> Iterator[str]:
     """Yield waiting calls as an area beneath the rows, and refusals as strokes."""
     top = frame.bottom + 24
     floor = top + _QUEUE_HEIGHT
@@ -263,11 +267,11 @@ def _queue(calls: Sequence[TraceCall], frame: _Frame) -> Iterator[str]:
         (call.enqueued_at, call.enqueued_at + call.wait, 1) for call in calls if call.wait
     )
     most = max((waiting for _, waiting in steps), default=0)
-    yield _text(_LEFT - 8, top + 10, f"{most} wait", "faint", anchor="end")
-    yield _text(_LEFT - 8, floor, "0", "faint", anchor="end")
+    yield _draw_text(_LEFT - 8, top + 10, f"{most} wait", "faint", anchor="end")
+    yield _draw_text(_LEFT - 8, floor, "0", "faint", anchor="end")
     yield f'<path class="line" d="M{_LEFT:.0f} {floor:.1f}h{_WIDTH:.0f}"/>'
     if most:
-        levels = _levels([(frame.x(time), waiting) for time, waiting in steps])
+        levels = _thin_steps([(frame.x(time), waiting) for time, waiting in steps])
         shape = "".join(
             f"H{x:.1f}V{floor - _QUEUE_HEIGHT * waiting / most:.1f}" for x, waiting in levels
         )
@@ -277,11 +281,11 @@ def _queue(calls: Sequence[TraceCall], frame: _Frame) -> Iterator[str]:
         count = sum(call.started_at is None for call in calls)
         strokes = "".join(f"M{x} {floor:.1f}v8" for x in refused)
         yield f'<path class="refused" d="{strokes}"><title>{count} calls refused</title></path>'
-        yield _text(_LEFT + _WIDTH, floor + 32, f"{count} calls refused (red)", anchor="end")
+        yield _draw_text(_LEFT + _WIDTH, floor + 32, f"{count} calls refused (red)", anchor="end")
 
 
-def _levels(steps: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
-    """Return at most two steps per pixel: its highest level, and the level after it."""
+def _thin_steps(steps: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Return at most two steps per pixel: the highest, and the last."""
     cells: dict[int, tuple[int, int]] = {}
     for x, waiting in steps:
         highest, _ = cells.get(int(x), (waiting, waiting))
@@ -292,22 +296,23 @@ def _levels(steps: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
     return levels
 
 
-def _text(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
+def _draw_text(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
     name = f' class="{kind}"' if kind else ""
     place = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}"{name}{place}>{_escaped(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{name}{place}>{_escape_text(text)}</text>'
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     return html.escape(_FORBIDDEN.sub("\ufffd", text))
 
 
-def _document(height: float, title: str, parts: Iterable[str]) -> str:
+def _wrap_document(height: float, title: str, parts: Iterable[str]) -> str:
     width = _LEFT + _WIDTH + 40
     inside = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" role="img">\n<title>{_escaped(title)}</title>\n'
+        f'width="{width:.0f}" height="{height:.0f}" role="img">\n'
+        f"<title>{_escape_text(title)}</title>\n"
         f"<style>{_STYLE}</style>\n"
         f'<rect class="ground" width="100%" height="100%"/>\n{inside}\n</svg>\n'
     )

@@ -57,7 +57,7 @@ class CommandRecording:
             "the tool ran no such command; correct the tool, or remove it: only what run_command "
             "and run_shell_command run is seen here"
         )
-        return [f"{self._place}: {message}"]
+        return [f"{self._name_place}: {message}"]
 
     def finished(self, argv: Sequence[str], max_output: int) -> Finished:
         """Return the recorded outcome of the next command.
@@ -71,18 +71,18 @@ class CommandRecording:
                 f"the tool ran {ran} as well, which is not recorded, so nothing was started; make "
                 "the test's command a list, and add it"
             )
-            self._problems = [f"{self._place}: {message}"]
+            self._problems = [f"{self._name_place}: {message}"]
         if not self._problems:
             command = self._commands[self._next]
             expected = command.get("argv")
             if expected is None or list(expected) == list(argv):
                 self._next += 1
-                return _finished(command, max_output)
-            self._problems = [f"{self._place}.argv: expected {json_line(expected)}, got {ran}"]
+                return _make_finished(command, max_output)
+            self._problems = [f"{self._name_place}.argv: expected {json_line(expected)}, got {ran}"]
         raise ToolExecutionError("the command is not the recorded one, so nothing was started")
 
     @property
-    def _place(self) -> str:
+    def _name_place(self) -> str:
         return f"command[{self._next}]" if self._is_list else "command"
 
 
@@ -115,7 +115,7 @@ class RecordedCommandExecutor(CommandExecutor):
 
 
 class RecordedShellExecutor:
-    """Replays recordings to tools that run shell scripts; no script runs in a test."""
+    """Replays recordings to tools of shell scripts; none runs in a test."""
 
     def __init__(self) -> None:
         self._plans = CompiledEntries(compile_shell_entry)
@@ -142,7 +142,7 @@ class RecordedShellExecutor:
         return output_of("the script", finished, None)
 
 
-def _finished(command: Mapping[str, Any], max_output: int) -> Finished:
+def _make_finished(command: Mapping[str, Any], max_output: int) -> Finished:
     stdout, stderr = Captured(max_output), Captured(max_output)
     stdout.feed(command.get("stdout", "").encode())
     stderr.feed(command.get("stderr", "").encode())

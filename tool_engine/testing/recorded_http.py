@@ -84,16 +84,16 @@ class _Memory(asyncio.Transport):
             return
         self._written = b""
         # As a socket would: the answer comes when the writer has gone on.
-        asyncio.get_running_loop().call_soon(self._answer, sent)
+        asyncio.get_running_loop().call_soon(self._answer_request, sent)
 
     def is_closing(self) -> bool:
         return self._is_closed
 
     def close(self) -> None:
-        self._end(None)
+        self._end_connection(None)
 
     def abort(self) -> None:
-        self._end(None)
+        self._end_connection(None)
 
     def pause_reading(self) -> None:
         """Do nothing: the whole answer is there at once."""
@@ -101,18 +101,18 @@ class _Memory(asyncio.Transport):
     def resume_reading(self) -> None:
         """Do nothing: the whole answer is there at once."""
 
-    def _answer(self, sent: SentRequest) -> None:
+    def _answer_request(self, sent: SentRequest) -> None:
         if self._is_closed:
             return
         answer = self._recording.answer(sent)
         if answer is None:
-            self._end(ConnectionResetError("not recorded"))
+            self._end_connection(ConnectionResetError("not recorded"))
         else:
             self._protocol.data_received(answer)
             # The end of the body is the end of the connection, so that no header has to say it.
-            self._end(None)
+            self._end_connection(None)
 
-    def _end(self, error: Exception | None) -> None:
+    def _end_connection(self, error: Exception | None) -> None:
         if not self._is_closed:
             self._is_closed = True
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, error)

@@ -18,7 +18,7 @@ class CaseStatus(str, Enum):
 
 
 class CaseReport(msgspec.Struct):
-    """One example, one test, or one rule of the parameters that is not kept."""
+    """One example, one test, or one broken rule of the parameters."""
 
     path: tuple[str | int, ...]
     """Where it stands in the definition, such as `("tests", 0)`."""

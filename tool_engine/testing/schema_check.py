@@ -45,17 +45,17 @@ def check_schema(tool: Tool, report: ToolReport, *, seed: int, cases: int) -> No
     maker = ArgumentMaker(tool.parameters_schema, random, fitting)
     failures: list[CaseReport] = []
     try:
-        _accepts(tool, maker, report, cases, failures)
+        _try_right_calls(tool, maker, report, cases, failures)
     except NoValueError:
         report.notes.append("no right calls were made; give the definition an example that fits")
-    _refuses(tool, maker, report, failures)
+    _try_wrong_calls(tool, maker, report, failures)
     report.notes += [f"parameter {name!r}: {reason}" for name, reason in maker.notes.items()]
     report.cases += failures[:_MOST_FAILURES]
     if len(failures) > _MOST_FAILURES:
         report.notes.append(f"and {len(failures) - _MOST_FAILURES} more generated calls failed")
 
 
-def _accepts(
+def _try_right_calls(
     tool: Tool, maker: ArgumentMaker, report: ToolReport, cases: int, failures: list[CaseReport]
 ) -> None:
     validator = ToolParameterValidator(strict=True)
@@ -65,11 +65,11 @@ def _accepts(
         if result.is_valid:
             report.accepted += 1
             continue
-        problem = f"expected to be accepted: {json_line(arguments)}; {_told(result.errors)}"
-        failures.append(_failure(_place(result.errors), "generated arguments", problem))
+        problem = f"expected to be accepted: {json_line(arguments)}; {_list_found(result.errors)}"
+        failures.append(_make_failure(_find_place(result.errors), "generated arguments", problem))
 
 
-def _refuses(
+def _try_wrong_calls(
     tool: Tool, maker: ArgumentMaker, report: ToolReport, failures: list[CaseReport]
 ) -> None:
     validator = ToolParameterValidator(strict=True)
@@ -80,7 +80,11 @@ def _refuses(
             report.refused += 1
         else:
             failures.append(
-                _failure(violation.path[:1], _title(violation), _missed(violation, errors))
+                _make_failure(
+                    violation.path[:1],
+                    _name_violation(violation),
+                    _explain_missed(violation, errors),
+                )
             )
     if next(found, None) is not None:
         report.notes.append(f"only the first {_MOST_RULES} rules were broken")
@@ -91,26 +95,26 @@ def _is_found(violation: Violation, errors: Iterable[ValidationError]) -> bool:
     return any(error.path == place and error.error_type == violation.error_type for error in errors)
 
 
-def _title(violation: Violation) -> str:
+def _name_violation(violation: Violation) -> str:
     return f"{violation.rule} of {path_text(violation.path)}"
 
 
-def _missed(violation: Violation, errors: list[ValidationError]) -> str:
+def _explain_missed(violation: Violation, errors: list[ValidationError]) -> str:
     return (
         f"expected the finding {violation.error_type} at {path_text(violation.path)} for "
-        f"{json_line(violation.arguments)}; {_told(errors)}"
+        f"{json_line(violation.arguments)}; {_list_found(errors)}"
     )
 
 
-def _told(errors: Iterable[ValidationError]) -> str:
+def _list_found(errors: Iterable[ValidationError]) -> str:
     found = "; ".join(f"{error.error_type}: {error.message}" for error in islice(errors, 3))
     return f"found {found}" if found else "found nothing wrong"
 
 
-def _place(errors: list[ValidationError]) -> tuple[str | int, ...]:
+def _find_place(errors: list[ValidationError]) -> tuple[str | int, ...]:
     name = errors[0].path.partition(".")[0].partition("[")[0] if errors else ""
     return (name,) if name else ()
 
 
-def _failure(place: tuple[Any, ...], title: str, problem: str) -> CaseReport:
+def _make_failure(place: tuple[Any, ...], title: str, problem: str) -> CaseReport:
     return CaseReport(("parameters", *place), title, CaseStatus.FAILED, [problem])

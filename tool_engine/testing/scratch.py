@@ -40,7 +40,7 @@ class ScratchFolder:
             self._root.mkdir()
             self._guarded.mkdir()
             for path, text in files.items():
-                self._make(path, text)
+                self._make_file(path, text)
         except BaseException:
             self.remove()
             raise
@@ -61,16 +61,16 @@ class ScratchFolder:
         Args:
             expected: Maps relative paths to texts; None for a file that must not be there.
         """
-        told = []
+        problems = []
         for path, text in expected.items():
-            found = self._text(path)
+            found = self._read_file(path)
             if found != text:
                 wanted = "no file" if text is None else json_line(text)
                 got = "there is no such file" if found is None else f"got {json_line(found)}"
-                told.append(f"expect_files.{path}: expected {wanted}, {got}")
-        return told
+                problems.append(f"expect_files.{path}: expected {wanted}, {got}")
+        return problems
 
-    def _make(self, path: str, text: str) -> None:
+    def _make_file(self, path: str, text: str) -> None:
         target = self._root.joinpath(*path.split("/"))
         # The form is checked when a definition is loaded; not that of a tool that is made in code.
         is_below = target.parts[: len(self._root.parts)] == self._root.parts
@@ -79,8 +79,11 @@ class ScratchFolder:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(text.encode())
 
-    def _text(self, path: str) -> str | None:
-        """Return the content of a file, read as file tools do: no link leads out."""
+    def _read_file(self, path: str) -> str | None:
+        """Return a file's content, read as file tools do.
+
+        No link leads out.
+        """
         try:
             with FileRoot(str(self._root)).place(path) as place:
                 file = os.open(place.name, _FLAGS, dir_fd=place.folder)
@@ -97,7 +100,7 @@ class ScratchFolder:
 
 
 class UntouchedRoot(FileRoot):
-    """A real folder in which tests write nothing: this one has no scratch folder."""
+    """A real folder in which tests write nothing, without a scratch."""
 
     @contextlib.contextmanager
     def place(
@@ -111,14 +114,14 @@ class UntouchedRoot(FileRoot):
                 place = held.enter_context(walked)
             except ToolExecutionError as error:
                 if makes and _CURE_FOR_MISSING in str(error):
-                    raise _untouched(path) from None
+                    raise _make_untouched_error(path) from None
                 raise
             if writes:
-                raise _untouched(place.path)
+                raise _make_untouched_error(place.path)
             yield place
 
 
-def _untouched(path: str) -> ToolExecutionError:
+def _make_untouched_error(path: str) -> ToolExecutionError:
     return ToolExecutionError(
         f"{path!r} would be written to the real folder of the tool, which a test leaves alone; "
         "give the test a folder of its own: files: {}, or the files that it is to have"

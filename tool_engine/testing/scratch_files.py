@@ -43,22 +43,22 @@ class _ScratchEntry(FileEntry, frozen=True, kw_only=True):
     scratch: ScratchFolder | None
 
     def open(self) -> FileRoot:
-        return _root(self.scratch, super().open)
+        return _choose_root(self.scratch, super().open)
 
 
 class _ScratchPlan(SavePlan, frozen=True, kw_only=True):
     scratch: ScratchFolder | None
 
     def open(self) -> FileRoot:
-        return _root(self.scratch, super().open)
+        return _choose_root(self.scratch, super().open)
 
 
-def _root(scratch: ScratchFolder | None, real: Callable[[], FileRoot]) -> FileRoot:
+def _choose_root(scratch: ScratchFolder | None, real: Callable[[], FileRoot]) -> FileRoot:
     return UntouchedRoot(*real()) if scratch is None else scratch.root
 
 
 def scratch_plan(plan: SavePlan, scratch: ScratchFolder | None) -> SavePlan:
-    """Return the plan of a download that goes to a test's folder, or nowhere."""
+    """Return the plan of a download into a test's folder, or nowhere."""
     return _ScratchPlan(**msgspec.structs.asdict(plan), scratch=scratch)
 
 

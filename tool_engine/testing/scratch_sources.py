@@ -50,7 +50,7 @@ _REFUSED_FUNCTIONS: Final = frozenset(
 
 
 class ScratchSources:
-    """The databases of one test, in a folder of their own. Its methods block.
+    """The databases of one test, in their own folder. Methods block.
 
     Args:
         scripts: Maps the names of sources to SQL scripts.
@@ -70,9 +70,9 @@ class ScratchSources:
             for number, (name, script) in enumerate(scripts.items()):
                 path = Path(self._held.name).resolve() / f"{number}.db"
                 try:
-                    _make(path, script)
+                    _make_database(path, script)
                 except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-                    raise ToolExecutionError(f"sources.{name}: {_sentence(error)}") from None
+                    raise ToolExecutionError(f"sources.{name}: {_explain_error(error)}") from None
                 self.sources[name] = DatabaseSource(url=f"sqlite:///{path.as_posix()}")
         except BaseException:
             self.remove()
@@ -149,7 +149,7 @@ class ScratchSQLExecutor:
         await executor.close()
 
 
-def _make(path: Path, script: str) -> None:
+def _make_database(path: Path, script: str) -> None:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(f"PRAGMA page_size = {_PAGE}")
         connection.execute(f"PRAGMA max_page_count = {_MOST_PAGES}")
@@ -158,20 +158,20 @@ def _make(path: Path, script: str) -> None:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
         end = monotonic() + _SECONDS
-        connection.set_authorizer(_authorize)
+        connection.set_authorizer(_authorize_action)
         connection.set_progress_handler(lambda: monotonic() > end, _STEPS)
         # One transaction is one write to the disk; a script may still begin its own.
         connection.executescript(script)
 
 
-def _authorize(action: int, _: str | None, name: str | None, *__: object) -> int:
+def _authorize_action(action: int, _: str | None, name: str | None, *__: object) -> int:
     is_function = action == sqlite3.SQLITE_FUNCTION
     if action in _REFUSED or (is_function and str(name).lower() in _REFUSED_FUNCTIONS):
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK
 
 
-def _sentence(error: Exception) -> str:
+def _explain_error(error: Exception) -> str:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_INTERRUPT:
         return f"the script runs for more than {_SECONDS:g} s; make less data"

@@ -89,9 +89,9 @@ def simulate(
     if not found.calls:
         raise ConfigurationError("the trace holds no calls; nothing can be simulated")
     begin = found.calls[0].enqueued_at
-    calls = tuple(_shifted(call, begin) for call in found.calls)
+    calls = tuple(_shift_call(call, begin) for call in found.calls)
     medians = _median_services(calls)
-    replayed = run(_replay(calls, medians, limits), seed=seed or None)
+    replayed = run(_replay_calls(calls, medians, limits), seed=seed or None)
     unlimited = limits.bypass_caller_types
     return SimulationReport(
         config=limits,
@@ -100,11 +100,11 @@ def simulate(
         simulated=RunFigures.of(replayed, partial(_slots_of, limits), unlimited),
         original_calls=calls,
         simulated_calls=tuple(replayed),
-        notes=tuple(_notes(found, medians, limits)),
+        notes=tuple(_list_notes(found, medians, limits)),
     )
 
 
-async def _replay(
+async def _replay_calls(
     calls: tuple[TraceCall, ...], medians: Mapping[str | None, float], config: ConcurrencyConfig
 ) -> list[TraceCall]:
     loop = asyncio.get_running_loop()
@@ -137,16 +137,16 @@ async def _replay_one(
             call.bucket, priority=call.priority, weight=call.weight, **options
         )
     except AdmissionError as error:
-        return _replaced(call, asked, None, loop.time(), error.error_type)
+        return _replace_times(call, asked, None, loop.time(), error.error_type)
     started = loop.time()
     # A call that was refused then and runs now has no error that is known of.
     kept = None if call.service is None else call.error_type
     await asyncio.sleep(service)
     controller.release(slot, outcome=_OUTCOMES.get(kept))
-    return _replaced(call, asked, started, loop.time(), kept)
+    return _replace_times(call, asked, started, loop.time(), kept)
 
 
-def _replaced(
+def _replace_times(
     call: TraceCall,
     enqueued_at: float,
     started_at: float | None,
@@ -162,9 +162,9 @@ def _replaced(
     )
 
 
-def _shifted(call: TraceCall, begin: float) -> TraceCall:
+def _shift_call(call: TraceCall, begin: float) -> TraceCall:
     started = call.started_at
-    return _replaced(
+    return _replace_times(
         call,
         round(call.enqueued_at - begin, 6),
         None if started is None else round(started - begin, 6),
@@ -179,7 +179,7 @@ def _slots_of(config: ConcurrencyConfig, bucket: str | None) -> int:
 
 
 def _median_services(calls: Iterable[TraceCall]) -> dict[str | None, float]:
-    """Return the estimated run time of calls that never ran, per bucket of such calls."""
+    """Return the estimated run time of calls that never ran, per bucket."""
     services: dict[str | None, list[float]] = {}
     unknown: dict[str | None, None] = {}
     for call in calls:
@@ -196,7 +196,7 @@ def _median_services(calls: Iterable[TraceCall]) -> dict[str | None, float]:
     return {bucket: statistics.median(services.get(bucket, everything)) for bucket in unknown}
 
 
-def _notes(
+def _list_notes(
     trace: Trace, medians: Mapping[str | None, float], config: ConcurrencyConfig
 ) -> Iterable[str]:
     calls = trace.calls

@@ -48,18 +48,20 @@ class StandIns:
         self._scratch: ScratchFolder | None = None
         self._http = RecordedHTTPExecutor()
         self._shell = RecordedShellExecutor()
-        self._sql = ScratchSQLExecutor(_real(engine, "sql_query", SQLExecutor) or SQLExecutor())
+        self._sql = ScratchSQLExecutor(
+            _find_real(engine, "sql_query", SQLExecutor) or SQLExecutor()
+        )
         self._commands: RecordedCommandExecutor | None = None
         engine.register_executor("http_request", self._http)
         for name, (kind, make) in FILE_EXECUTORS.items():
-            if _real(engine, name, kind) is not None:
+            if _find_real(engine, name, kind) is not None:
                 engine.register_executor(name, make(lambda: self._scratch))
-        if (real := _real(engine, "run_command", CommandExecutor)) is not None:
+        if (real := _find_real(engine, "run_command", CommandExecutor)) is not None:
             self._commands = RecordedCommandExecutor(real)
             engine.register_executor("run_command", self._commands)
-        if _real(engine, "run_shell_command", ShellExecutor) is not None:
+        if _find_real(engine, "run_shell_command", ShellExecutor) is not None:
             engine.register_executor("run_shell_command", self._shell)
-        if _real(engine, "sql_query", SQLExecutor) is not None:
+        if _find_real(engine, "sql_query", SQLExecutor) is not None:
             engine.register_executor("sql_query", self._sql)
 
     @contextlib.asynccontextmanager
@@ -72,9 +74,9 @@ class StandIns:
         async with contextlib.AsyncExitStack() as held:
             folder, sources = None, None
             if "files" in case or "expect_files" in case:
-                folder = await _made(held, ScratchFolder, case.get("files", {}))
+                folder = await _make_held(held, ScratchFolder, case.get("files", {}))
             if "sources" in case:
-                sources = await _made(held, ScratchSources, case["sources"])
+                sources = await _make_held(held, ScratchSources, case["sources"])
             held.push_async_callback(self._sql.use, None)
             await self._sql.use(sources)
             self._scratch = self._http.scratch = folder
@@ -101,7 +103,7 @@ class Scene:
 
     @property
     def missing(self) -> str:
-        """What must be installed before the test can run; empty when it has run."""
+        """What must be installed before the test can run, or nothing."""
         return self._sql.missing
 
     @property
@@ -117,9 +119,9 @@ class Scene:
         if self._folder is not None:
             expected = self._case.get("expect_files", {})
             found = found + await asyncio.to_thread(self._folder.problems, expected)
-        return [*found, *self._needless()] if is_success else found
+        return [*found, *self._find_needless()] if is_success else found
 
-    def _needless(self) -> Iterator[str]:
+    def _find_needless(self) -> Iterator[str]:
         """Yield what the test has prepared and a successful call did not use."""
         if self._folder is not None and not self._folder.is_used:
             key = "files" if "files" in self._case else "expect_files"
@@ -131,13 +133,13 @@ class Scene:
             yield "sources: the tool asked no database; remove it: only sql_query sees it"
 
 
-async def _made(
+async def _make_held(
     held: contextlib.AsyncExitStack, make: Callable[[Any], HeldT], given: Mapping[str, Any]
 ) -> HeldT:
-    """Make an object in a thread; `held` later removes it in a thread, too."""
+    """Make an object in a thread; `held` removes it in another."""
     work = asyncio.get_running_loop().run_in_executor(None, make, given)
     # Before the first wait: a thread cannot be stopped, and what it makes must go.
-    held.push_async_callback(_remove, work)
+    held.push_async_callback(_remove_made, work)
     await asyncio.wait([work])
     try:
         return work.result()
@@ -146,13 +148,13 @@ async def _made(
         raise ToolExecutionError(f"what the test prepares cannot be made: {reason}") from None
 
 
-async def _remove(work: asyncio.Future[HeldT]) -> None:
+async def _remove_made(work: asyncio.Future[HeldT]) -> None:
     await asyncio.wait([work])
     if work.exception() is None:
         await asyncio.to_thread(work.result().remove)
 
 
-def _real(engine: ToolEngine, name: str, kind: type[Any]) -> ToolExecutor | None:
+def _find_real(engine: ToolEngine, name: str, kind: type[Any]) -> ToolExecutor | None:
     """Return the built-in executor of this name; None if the user replaced it."""
     found = engine._registry.get(name)  # noqa: SLF001 - no program has a use for it
     if isinstance(found, RecordedCommandExecutor | ScratchSQLExecutor):

@@ -39,7 +39,7 @@ _EXAMPLE: Final = (
 
 
 class TraceError(ToolEngineError, ValueError):
-    """A trace cannot be read; the message names the file, the line and the cure."""
+    """A trace cannot be read; the message names place and cure."""
 
     error_type = "trace_error"
 
@@ -52,7 +52,7 @@ class TraceError(ToolEngineError, ValueError):
 
 
 class TraceCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call: its needs, and when it asked for a slot, got it and ended."""
+    """One call: its needs, and when it asked, started and ended."""
 
     call_id: str
     tool_name: str
@@ -85,7 +85,7 @@ class TraceCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_record(cls, record: ToolCallRecord) -> TraceCall | None:
-        """Return the call of a record; None if it never asked for a slot."""
+        """Return a record's call; None if it never asked for a slot."""
         kept = msgspec.structs.asdict(record)
         fields = {name: kept[name] for name in _RecordLine.__struct_fields__ if name in kept}
         return _RecordLine(**fields).to_call()
@@ -110,10 +110,10 @@ class _CallLine(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def to_call(self) -> TraceCall:
         fields = msgspec.structs.asdict(self)
         started = self.started_at
-        fields["enqueued_at"] = _seconds("enqueued_at", self.enqueued_at)
-        fields["started_at"] = None if started is None else _seconds("started_at", started)
-        fields["ended_at"] = _seconds("ended_at", self.ended_at)
-        return _checked(TraceCall(**fields))
+        fields["enqueued_at"] = _read_seconds("enqueued_at", self.enqueued_at)
+        fields["started_at"] = None if started is None else _read_seconds("started_at", started)
+        fields["ended_at"] = _read_seconds("ended_at", self.ended_at)
+        return _check_call(TraceCall(**fields))
 
 
 class _RecordLine(msgspec.Struct, kw_only=True):
@@ -142,7 +142,7 @@ class _RecordLine(msgspec.Struct, kw_only=True):
             raise ValueError(f"created_at names no time zone; write {self.created_at}+00:00")
         ended = round(self.created_at.timestamp(), _DIGITS)
         started = round(ended - self.execution_time, _DIGITS)
-        return _checked(
+        return _check_call(
             TraceCall(
                 call_id=self.call_id or "",
                 tool_name=self.tool_name,
@@ -248,7 +248,7 @@ def _parse_lines(lines: Iterable[bytes], source: str) -> Iterator[TraceCall | No
         if not text.strip():
             continue
         try:
-            read = _decode(text, as_call, as_record)
+            read = _decode_line(text, as_call, as_record)
             call = read.to_call()
         except ValueError as error:
             raise TraceError(f"no call: {error}; write {_EXAMPLE}", source, number) from error
@@ -264,7 +264,7 @@ def _parse_lines(lines: Iterable[bytes], source: str) -> Iterator[TraceCall | No
         yield call
 
 
-def _decode(
+def _decode_line(
     line: bytes,
     as_call: msgspec.json.Decoder[_CallLine],
     as_record: msgspec.json.Decoder[_RecordLine],
@@ -277,7 +277,7 @@ def _decode(
     return as_record.decode(line)
 
 
-def _seconds(name: str, value: float | str) -> float:
+def _read_seconds(name: str, value: float | str) -> float:
     if not isinstance(value, str):
         return round(value, _DIGITS)
     date = datetime.fromisoformat(value)
@@ -286,7 +286,7 @@ def _seconds(name: str, value: float | str) -> float:
     return round(date.timestamp(), _DIGITS)
 
 
-def _checked(call: TraceCall) -> TraceCall:
+def _check_call(call: TraceCall) -> TraceCall:
     if call.weight < 1:
         raise ValueError(f"weight must be at least 1, got {call.weight}")
     times = (call.enqueued_at, call.started_at, call.ended_at)

@@ -55,17 +55,17 @@ class _Breach(NamedTuple):
 
 
 def violations(schema: Mapping[str, Any], maker: ArgumentMaker) -> Iterator[Violation]:
-    """Break each rule of `schema` in turn, at every place of the made arguments.
+    """Break each rule of `schema` in turn, at every place.
 
     What lies below `anyOf` and other branches is left alone: a value that breaks one branch may
     fit another. A parameter of which no value can be made is left out.
     """
     whole = maker.arguments(whole=True, may_lack=True)
-    for path, rule, error_type, value in _breaches(schema, whole, (), maker):
-        yield Violation(path, rule, error_type, _changed(whole, path, value))
+    for path, rule, error_type, value in _find_breaches(schema, whole, (), maker):
+        yield Violation(path, rule, error_type, _change_at(whole, path, value))
 
 
-def _breaches(schema: Any, value: Any, path: Path, maker: ArgumentMaker) -> Iterator[_Breach]:
+def _find_breaches(schema: Any, value: Any, path: Path, maker: ArgumentMaker) -> Iterator[_Breach]:
     if not isinstance(schema, dict | Mapping):
         return
     if path:
@@ -93,14 +93,14 @@ def _of_options(schema: Mapping[str, Any], path: Path) -> Iterator[_Breach]:
     if options is None:
         return
     kinds = types_of(schema)
-    for candidate in (UNKNOWN_KEY, _beyond(options)):
+    for candidate in (UNKNOWN_KEY, _exceed_options(options)):
         kind = "string" if isinstance(candidate, str) else "integer"
         fits = not kinds or kind in kinds or (kind == "integer" and "number" in kinds)
         if fits and candidate not in options:
             yield _Breach(path, "enum", "invalid_enum", candidate)
 
 
-def _beyond(options: list[Any]) -> int:
+def _exceed_options(options: list[Any]) -> int:
     numbers = [each for each in options if isinstance(each, int | float)]
     return int(max(numbers, default=0)) + 1
 
@@ -109,11 +109,11 @@ def _of_text(schema: Mapping[str, Any], path: Path, maker: ArgumentMaker) -> Ite
     least, most = int(schema.get("minLength", 0)), int(schema.get("maxLength", MAX_TEXT))
     texts = _texts_for(schema, maker)
     if 0 < least <= MAX_TEXT:
-        text = _made(texts, 0, least - 1) or "x" * (least - 1)
+        text = _make_text(texts, 0, least - 1) or "x" * (least - 1)
         yield _Breach(path, "minLength", "constraint_violation", text)
     if most < MAX_TEXT:
         # Characters of four bytes: a length counts characters, not bytes or UTF-16 units.
-        text = _made(texts, most + 1, most + _MORE_TEXT) or "🙂" * (most + 1)
+        text = _make_text(texts, most + 1, most + _MORE_TEXT) or "🙂" * (most + 1)
         yield _Breach(path, "maxLength", "constraint_violation", text)
     broken = None if texts is None else texts.break_it(least, most)
     if broken is not None:
@@ -127,8 +127,8 @@ def _texts_for(schema: Mapping[str, Any], maker: ArgumentMaker) -> TextMaker | N
         return None
 
 
-def _made(texts: TextMaker | None, least: int, most: int) -> str | None:
-    """Return a text that fits the pattern, so that only its length is wrong."""
+def _make_text(texts: TextMaker | None, least: int, most: int) -> str | None:
+    """Return a text that fits the pattern; only its length is wrong."""
     try:
         return None if texts is None else texts.make(least, most)
     except NoValueError:
@@ -143,12 +143,12 @@ def _of_number(schema: Mapping[str, Any], path: Path) -> Iterator[_Breach]:
         bound = schema[keyword]
         if is_exclusive and float(bound).is_integer():
             yield _Breach(path, keyword, "constraint_violation", bound)
-        outside = _outside(bound, direction, is_whole=is_whole)
+        outside = _step_outside(bound, direction, is_whole=is_whole)
         if math.isfinite(outside):
             yield _Breach(path, keyword, "constraint_violation", outside)
 
 
-def _outside(bound: Any, direction: int, *, is_whole: bool) -> Any:
+def _step_outside(bound: Any, direction: int, *, is_whole: bool) -> Any:
     edge = bound if not is_whole else (math.floor(bound) if direction < 0 else math.ceil(bound))
     # Past 2**53 a float has no neighbour at a distance of one.
     return edge + direction * (1 if abs(edge) < _MAX_EXACT else abs(edge))
@@ -164,7 +164,7 @@ def _of_list(
         longer = [value[number % len(value)] for number in range(most + 1)]
         yield _Breach(path, "maxItems", "constraint_violation", longer)
     if value:
-        yield from _breaches(schema.get("items"), value[0], (*path, 0), maker)
+        yield from _find_breaches(schema.get("items"), value[0], (*path, 0), maker)
 
 
 def _of_object(
@@ -178,7 +178,7 @@ def _of_object(
         yield _Breach(place, "additionalProperties", "extra_parameter", 1)
     for name, child in properties.items():
         if name in value and not _has_branches(child):
-            yield from _breaches(child, value[name], (*path, name), maker)
+            yield from _find_breaches(child, value[name], (*path, name), maker)
 
 
 def _has_branches(schema: Any) -> bool:
@@ -186,17 +186,17 @@ def _has_branches(schema: Any) -> bool:
     return isinstance(schema, dict) and bool(known & schema.keys() - ANNOTATIONS)
 
 
-def _changed(value: Any, path: Path, other: Any) -> Any:
+def _change_at(value: Any, path: Path, other: Any) -> Any:
     """Return a copy of `value` with `other` at `path`; the rest is shared."""
     if not path:
         return other
     first, rest = path[0], path[1:]
     if isinstance(value, list):
         index = int(first)
-        return [*value[:index], _changed(value[index], rest, other), *value[index + 1 :]]
+        return [*value[:index], _change_at(value[index], rest, other), *value[index + 1 :]]
     copy = dict(value)
     if rest:
-        copy[str(first)] = _changed(copy[str(first)], rest, other)
+        copy[str(first)] = _change_at(copy[str(first)], rest, other)
     elif other is _MISSING:
         copy.pop(str(first), None)
     else:

@@ -157,10 +157,10 @@ class VirtualLoop(_EventLoop):
     def run_in_executor(  # type: ignore[override] # there is no thread to wait for
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> Future[T]:
-        """Run a function in the next turn, on the loop: threads would bring chance."""
+        """Run a function in the next turn: threads would bring chance."""
         del executor
         future: Future[T] = self.create_future()
-        self.call_soon(_settle, future, func, args)
+        self.call_soon(_settle_future, future, func, args)
         return future
 
     def run_forever(self) -> None:
@@ -176,11 +176,11 @@ class VirtualLoop(_EventLoop):
             raise RuntimeError(_NESTED)
         hooks = sys.get_asyncgen_hooks()
         self._thread = threading.get_ident()
-        sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=self._finalize)
+        sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=self._finalize_generator)
         _set_running_loop(self)
         try:
             while not self._is_stopping:
-                self._turn()
+                self._run_turn()
         finally:
             self._is_stopping = False
             self._thread = None
@@ -188,7 +188,7 @@ class VirtualLoop(_EventLoop):
             sys.set_asyncgen_hooks(*hooks)
 
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
-        """Run until the future or coroutine is done; return its result or raise its error."""
+        """Run until the future is done; return its result or raise."""
         is_new = not asyncio.isfuture(future)
         awaited = asyncio.ensure_future(cast("Awaitable[T]", future), loop=self)
         awaited.add_done_callback(self._stop_after)
@@ -252,7 +252,7 @@ class VirtualLoop(_EventLoop):
         self._handler = handler
 
     def default_exception_handler(self, context: Failing) -> None:
-        """Keep a failure until the end of the turn, which raises it; log it after the end."""
+        """Keep a failure until the turn ends; log it after the end."""
         if self._is_closed:
             error = context.get("exception")
             _logger.error(failing_text(context), exc_info=error or False)
@@ -273,10 +273,10 @@ class VirtualLoop(_EventLoop):
             more = f" (and {len(failings) - 1} more)" if len(failings) > 1 else ""
             raise CallbackError(failing_text(failings[0]) + more) from failings[0].get("exception")
 
-    def _turn(self) -> None:
+    def _run_turn(self) -> None:
         """Run what is ready now, and nothing that becomes ready meanwhile."""
         if not self._ready:
-            self._jump()
+            self._jump_to_timer()
         if self._timers:
             self._take_due_timers()
         if self._random is not None and len(self._ready) > 1:
@@ -307,7 +307,7 @@ class VirtualLoop(_EventLoop):
             else:
                 self._ready.append(timer)
 
-    def _jump(self) -> None:
+    def _jump_to_timer(self) -> None:
         """Move the clock to the next timer."""
         timers = self._timers
         while timers and timers[0][2].callback is None:
@@ -337,14 +337,14 @@ class VirtualLoop(_EventLoop):
                 return
         self.stop()
 
-    def _finalize(self, generator: AsyncGenerator[Any, Any]) -> None:
+    def _finalize_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators.discard(generator)
         if not self._is_closed:
             self.call_soon(self.create_task, generator.aclose())
 
 
 def run(coroutine: Coroutine[Any, Any, T], *, seed: int | None = None) -> T:
-    """Run a coroutine on a new virtual loop, as `asyncio.run` does on a real one.
+    """Run a coroutine on a new virtual loop, like `asyncio.run`.
 
     Args:
         coroutine: What to run. Tasks that it leaves behind are cancelled.
@@ -377,7 +377,7 @@ def run(coroutine: Coroutine[Any, Any, T], *, seed: int | None = None) -> T:
     return result
 
 
-def _settle(future: Future[T], function: Callable[..., T], args: tuple[Any, ...]) -> None:
+def _settle_future(future: Future[T], function: Callable[..., T], args: tuple[Any, ...]) -> None:
     if future.cancelled():
         return
     try:

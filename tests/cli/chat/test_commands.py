@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chat.test_conversation import CALCULATES, GROUP
+from tests.cli.chat.test_chat_command import CALCULATES, GROUP
 from tests.cli.chat.test_turns import WRITES, folder, kept, script
 from tests.cli.talking import PROMPT, at_terminal, in_pipe
 

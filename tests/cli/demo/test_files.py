@@ -8,15 +8,6 @@ from tool_engine.cli.demo.files import NEEDED, add_to_entry, copy_definitions, s
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import Settings
 
-ROOT = Path(__file__).parents[3]
-BUNDLED = ROOT / "tool_engine" / "cli" / "demo_tools"
-
-
-@pytest.mark.parametrize("name", NEEDED)
-def test_the_packaged_definitions_are_those_of_the_tools_folder(name: str) -> None:
-    """The copy in the package never drifts: on a difference, copy `tools/NAME.yaml` over it."""
-    assert (BUNDLED / f"{name}.yaml").read_bytes() == (ROOT / "tools" / f"{name}.yaml").read_bytes()
-
 
 def test_the_tools_folder_is_copied(tmp_path: Path) -> None:
     """A folder that has what the demo needs is used, with all its other tools."""

@@ -4,16 +4,16 @@ import io
 
 from rich.console import Console
 
-from tool_engine.cli.demo.steps import make_progress
+from tool_engine.cli.demo.steps import open_progress
 
 
 def show(*, is_terminal: bool) -> str:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=is_terminal, width=80)
-    with make_progress(console, slots=2, queue_size=5, calls=8) as progress:
-        progress.update(2, 5, 1)
-        progress.update(2, 5, 1)
-        progress.update(0, 0, 8)
+    with open_progress(console, slots=2, queue_size=5, calls=8) as update:
+        update(2, 5, 1)
+        update(2, 5, 1)
+        update(0, 0, 8)
     return stream.getvalue()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tool_engine.cli.failures import CommandError
-from tool_engine.cli.files import diff as revisions
-from tool_engine.cli.files.diff import files_in_revision, is_revision
+from tool_engine.cli.files import diff_command as revisions
+from tool_engine.cli.files.diff_command import files_in_revision, is_revision
 
 
 @pytest.mark.parametrize(

@@ -5,20 +5,20 @@ import io
 import pytest
 from rich.console import Console
 
-from tool_engine.cli.records.drawing import drawn, sparkline
+from tool_engine.cli.records.drawing import draw_bars, fit_encoding
 
 
 def test_sparkline_has_a_bar_per_value() -> None:
     """The largest value has the highest bar, 0 has none, and the least is still seen."""
-    assert sparkline([0, 1, 4, 8]) == " ▁▄█"
-    assert sparkline([0, 0.001, 1000]) == " ▁█"
-    assert sparkline([5, 5]) == "██"
-    assert sparkline([0, 0]) == "  "
-    assert sparkline([]) == ""
+    assert draw_bars([0, 1, 4, 8]) == " ▁▄█"
+    assert draw_bars([0, 0.001, 1000]) == " ▁█"
+    assert draw_bars([5, 5]) == "██"
+    assert draw_bars([0, 0]) == "  "
+    assert draw_bars([]) == ""
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("utf-8", "└─ ▁█ µs"), ("ascii", "`- .# us")])
 def test_drawn_as_the_terminal_can(encoding: str, shown: str) -> None:
     """A terminal that knows only ASCII gets other characters, not escapes."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    assert drawn("└─ ▁█ µs", Console(file=stream)) == shown
+    assert fit_encoding("└─ ▁█ µs", Console(file=stream)) == shown

@@ -18,8 +18,9 @@ from tests.cli.conftest import Command
 from tests.cli.followed import following
 from tests.cli.recorded import lines_of, record_calls
 from tests.knowledge.calls import entry_of
-from tool_engine.cli.records import events, history
+from tool_engine.cli.records import events_command as events
 from tool_engine.cli.records import following as following_module
+from tool_engine.cli.records import history_command as history
 from tool_engine.cli.records.following import Patience, RecordTail, record_looks
 from tool_engine.cli.settings import Settings
 from tool_engine.errors import RecordsUnavailableError

@@ -5,7 +5,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from tests.knowledge.calls import entry_of
-from tool_engine.cli.records.stats import plot_records
+from tool_engine.cli.records.stats_command import plot_records
 from tool_engine.knowledge.entry import record_of
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.record import ToolCallRecord

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import Command
 from tests.cli.recorded import lines_of
-from tool_engine.cli import call_running as calling
+from tool_engine.cli.calls import batch_command as calling
 from tool_engine.cli.records import recording
 from tool_engine.cli.records.recording import records_file, records_place
 from tool_engine.cli.settings import Settings

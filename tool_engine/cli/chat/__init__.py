@@ -1,1 +1,1 @@
-"""How does a person talk with a model that uses the tools?"""
+"""How does a person talk with a model, and look at kept conversations?"""

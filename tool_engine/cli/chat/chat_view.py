@@ -80,10 +80,10 @@ class JSONView(ChatView):
     """Each step as a JSON line; `finished` or `error` ends a turn."""
 
     def __init__(self) -> None:
-        self._is_told = False
+        self._is_reported = False
 
     def hear(self, event: AgentEvent) -> None:
-        self._is_told = event.type is AgentEventType.ERROR
+        self._is_reported = event.type is AgentEventType.ERROR
         print_json_line(event.to_dict())
 
     def show_text(self, text: str) -> None:
@@ -94,9 +94,9 @@ class JSONView(ChatView):
 
     def failed(self, message: str) -> None:
         """Print an `error`, unless an event has said it."""
-        if not self._is_told:
+        if not self._is_reported:
             print_json_line({"type": AgentEventType.ERROR.value, "error": redact_text(message)})
-        self._is_told = False
+        self._is_reported = False
 
 
 class PlainView(ChatView):
@@ -313,8 +313,8 @@ def _is_shown(event: AgentEvent) -> bool:
     """Return True if the event prints something, or asks a question."""
     is_content = event.type is AgentEventType.CONTENT_CHUNK and event.parent_call_id is None
     is_end = event.type in _OVER and event.parent_call_id is None
-    is_told = is_content or is_end or _is_new_round(event)
-    return is_told or event.request is not None or event.result is not None
+    is_printed = is_content or is_end or _is_new_round(event)
+    return is_printed or event.request is not None or event.result is not None
 
 
 def _call_key(event: AgentEvent) -> str:

@@ -1,4 +1,4 @@
-"""How does `chat` set up a conversation with a model?"""
+"""How is a conversation with a model set up?"""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from tool_engine.agent.loop import AgentLoop
 from tool_engine.agent.models.registry import chat_model
+from tool_engine.cli.calls.caller import CALLER
+from tool_engine.cli.chat.chat_options import ChatOptions, split_names
 from tool_engine.cli.chat.chat_view import ChatView, JSONView, PlainView, TerminalView
 from tool_engine.cli.chat.input import Said
 from tool_engine.cli.chat.turns import ChatTurns
-from tool_engine.cli.console import print_json_line
-from tool_engine.cli.documents import read_text
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.records.recording import recording_engine
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import SessionError
 from tool_engine.interfaces import Approver, ChatModel
@@ -29,89 +27,10 @@ from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
 
-_AGENT: Final = "tool-engine-cli"
 _DAY: Final = 86_400.0
-_NO_MODEL: Final = (
-    "name one model: --model PROVIDER:NAME, such as openai:NAME, or --script FILE for a recorded "
-    "one"
-)
 
 
-class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a conversation; None: not given."""
-
-    message: str | None = None
-    """The user's message; None: each line of stdin is a turn."""
-    model: str | None = None
-    script: str | None = None
-    base_url: str | None = None
-    protocol: str | None = None
-    groups: str | None = None
-    """The names of groups, with commas between."""
-    enabled: str | None = None
-    """The names of tools, with commas between, that are on even if their group has them off."""
-    system: str = ""
-    session_id: str | None = None
-    sub_agents: int = 0
-    is_confirmed: bool | None = None
-    is_deferred: bool = False
-    max_rounds: int | None = None
-    is_streamed: bool = True
-
-
-def chat(settings: Settings, options: ChatOptions, *, as_json: bool) -> int:
-    """Lead a conversation until the user has nothing more to say.
-
-    Raises:
-        CommandError: The options contradict each other, or Ctrl-C ended it all.
-    """
-    _check_options(options)
-    system = _read_system(options.system)
-    try:
-        return run_async(_run_chat(settings, options, system, as_json=as_json))
-    except CommandError as error:
-        if not as_json or error.kind != "interrupted":
-            raise
-        # A document of several lines would break a stream of JSON lines.
-        print_json_line({"type": "error", "error": str(error)})
-        return error.exit_code
-
-
-def _check_options(options: ChatOptions) -> None:
-    if (options.model is None) == (options.script is None):
-        raise CommandError(_NO_MODEL)
-    is_recorded = options.script is not None or (options.model or "").startswith("recorded:")
-    if is_recorded and options.base_url is not None:
-        raise CommandError("--base-url goes with --model: a recorded model asks no server")
-    if options.session_id is not None and not options.session_id.strip():
-        raise CommandError("--session takes a name for the conversation, such as notes-1")
-    if options.is_deferred and options.session_id is None:
-        raise CommandError(
-            "--defer keeps what must be asked with the conversation: name it with --session ID"
-        )
-    if options.message is not None and not options.message.strip():
-        raise CommandError("the MESSAGE is empty; leave it out to say each turn on a line of stdin")
-    if options.groups is not None and not _split_names(options.groups):
-        raise CommandError("--groups takes names of groups, such as web,files")
-    if options.enabled is not None and not _split_names(options.enabled):
-        raise CommandError("--enable takes names of tools, such as write_file,edit_file")
-
-
-def _split_names(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
-
-
-def _read_system(text: str) -> str:
-    """Return `text`, or the file's text behind an `@`."""
-    if not text.startswith("@"):
-        return text
-    try:
-        return read_text(text[1:])
-    except CommandError as error:
-        raise CommandError(f"--system: {error}") from error
-
-
-async def _run_chat(settings: Settings, options: ChatOptions, system: str, *, as_json: bool) -> int:
+async def run_chat(settings: Settings, options: ChatOptions, system: str, *, as_json: bool) -> int:
     said = Said(options.message)
     async with contextlib.AsyncExitStack() as stack:
         model = _make_model(options)
@@ -180,10 +99,10 @@ async def _open_session(engine: ToolEngine, options: ChatOptions) -> ToolSession
     if session is None:
         name = options.session_id or f"chat-{uuid.uuid4().hex[:12]}"
         config = ToolCallConfig(**_list_changes(options))
-        session = ToolSession(engine, name, config, _make_approver(options), agent_id=_AGENT)
-    for name in _split_names(options.groups or ""):
+        session = ToolSession(engine, name, config, _make_approver(options), agent_id=CALLER)
+    for name in split_names(options.groups or ""):
         session.toolbox.toggle_group_enabled(name, True)
-    for name in _split_names(options.enabled or ""):
+    for name in split_names(options.enabled or ""):
         session.toolbox.set_tool_enabled(name, True)
     return session
 

@@ -245,18 +245,18 @@ def answer_command(session: ToolSession, text: str) -> str:
     return known[1](session)
 
 
-def _tell_help(session: ToolSession) -> str:
+def _list_commands(session: ToolSession) -> str:
     del session
     lines = [f"{name:<8} {meaning}" for name, (meaning, _) in _COMMANDS.items()]
     return "\n".join([*lines, f"{QUIT:<8} ends the conversation, as Ctrl-D does"])
 
 
-def _tell_tools(session: ToolSession) -> str:
+def _list_tools(session: ToolSession) -> str:
     names = [tool.name for tool in session.toolbox.tools()]
     return ", ".join(names) or "no tool is on"
 
 
-def _tell_groups(session: ToolSession) -> str:
+def _list_groups(session: ToolSession) -> str:
     groups = session.toolbox.groups()
     lines = [
         f"{'on ' if each.is_enabled else 'off'}  {each.name}: {', '.join(each.tools) or 'no tools'}"
@@ -265,16 +265,16 @@ def _tell_groups(session: ToolSession) -> str:
     return "\n".join(lines) or "there are no groups"
 
 
-def _tell_usage(session: ToolSession) -> str:
+def _describe_usage(session: ToolSession) -> str:
     usage = session.usage()
     tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written"
     return f"{usage.turns} turns, {usage.calls} calls, {tokens}"
 
 
 _COMMANDS: Final[Mapping[str, tuple[str, Callable[[ToolSession], str]]]] = {
-    "/help": ("lists these commands", _tell_help),
-    "/tools": ("lists the tools that are on", _tell_tools),
-    "/groups": ("lists the groups, on and off, with their tools", _tell_groups),
-    "/usage": ("says what was spent so far", _tell_usage),
+    "/help": ("lists these commands", _list_commands),
+    "/tools": ("lists the tools that are on", _list_tools),
+    "/groups": ("lists the groups, on and off, with their tools", _list_groups),
+    "/usage": ("says what was spent so far", _describe_usage),
 }
 """Each command, what it does, and what answers it; a new one is a line here."""

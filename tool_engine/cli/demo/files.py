@@ -8,17 +8,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from tool_engine.catalog.definition.starter import starter
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import Settings
 
 NEEDED: Final = ("calculator", "echo", "get_weather", "http_request")
+_OWN: Final = files("tool_engine.cli.demo").joinpath("tools")
+"""The definitions that the demo has of its own; others are what `tool-engine new` writes."""
 
 
 def copy_definitions(settings: Settings, target: Path) -> str:
     """Copy the definitions into `target` and return where they came from.
 
-    The tools folder is used when it holds the files that the demo needs, else the package's copy. A
-    folder that was named must hold them.
+    The tools folder is used when it holds the files that the demo needs, else those of the package.
+    A folder that was named must hold them.
     """
     source = Path(settings.tools)
     missing = [name for name in NEEDED if not (source / f"{name}.yaml").is_file()]
@@ -35,8 +38,9 @@ def copy_definitions(settings: Settings, target: Path) -> str:
             error_type="no_demo_tools",
         )
     for name in NEEDED:
-        text = files("tool_engine.cli").joinpath("demo_tools", f"{name}.yaml").read_bytes()
-        (target / f"{name}.yaml").write_bytes(text)
+        own = _OWN.joinpath(f"{name}.yaml")
+        text = own.read_text("utf-8") if own.is_file() else starter(name, name).definition
+        (target / f"{name}.yaml").write_text(text, encoding="utf-8")
     return "the definitions that come with the package"
 
 

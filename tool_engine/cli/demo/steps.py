@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Final, Protocol, Self
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
-from tool_engine.cli.call_running import summary_facts
+from tool_engine.cli.calls.caller import summary_facts
 from tool_engine.cli.console import json_text, plain
 from tool_engine.cli.demo.files import NEEDED, add_to_entry, set_version
 from tool_engine.cli.demo.stage import Stage
@@ -122,15 +121,15 @@ async def _show_progress(stage: Stage, batch: asyncio.Task[list[ToolExecutionRes
     slots = limits.bucket_limits[_BUCKET]
     before = stage.count_finished()
     most_waiting = 0
-    with make_progress(
+    with open_progress(
         stage.console, slots=slots, queue_size=limits.queue_size, calls=_CALLS
-    ) as progress:
+    ) as update:
         while True:
             is_done = bool((await asyncio.wait([batch], timeout=0.05))[0])
             bucket = controller.get_bucket_metrics()[_BUCKET]
             waiting = controller.get_metrics().queue_length
             most_waiting = max(most_waiting, waiting)
-            progress.update(bucket["current"], waiting, stage.count_finished() - before)
+            update(bucket["current"], waiting, stage.count_finished() - before)
             if is_done:
                 return most_waiting
 
@@ -198,74 +197,42 @@ STEPS: Final[tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...]] = (
 )
 
 
-class ProgressView(AbstractContextManager["ProgressView"], Protocol):
-    def update(self, running: int, waiting: int, finished: int) -> None:
-        """Show the numbers of this moment."""
+Update = Callable[[int, int, int], None]
+"""Shows how many calls run, wait and have finished."""
 
 
-# A terminal gets bars that move; a pipe or a file gets a line whenever the numbers change.
-def make_progress(console: Console, *, slots: int, queue_size: int, calls: int) -> ProgressView:
-    if console.is_interactive:
-        return _Bars(console, slots, queue_size, calls)
-    return _Lines(console, slots, queue_size, calls)
+@contextmanager
+def open_progress(console: Console, *, slots: int, queue_size: int, calls: int) -> Iterator[Update]:
+    """Yield what shows the numbers: bars on a terminal, else lines."""
+    limits = {"running": slots, "waiting": queue_size, "finished": calls}
+    if not console.is_interactive:
+        yield _make_lines(console, limits)
+        return
+    progress = Progress(
+        TextColumn("  {task.description:<9}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.completed:.0f} of {task.total:.0f}"),
+        console=console,
+    )
+    bars = [progress.add_task(name, total=limit) for name, limit in limits.items()]
+
+    def update(*numbers: int) -> None:
+        for bar, number in zip(bars, numbers, strict=True):
+            progress.update(bar, completed=number)
+
+    with progress:
+        yield update
 
 
-class _Bars:
-    def __init__(self, console: Console, slots: int, queue_size: int, calls: int) -> None:
-        self._progress = Progress(
-            TextColumn("  {task.description:<9}"),
-            BarColumn(bar_width=30),
-            TextColumn("{task.completed:.0f} of {task.total:.0f}"),
-            console=console,
-        )
-        self._running: TaskID = self._progress.add_task("running", total=slots)
-        self._waiting: TaskID = self._progress.add_task("waiting", total=queue_size)
-        self._finished: TaskID = self._progress.add_task("finished", total=calls)
+def _make_lines(console: Console, limits: Mapping[str, int]) -> Update:
+    last: tuple[int, ...] = ()
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
+    def update(*numbers: int) -> None:
+        nonlocal last
+        if numbers != last:
+            last = numbers
+            parts = zip(limits.items(), numbers, strict=True)
+            line = "   ".join(f"{name} {number} of {limit}" for (name, limit), number in parts)
+            console.print(plain(f"  {line}"))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-    def update(self, running: int, waiting: int, finished: int) -> None:
-        self._progress.update(self._running, completed=running)
-        self._progress.update(self._waiting, completed=waiting)
-        self._progress.update(self._finished, completed=finished)
-
-
-class _Lines:
-    def __init__(self, console: Console, slots: int, queue_size: int, calls: int) -> None:
-        self._console = console
-        self._limits = (slots, queue_size, calls)
-        self._last: tuple[int, int, int] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
-
-    def update(self, running: int, waiting: int, finished: int) -> None:
-        numbers = (running, waiting, finished)
-        if numbers == self._last:
-            return
-        self._last = numbers
-        slots, queue_size, calls = self._limits
-        self._console.print(
-            plain(
-                f"  running {running} of {slots}   waiting {waiting} of {queue_size}   "
-                f"finished {finished} of {calls}"
-            )
-        )
+    return update

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,8 +22,8 @@ from tool_engine.catalog.group_links import link_faults
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error, kind_of
 from tool_engine.catalog.yaml.document import format_path
-from tool_engine.cli.console import make_console, plain, print_json
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
+from tool_engine.cli.console import make_console, plain
+from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import DefinitionError, DefinitionProblem
@@ -61,26 +61,6 @@ class Checked(msgspec.Struct):
             "problems": [problem._asdict() for problem in self.problems],
             "warnings": self.warnings,
         }
-
-
-def validate_files(
-    settings: Settings, paths: Sequence[str], *, verbose: bool, as_json: bool
-) -> int:
-    checked = check_files(paths or [settings.folder()], is_recursive=settings.is_recursive)
-    invalid = sum(bool(each.problems) for each in checked)
-    if as_json:
-        print_json(
-            {
-                "checked": len(checked),
-                "valid": len(checked) - invalid,
-                "invalid": invalid,
-                "files": [each.to_dict() for each in checked],
-            }
-        )
-    else:
-        print_checked(checked, verbose=verbose)
-        print_summary(checked)
-    return EXIT_FAILED if invalid else EXIT_OK
 
 
 IsBusy = Callable[[str, FileStamp], bool]
@@ -184,6 +164,26 @@ def _index_of(checked: list[Checked], loader: ToolConfigLoader) -> ToolIndex:
 def check_files(paths: Iterable[str], *, is_recursive: bool = False) -> list[Checked]:
     """Check each file once with a new `Checker`; see `Checker.check`."""
     return Checker().check(paths, is_recursive=is_recursive)
+
+
+class LoadedFolder(NamedTuple):
+    """The good tools and groups of a folder by name, and what is wrong elsewhere."""
+
+    tools: dict[str, Tool]
+    groups: dict[str, ToolGroup]
+    errors: list[tuple[str, str]]
+    """Each file that could not be loaded, and why."""
+
+
+def load_folder(settings: Settings) -> LoadedFolder:
+    checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
+    good = [each for each in checked if not each.problems]
+    tools = sorted((tool for each in good for tool in each.tools), key=lambda tool: tool.name)
+    groups = sorted((group for each in good for group in each.groups), key=lambda group: group.name)
+    errors = [(each.file, "\n".join(map(str, each.problems))) for each in checked if each.problems]
+    return LoadedFolder(
+        {tool.name: tool for tool in tools}, {group.name: group for group in groups}, errors
+    )
 
 
 def _group_by_folder(paths: Iterable[str], *, is_recursive: bool) -> dict[Path, list[str]]:

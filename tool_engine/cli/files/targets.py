@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tool_engine.catalog.definition_files import list_definitions
 from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.cli.broken import NOT_LOADED, missing_tool
 from tool_engine.cli.failures import CommandError, suggest_name
-from tool_engine.cli.files.broken import NOT_LOADED, missing_tool
 from tool_engine.cli.settings import Settings
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
 
+from tool_engine.cli.broken import report_broken
 from tool_engine.cli.console import make_console, plain
 from tool_engine.cli.failures import CommandError, suggest_name
-from tool_engine.cli.files.broken import tell_broken
-from tool_engine.cli.files.checking import check_files
+from tool_engine.cli.files.checking import load_folder
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import make_table
 from tool_engine.errors import ConfigurationError
@@ -20,13 +21,19 @@ from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 
+ProtocolOption = Annotated[
+    str,
+    typer.Option(
+        "--protocol", "-p", metavar="P", help="How the model speaks, such as openai or vcp."
+    ),
+]
+
 
 def tools_in(settings: Settings) -> dict[str, Tool]:
     """Return the folder's tools by name; report broken files on stderr."""
-    checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
-    tell_broken(settings, sum(bool(each.problems) for each in checked))
-    good = [tool for each in checked if not each.problems for tool in each.tools]
-    return {tool.name: tool for tool in sorted(good, key=lambda tool: tool.name)}
+    folder = load_folder(settings)
+    report_broken(settings, len(folder.errors))
+    return folder.tools
 
 
 def known_tools(settings: Settings) -> dict[str, Tool]:
@@ -78,3 +85,15 @@ def print_findings(findings: Sequence[ReplyFinding], *, stderr: bool = False) ->
             plain(finding.message),
         )
     make_console(stderr=stderr).print(table)
+
+
+def prompt_of(protocol: Any, tools: Sequence[Tool]) -> str:
+    """Return the system prompt about the tools, if the protocol has one."""
+    make = getattr(protocol, "prompt", None)
+    return str(make(tools)) if callable(make) else ""
+
+
+def findings_of(protocol: Any, tools: Sequence[Tool]) -> list[ReplyFinding]:
+    """Return what the format cannot express; formats of other packages report nothing."""
+    find = getattr(protocol, "definition_findings", None)
+    return list(find(tools)) if callable(find) else []

@@ -13,11 +13,11 @@ _ASCII: Final = str.maketrans(
 )
 
 
-def sparkline(values: Sequence[float]) -> str:
+def draw_bars(values: Sequence[float]) -> str:
     """Return a bar per value, highest for the largest; 0: blank.
 
     Example:
-        >>> sparkline([0, 1, 4, 8])
+        >>> draw_bars([0, 1, 4, 8])
         ' ▁▄█'
     """
     most = max(values, default=0)
@@ -28,6 +28,6 @@ def sparkline(values: Sequence[float]) -> str:
     )
 
 
-def drawn(text: str, console: Console) -> str:
+def fit_encoding(text: str, console: Console) -> str:
     is_unicode = console.encoding.lower().replace("-", "").startswith("utf")
     return text if is_unicode else text.translate(_ASCII)

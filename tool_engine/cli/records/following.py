@@ -13,19 +13,21 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from asyncio_throttle.throttler import Throttler
 from msgspec.structs import replace
 
 from tool_engine.cli.console import visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
-from tool_engine.cli.files.watching import reader_watched
-from tool_engine.cli.records.pacing import Pace
 from tool_engine.cli.records.recording import open_records, records_file
 from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.stdout_reader import reader_watched
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import RecordQuery, ToolCallRecord
 
 T = TypeVar("T")
+_LOOKS: Final = 10
+"""How often in an interval asyncio-throttle looks whether it is over."""
 _INTERVAL: Final = 0.5
 """Seconds between two looks for new records."""
 _OVERLAP: Final = timedelta(seconds=10)
@@ -63,6 +65,16 @@ async def _print_each(source: AsyncGenerator[T, None], show: Callable[[T], None]
                 raise
             this.uncancel()
     return EXIT_FAILED
+
+
+class Pace:
+    """Lets one question begin per interval of seconds, its answer's time included."""
+
+    def __init__(self, interval: float) -> None:
+        self._throttler = Throttler(1, interval, interval / _LOOKS)
+
+    async def wait(self) -> None:
+        await self._throttler.acquire()  # type: ignore[no-untyped-call] # the library has no types
 
 
 class Patience:

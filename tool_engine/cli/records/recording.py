@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
+from tool_engine.cli.broken import report_broken
 from tool_engine.cli.console import visible
 from tool_engine.cli.failures import EXIT_FAILED, CommandError
-from tool_engine.cli.files.broken import tell_broken
-from tool_engine.cli.logs import first_load_errors_untold
+from tool_engine.cli.logs import hide_load_errors
 from tool_engine.cli.settings import Settings
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError
 from tool_engine.interfaces import ApprovalStorage, Approver, RecordStorage, SessionStorage
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
-from tool_engine.model.record import KeptCall
+from tool_engine.model.record import KeptCall, RecordQuery, ToolCallRecord
 from tool_engine.model.settings.retention import RecordsURL
 
 NOWHERE: Final = "none"
@@ -74,9 +74,9 @@ async def recording_engine(
     store = None if storage is None else ToolKnowledgeStore(storage)
     engine = ToolEngine(config, store=store, approver=approver)
     async with contextlib.AsyncExitStack() as stack:
-        with first_load_errors_untold():
+        with hide_load_errors():
             await stack.enter_async_context(engine)
-        tell_broken(settings, len(engine.load_errors))
+        report_broken(settings, len(engine.load_errors))
         yield engine
 
 
@@ -135,6 +135,11 @@ async def open_events(settings: Settings) -> AsyncIterator[Any]:
         yield reader
     finally:
         await reader.close()
+
+
+async def newest_records(settings: Settings, query: RecordQuery) -> list[ToolCallRecord]:
+    async with open_records(settings) as store:
+        return list(reversed(await store.storage.query(query)))
 
 
 async def records_file(settings: Settings) -> tuple[int, int] | None:

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from tool_engine.cli.console import json_text, make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
-from tool_engine.cli.records.drawing import drawn
-from tool_engine.cli.records.history import OUTCOME_STYLES, record_text
+from tool_engine.cli.records.drawing import fit_encoding
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.recording import open_records
+from tool_engine.cli.records.showing import record_text
 from tool_engine.cli.settings import Settings, run_async
-from tool_engine.cli.tables import fact_table
+from tool_engine.cli.tables import OUTCOME_STYLES, fact_table
 from tool_engine.knowledge.export import exported_row
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import RecordQuery, ToolCallRecord
@@ -59,7 +59,10 @@ async def _print_story(settings: Settings, call_id: str, *, full: bool, as_json:
         console.print(plain("calls", "bold"))
         for prefix, node in _tree_lines(root):
             console.print(
-                plain(drawn(f"  {prefix}{_node_text(node)}", console), _node_style(node, record)),
+                plain(
+                    fit_encoding(f"  {prefix}{_node_text(node)}", console),
+                    _node_style(node, record),
+                ),
                 soft_wrap=True,
             )
         if not is_whole:
@@ -157,7 +160,7 @@ def _tree_facts(node: _Node) -> dict[str, Any]:
 
 def _print_record(record: ToolCallRecord, *, full: bool) -> None:
     console = make_console()
-    facts = {name: drawn(value, console) for name, value in _list_facts(record).items()}
+    facts = {name: fit_encoding(value, console) for name, value in _list_facts(record).items()}
     console.print(fact_table(record.call_id or record.record_id, facts))
     for title, value in (("arguments", record.params), ("result", record.result)):
         if value or title == "arguments":

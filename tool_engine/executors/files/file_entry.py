@@ -12,15 +12,16 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.files.root import FileRoot
+from tool_engine.executors.secrets import read_variable
 from tool_engine.executors.templates import ParameterPart, SecretPart, TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
 
 DEFAULT_MAX_BYTES: Final = 10 * 1024 * 1024
 """The largest file that is read or written, in bytes, unless the definition names another."""
 MAX_BYTES_LIMIT: Final = 64 * 1024 * 1024
+_USE: Final = "it names the tool's folder"
 _ENTRY_KEYS: Final = ("type", "handler", "root", "config")
 _CONFIG_KEYS: Final = ("max_bytes", "ignore")
 _PARAMETERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
@@ -59,7 +60,7 @@ class FileEntry(msgspec.Struct, frozen=True):
         """Open the root; raise `ToolExecutionError` if its variable is not set."""
         parts = self.root.parts
         text = "".join(
-            _read_variable(p.name) if isinstance(p, SecretPart) else str(p) for p in parts
+            read_variable(p.name, _USE) if isinstance(p, SecretPart) else str(p) for p in parts
         )
         path = Path(self.folder or Path.cwd(), Path(text).expanduser())
         return FileRoot(os.path.normpath(path), self.folder)
@@ -142,14 +143,3 @@ class _Reader(EntryReader[FileEntry]):
 
 check_entry = _Reader.check
 compile_entry = _Reader.compile
-
-
-def _read_variable(name: str) -> str:
-    value = os.environ.get(name)
-    if not value:
-        state = "is not set" if value is None else "is empty"
-        raise ToolExecutionError(
-            f"the environment variable {name} {state}; it names the tool's folder: set it before "
-            "the engine starts"
-        )
-    return value

@@ -1,0 +1,45 @@
+"""How does a command report tool files that could not be loaded?
+
+One short sentence with every command; why, with the command that asks for such a tool.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from tool_engine.cli.completion import names_in
+from tool_engine.cli.console import visible
+from tool_engine.cli.failures import CommandError, suggest_name
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.tables import count_text
+
+NOT_LOADED: Final = "tool_not_loaded"
+"""The type of the error about a tool whose file could not be loaded."""
+
+
+def report_broken(settings: Settings, files: int) -> None:
+    if files:
+        summary = f"{count_text(files, 'file')} could not be loaded"
+        sys.stderr.write(f"{summary}; see tool-engine validate {visible(settings.tools)}\n")
+
+
+def missing_tool(
+    settings: Settings, name: str, known: Iterable[str], errors: Iterable[tuple[str, str]]
+) -> CommandError:
+    """Return a missing tool's error: its broken file, or near names.
+
+    `errors` are the files that could not be loaded, and why.
+    """
+    for file, message in errors:
+        if name == Path(file).stem or name in names_in(Path(file)):
+            first, *more = message.splitlines()
+            rest = f" (and {len(more)} more; see tool-engine validate {file})" if more else ""
+            summary = f"the tool {name!r} could not be loaded: {first}{rest}"
+            return CommandError(summary, error_type=NOT_LOADED)
+    return CommandError(
+        f"there is no tool {name!r} in {settings.tools}{suggest_name(name, known)}",
+        error_type="tool_not_found",
+    )

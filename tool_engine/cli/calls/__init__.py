@@ -1,0 +1,1 @@
+"""How does the command line make calls?"""

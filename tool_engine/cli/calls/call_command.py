@@ -1,0 +1,110 @@
+"""How does the command line run one call?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tool_engine.cli.broken import missing_tool
+from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
+from tool_engine.cli.calls.caller import CALLER, find_approver
+from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
+from tool_engine.cli.options import (
+    JSONOption,
+    NameArgument,
+    RecordsOption,
+    TimeoutOption,
+    ToolsOption,
+    settings_of,
+)
+from tool_engine.cli.records.recording import recording_engine
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import findings_table
+from tool_engine.executors.executor_registry import ExecutorRegistry
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+
+
+class Request(msgspec.Struct, frozen=True):
+    name: str
+    words: tuple[str, ...] = ()
+    params_file: str | None = None
+    timeout: float | None = None
+
+
+def run_command(
+    ctx: typer.Context,
+    name: NameArgument,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Arguments: key=value by the parameter's type, key:=json, key=@file; also "
+            "--key value, or one JSON object.",
+        ),
+    ] = None,
+    *,
+    params: Annotated[
+        str | None,
+        typer.Option(
+            "--params", metavar="FILE", help="Arguments from a JSON or YAML file; - is stdin."
+        ),
+    ] = None,
+    timeout: TimeoutOption = None,
+    as_json: JSONOption = False,
+    tools: ToolsOption = None,
+    records: RecordsOption = None,
+) -> int:
+    """Call one tool.
+
+    Example: tool-engine call http_request url=https://example.com headers:='{"accept": "*/*"}'
+    """
+    request = Request(name, tuple(words or ()), params, timeout)
+    return call_tool(settings_of(ctx, tools, records), request, as_json=as_json)
+
+
+def call_tool(settings: Settings, request: Request, *, as_json: bool) -> int:
+    # Read before the loop runs: a Ctrl-C cannot cancel a coroutine that waits for stdin.
+    params = read_params(request.params_file)
+    return run_async(_call_tool(settings, request, params, as_json=as_json))
+
+
+def print_result(result: ToolExecutionResult) -> None:
+    console = make_console()
+    if result.validation_errors:
+        console.print(findings_table(result.validation_errors))
+    if not result.is_success:
+        console.print(plain(f"{result.error_type}: {result.error or ''}", "red"), soft_wrap=True)
+        return
+    output: Any = result.output
+    # Only the engine's own wrapping is undone: a tool's text prints as text.
+    if list(output) == ["result"] and isinstance(output["result"], str):
+        console.print(plain(output["result"]), soft_wrap=True)
+        return
+    console.print(plain(json_text(output)), soft_wrap=True)
+
+
+async def _call_tool(
+    settings: Settings, request: Request, params: dict[str, Any], *, as_json: bool
+) -> int:
+    context = ToolExecutionContext(caller_id=CALLER, caller_type="direct", timeout=request.timeout)
+    # Modules of other kinds of tools take longer to import than this call to run.
+    async with recording_engine(settings, approver=find_approver(), preload=False) as engine:
+        tool = engine.get(request.name)
+        for each in engine.quarantined():
+            if each.name == request.name and tool is None:
+                raise CommandError(
+                    each.message, error_type="tool_quarantined", exit_code=EXIT_FAILED
+                )
+        if tool is None:
+            raise missing_tool(settings, request.name, engine.list_names(), engine.load_errors)
+        arguments = {**params, **parse_arguments(tool, request.words, params)}
+        await ExecutorRegistry().prepare([tool])
+        result = await engine.execute(tool.name, arguments, context)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        print_result(result)
+    return EXIT_OK if result.is_success else EXIT_FAILED

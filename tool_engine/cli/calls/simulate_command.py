@@ -1,0 +1,213 @@
+"""How does the command line replay a trace under other limits?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from tool_engine.cli.completion import complete_strategy
+from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_OK, CommandError
+from tool_engine.cli.options import JSONOption, ToolsOption
+from tool_engine.cli.tables import make_table
+from tool_engine.cli.writing import write_output
+from tool_engine.config import ConcurrencyConfig, KeyLimits
+from tool_engine.testing.figures import Figures
+from tool_engine.testing.plot import plot
+from tool_engine.testing.simulation import SimulationReport, simulate
+from tool_engine.testing.trace import Trace, TraceError, parse_trace, read_trace
+
+_RUNS: Final = ("original", "simulated")
+_UNKNOWN: Final = "does not hold the limits under which it was made"
+
+
+def _describe_refused(figures: Figures) -> str:
+    if not figures.rejected:
+        return "0"
+    reasons = ", ".join(f"{kind} {count}" for kind, count in figures.rejected.items())
+    return f"{figures.calls - figures.ran} ({reasons})"
+
+
+def _show_seconds(value: float) -> str:
+    return f"{value:,.3f} s"
+
+
+_ROWS: Final[tuple[tuple[str, Callable[[Figures], str]], ...]] = (
+    ("calls", lambda figures: str(figures.calls)),
+    ("refused", _describe_refused),
+    ("wait, mean", lambda figures: _show_seconds(figures.wait_mean)),
+    ("wait, half up to", lambda figures: _show_seconds(figures.wait_p50)),
+    ("wait, 90 % up to", lambda figures: _show_seconds(figures.wait_p90)),
+    ("wait, 99 % up to", lambda figures: _show_seconds(figures.wait_p99)),
+    ("wait, longest", lambda figures: _show_seconds(figures.wait_max)),
+    ("longest queue", lambda figures: str(figures.longest_queue)),
+    ("makespan", lambda figures: _show_seconds(figures.makespan)),
+    ("slots", lambda figures: str(figures.slots)),
+    ("most in use", lambda figures: str(figures.peak)),
+    ("utilisation", lambda figures: f"{figures.utilisation:.1%}"),
+)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The simulation's limits; None: those of `ConcurrencyConfig`."""
+
+    max_concurrent: int | None = None
+    buckets: tuple[str, ...] = ()
+    """`http=8`, one each."""
+    strategy: str | None = None
+    queue_size: int | None = None
+    queue_timeout: float | None = None
+    """Seconds; infinite: no bound."""
+    key_limit: int | None = None
+
+    def to_config(self) -> ConcurrencyConfig:
+        """Return the limits of the simulation.
+
+        Raises:
+            CommandError: A bucket's limit is no `NAME=NUMBER`.
+            ConfigurationError: A value is out of range.
+        """
+        fields: dict[str, Any] = {
+            "max_concurrent": self.max_concurrent,
+            "strategy": self.strategy,
+            "queue_size": self.queue_size,
+            "queue_timeout": self.queue_timeout,
+        }
+        chosen = {name: value for name, value in fields.items() if value is not None}
+        if self.queue_timeout == float("inf"):
+            chosen["queue_timeout"] = None
+        if self.key_limit is not None:
+            chosen["key_limits"] = KeyLimits(limit=self.key_limit)
+        return ConcurrencyConfig(bucket_limits=_bucket_limits(self.buckets), **chosen)
+
+
+def run_command(
+    trace: Annotated[
+        str, typer.Argument(metavar="TRACE", help="JSON lines, one call each; - is stdin.")
+    ],
+    *,
+    max_concurrent: Annotated[
+        int | None, typer.Option("--max-concurrent", metavar="N", help="Slots in all.")
+    ] = None,
+    bucket: Annotated[
+        list[str] | None,
+        typer.Option("--bucket", metavar="NAME=N", help="Slots of a bucket; repeatable."),
+    ] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            "--strategy",
+            metavar="NAME",
+            help="fifo, priority, fair or reject.",
+            autocompletion=complete_strategy,
+        ),
+    ] = None,
+    queue_size: Annotated[
+        int | None, typer.Option("--queue-size", metavar="N", help="The most calls that wait.")
+    ] = None,
+    queue_timeout: Annotated[
+        float | None,
+        typer.Option("--queue-timeout", metavar="S", help="The most seconds to wait, or inf."),
+    ] = None,
+    key_limit: Annotated[
+        int | None, typer.Option("--key-limit", metavar="N", help="Slots per key.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="0, or shuffle what happens at once.")
+    ] = 0,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE", help="Draw slots over time, as SVG.")
+    ] = None,
+    as_json: JSONOption = False,
+    tools: ToolsOption = None,
+) -> int:
+    """Replay recorded calls under other limits: waits, refusals and use, beside the original.
+
+    Example: tool-engine simulate calls.jsonl --bucket http=8 --strategy priority --plot slots.svg
+    """
+    limits = Limits(
+        max_concurrent=max_concurrent,
+        buckets=tuple(bucket or ()),
+        strategy=strategy,
+        queue_size=queue_size,
+        queue_timeout=queue_timeout,
+        key_limit=key_limit,
+    )
+    return simulate_trace(trace, limits, seed=seed, picture=plot, as_json=as_json)
+
+
+def simulate_trace(
+    trace: str, limits: Limits, *, seed: int, picture: str | None, as_json: bool
+) -> int:
+    report = simulate(_read_trace(trace), limits.to_config(), seed=seed)
+    if picture is not None:
+        write_output(picture, plot(report))
+    if as_json:
+        print_json({**report.to_dict(), "plot": picture})
+    else:
+        _print_report(report, picture)
+    return EXIT_OK
+
+
+def _read_trace(trace: str) -> Trace:
+    try:
+        if trace == "-":
+            return parse_trace(sys.stdin.buffer, "stdin")
+        return read_trace(trace)
+    except TraceError as error:
+        raise CommandError(str(error), error_type=error.error_type) from error
+
+
+def _bucket_limits(words: Iterable[str]) -> dict[str, int]:
+    limits: dict[str, int] = {}
+    for word in words:
+        name, equals, number = word.rpartition("=")
+        if not equals or not name or not number.isascii() or not number.isdigit():
+            raise CommandError(f"--bucket {word!r} is no limit; write NAME=NUMBER, such as http=8")
+        if name in limits:
+            raise CommandError(f"--bucket {name!r} is given twice; give it once")
+        limits[name] = int(number)
+    return limits
+
+
+def _print_report(report: SimulationReport, picture: str | None) -> None:
+    console = make_console()
+    config = report.config
+    table = make_table(f"{config.strategy}, {config.max_concurrent} slots", "", *_RUNS)
+    for name, text_of in _ROWS:
+        total = report.original.total, report.simulated.total
+        table.add_row(plain(name, "bold cyan"), *(plain(text_of(each)) for each in total))
+    console.print(table)
+    buckets = make_table("buckets", "bucket", "", "calls", "refused", "wait, mean", "90 %", "slots")
+    buckets.add_column("use")
+    for row in _bucket_rows(report):
+        buckets.add_row(*(plain(cell) for cell in row))
+    console.print(buckets)
+    for note in (
+        *report.notes,
+        f"utilisation of the original: of its peak, for a trace {_UNKNOWN}",
+    ):
+        console.print(plain(f"note: {note}"), soft_wrap=True)
+    if picture is not None:
+        console.print(plain(f"picture: {picture}"), soft_wrap=True)
+
+
+def _bucket_rows(report: SimulationReport) -> Iterator[tuple[str, ...]]:
+    for bucket in report.simulated.buckets:
+        runs = (report.original, report.simulated)
+        for run_name, run in zip(_RUNS, runs, strict=True):
+            figures = run.buckets[bucket]
+            yield (
+                bucket if run is report.original else "",
+                run_name,
+                str(figures.calls),
+                str(figures.calls - figures.ran),
+                _show_seconds(figures.wait_mean),
+                _show_seconds(figures.wait_p90),
+                str(figures.slots),
+                f"{figures.utilisation:.1%}",
+            )

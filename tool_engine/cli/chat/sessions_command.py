@@ -1,0 +1,253 @@
+"""Which conversations are kept, and which approvals do they wait for?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tool_engine.approval.describe import describe, shown_fields
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.cli.chat.kept_secrets import KeptSecrets
+from tool_engine.cli.console import json_text, make_console, plain, print_json, visible
+from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
+from tool_engine.cli.records.recording import open_records
+from tool_engine.cli.records.showing import local_time
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import fact_table, make_table
+from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.model.approval import ApprovalRequest
+from tool_engine.model.session import SessionInfo
+from tool_engine.model.tool import Tool
+
+_PAGE = 1_000
+_SPEAKERS = ("user", "assistant")
+_STYLES = {"user": "bold", "assistant": ""}
+_SHOWN = 300
+"""Characters of a call with its result, which may be long; `--json` has all of it."""
+
+
+_WORDS = {"show": "ID", "delete": "ID", "approve": "TOKEN", "refuse": "TOKEN"}
+_ALONE = ("list", "pending")
+
+
+def run_command(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[show ID | delete ID | pending | approve TOKEN | refuse TOKEN]",
+            help="One session, what waits for an answer, or the answer; else the list.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, metavar="N", help="Those saved last.")
+    ] = 20,
+    reason: Annotated[
+        str | None,
+        typer.Option("--reason", metavar="TEXT", help="With refuse: what the model is told."),
+    ] = None,
+    as_json: JSONOption = False,
+    tools: ToolsOption = None,
+    records: RecordsOption = None,
+) -> int:
+    """List the conversations that are kept, look at one, and answer what one of them waits for.
+
+    Example: tool-engine sessions show chat-1
+    """
+    step, name = _read_step(words or [])
+    if reason is not None and step != "refuse":
+        raise CommandError("--reason goes with `sessions refuse TOKEN`")
+    settings = settings_of(ctx, tools, records)
+    if step in ("approve", "refuse"):
+        from tool_engine.cli.chat.answering import answer
+
+        return answer(settings, name, is_approved=step == "approve", reason=reason, as_json=as_json)
+    if step == "show":
+        return print_session(settings, name, as_json=as_json)
+    if step == "delete":
+        return delete_session(settings, name, as_json=as_json)
+    if step == "pending":
+        return print_pending(settings, as_json=as_json)
+    return print_sessions(settings, limit=limit, as_json=as_json)
+
+
+def _read_step(words: list[str]) -> tuple[str, str]:
+    if not words:
+        return "list", ""
+    step, *names = words
+    if step in _ALONE and not names:
+        return step, ""
+    if step in _WORDS and len(names) == 1:
+        return step, names[0]
+    if step in _WORDS:
+        raise CommandError(f"write `tool-engine sessions {step} {_WORDS[step]}`")
+    raise CommandError(
+        f"sessions takes no {' '.join(words)!r}{suggest_name(step, [*_WORDS, *_ALONE])}"
+    )
+
+
+def print_sessions(settings: Settings, *, limit: int, as_json: bool) -> int:
+    return run_async(_print_sessions(settings, limit, as_json=as_json))
+
+
+def print_session(settings: Settings, session_id: str, *, as_json: bool) -> int:
+    return run_async(_print_session(settings, session_id, as_json=as_json))
+
+
+def print_pending(settings: Settings, *, as_json: bool) -> int:
+    """Print all requests that wait for an answer, oldest first."""
+    return run_async(_print_pending(settings, as_json=as_json))
+
+
+def delete_session(settings: Settings, session_id: str, *, as_json: bool) -> int:
+    return run_async(_delete_session(settings, session_id, as_json=as_json))
+
+
+async def _print_sessions(settings: Settings, limit: int, *, as_json: bool) -> int:
+    async with open_records(settings) as store:
+        infos = await store.sessions.list(limit)
+    if as_json:
+        print_json([_describe_session(each) for each in infos])
+        return EXIT_OK
+    if not infos:
+        sys.stderr.write("no sessions are kept\n" if limit else "--limit 0 shows none\n")
+        return EXIT_OK
+    table = make_table("", "session", "saved", "begun", "characters", "asks")
+    for each in infos:
+        table.add_row(
+            plain(each.session_id, "bold cyan"),
+            plain(local_time(each.updated_at)),
+            plain(local_time(each.created_at)),
+            f"{each.size:,}",
+            str(each.pending_approvals or ""),
+        )
+    make_console().print(table)
+    return EXIT_OK
+
+
+async def _print_session(settings: Settings, session_id: str, *, as_json: bool) -> int:
+    async with open_records(settings) as store:
+        data = await store.sessions.load(session_id)
+        requests = await store.approvals.pending(session_id)
+        info = await _find_session(store, session_id)
+    if data is None or info is None:
+        raise _unknown_error(session_id)
+    # Reads files.
+    secrets = KeptSecrets(data, (await asyncio.to_thread(_load_tools, settings)).get)
+    if secrets.unknown:
+        names = ", ".join(map(visible, secrets.unknown))
+        sys.stderr.write(
+            f"warning: {settings.tools} has no tool {names}: all of its arguments are hidden, what "
+            "was answered is not; name its folder with --tools\n"
+        )
+    if as_json:
+        asked = [_describe_request(each) for each in requests]
+        # A session's name is no secret, though its key is named like one.
+        kept = {**secrets.hide(data), "session_id": data.get("session_id")}
+        print_json({**_describe_session(info), "requests": asked, "data": kept})
+        return EXIT_OK
+    facts = {
+        "session": info.session_id,
+        "begun": local_time(info.created_at),
+        "saved": local_time(info.updated_at),
+        "characters": f"{info.size:,}",
+    }
+    make_console().print(fact_table("", facts))
+    _print_messages(data, secrets)
+    _print_requests(requests)
+    return EXIT_OK
+
+
+async def _print_pending(settings: Settings, *, as_json: bool) -> int:
+    async with open_records(settings) as store:
+        requests = await store.approvals.pending()
+    if as_json:
+        print_json([_describe_request(each) for each in requests])
+    elif requests:
+        _print_requests(requests)
+    else:
+        sys.stderr.write("nothing waits for an answer\n")
+    return EXIT_OK
+
+
+async def _delete_session(settings: Settings, session_id: str, *, as_json: bool) -> int:
+    async with open_records(settings) as store:
+        if not await store.sessions.delete(session_id):
+            raise _unknown_error(session_id)
+    if as_json:
+        print_json({"deleted": session_id})
+    else:
+        make_console().print(plain(f"deleted {session_id}"), soft_wrap=True)
+    return EXIT_OK
+
+
+async def _find_session(store: ToolKnowledgeStore, session_id: str) -> SessionInfo | None:
+    offset = 0
+    while infos := await store.sessions.list(_PAGE, offset):
+        for each in infos:
+            if each.session_id == session_id:
+                return each
+        offset += len(infos)
+    return None
+
+
+def _load_tools(settings: Settings) -> dict[str, Tool]:
+    """Return the tools that can be loaded; none where there is no folder."""
+    if not Path(settings.tools).is_dir():
+        return {}
+    found = ToolConfigLoader().load_directory(settings.tools, settings.is_recursive)
+    return {tool.name: tool for tool in found}
+
+
+def _print_messages(data: Mapping[str, Any], secrets: KeptSecrets) -> None:
+    """Print messages and calls, one paragraph each, with secrets hidden."""
+    loop = data.get("more", {}).get("loop", {})
+    console = make_console()
+    for entry in loop.get("transcript", ()) if isinstance(loop, dict) else ():
+        role, call = str(entry.get("role", "")), entry.get("metadata", {}).get("toolCall")
+        text = secrets.hide_text(str(entry.get("text", "")))
+        if isinstance(call, dict):
+            arguments = json_text(secrets.hide(call).get("args", {}), indent=None)
+            text = f"{call.get('toolName', '')}({arguments}): {text}"
+        shown = text if role in _SPEAKERS or len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        if shown:
+            console.print(plain(f"{role}: {shown}", _STYLES.get(role, "dim")), soft_wrap=True)
+
+
+def _print_requests(requests: Sequence[ApprovalRequest]) -> None:
+    console = make_console()
+    for each in requests:
+        expires = datetime.fromtimestamp(each.expires_at, UTC)
+        head = f"{each.session_id} asks until {local_time(expires)}: {each.token}"
+        console.print(plain(head, "bold"), soft_wrap=True)
+        console.print(plain(describe(each)), soft_wrap=True)
+
+
+def _describe_session(info: SessionInfo) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(info)
+    return found
+
+
+def _describe_request(request: ApprovalRequest) -> dict[str, Any]:
+    return {
+        **msgspec.structs.asdict(request),
+        **shown_fields(request),
+        "is_whole": request.is_whole,
+    }
+
+
+def _unknown_error(session_id: str) -> CommandError:
+    return CommandError(
+        f"no session {session_id!r} is kept; `tool-engine sessions` lists those that are",
+        error_type="session_not_found",
+    )

@@ -1,0 +1,135 @@
+"""Which commands are there, and what is each for?
+
+Every command is one line here, and a module of its own with its words and what it does, which is
+imported only when the command is used, so that `--help` and completion answer at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from tool_engine.cli.options import EXIT_CODES
+
+MARKUP: Final = "rich"
+"""How help texts are written."""
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "list": ("files", "List the tools."),
+    "show": (
+        "files",
+        "Show one tool: its parameters, how it runs, its limits, and how to call it.",
+    ),
+    "search": (
+        "files",
+        "Find the tools that fit some words best, as a model finds them with search_tools.",
+    ),
+    "call": ("calls", "Call one tool."),
+    "batch": (
+        "calls",
+        'Run many calls, each {"tool": NAME, "params": {...}} or a list of NAME and params.',
+    ),
+    "simulate": (
+        "calls",
+        "Replay recorded calls under other limits: waits, refusals and use, beside the original.",
+    ),
+    "chat": ("chat", "Talk with a model that uses the tools."),
+    "parse": (
+        "formats",
+        "Show what a protocol reads in a reply, and exit with 1 when a call of it cannot be run.",
+    ),
+    "prompt": (
+        "formats",
+        "Print what a model reads about the tools: a text for its prompt, or JSON for the request.",
+    ),
+    "convert": (
+        "formats",
+        "Show one tool in every format, with what each format cannot say of it.",
+    ),
+    "watch": ("files", "Watch the tools folder and print what changes, until Ctrl-C."),
+    "history": (
+        "records",
+        "Show the calls that were made, the newest last, or the whole story of one of them.",
+    ),
+    "stats": (
+        "records",
+        "Show what the calls add up to, per tool and bucket: errors, waits, times.",
+    ),
+    "events": (
+        "records",
+        "Show what happened in engines of other processes: the events that they keep there.",
+    ),
+    "export": ("records", "Write records for other programs, the oldest first."),
+    "prune": ("records", "Remove old records, and old sessions."),
+    "sessions": (
+        "chat",
+        "List the conversations that are kept, look at one, and answer what one of them waits for.",
+    ),
+    "new": (
+        "files",
+        "Write a tool file to begin with: commented, valid, with an example and a test.",
+    ),
+    "validate": (
+        "files",
+        "Check tool files and print every error with its file, line, column and cure.",
+    ),
+    "lint": ("files", "Find what makes tool files that load still bad for a model, with the cure."),
+    "test": (
+        "files",
+        "Run the examples and tests in tool files, offline, and try out their parameters.",
+    ),
+    "diff": (
+        "files",
+        "Show how tools differ, and exit with 1 when an edit breaks callers unannounced.",
+    ),
+    "lock": (
+        "files",
+        "Approve the tools and groups as they are, for engines with `lock: enforce`.",
+    ),
+    "schema": (
+        "files",
+        "Print the JSON Schema of a tool file, for editors that check while you type.",
+    ),
+    "demo": (
+        "demo",
+        "See the engine at work in ten seconds, offline, on a copy of the tool files.",
+    ),
+}
+"""Each command's room and the first words of its help, in the order of the help.
+
+Its words and what it does are in `ROOM/NAME_command.py`, which is imported when it is used.
+"""
+_SETTINGS: Final = {"call": {"ignore_unknown_options": True}}
+"""`call` knows which options are parameters of its tool, and refuses the others itself."""
+
+
+class NamedCommand(TyperCommand):
+    """A command in the list of all; its module is imported when it is used."""
+
+    def __init__(self, name: str) -> None:
+        self._room, words = COMMANDS[name]
+        super().__init__(name, help=words)
+
+    def load(self) -> Any:
+        """Return the command with its options and all of its help."""
+        module = import_module(f"tool_engine.cli.{self._room}.{self.name}_command")
+        alone = typer.Typer(
+            add_completion=False, rich_markup_mode=MARKUP, pretty_exceptions_enable=False
+        )
+        settings = _SETTINGS.get(self.name or "")
+        alone.command(self.name, epilog=EXIT_CODES, context_settings=settings)(module.run_command)
+        return typer.main.get_command(alone)
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Return the context of the loaded command, which runs, helps and completes."""
+        return self.load().make_context(*args, **extra)
+
+
+class CommandList(TyperGroup):
+    """All commands, none of which is loaded."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": {name: NamedCommand(name) for name in COMMANDS}})

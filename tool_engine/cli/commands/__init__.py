@@ -1,1 +1,0 @@
-"""Which words may follow each command?"""

@@ -1,0 +1,91 @@
+"""What does the engine do, shown on real tools in ten seconds?
+
+Nothing here is faked: the demo is a program of a few lines per step on the public API, and ends
+with exit code 1 when a step does not do what it says.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from tool_engine.cli.console import make_console, plain
+from tool_engine.cli.demo.files import copy_definitions
+from tool_engine.cli.demo.service import HOST, demo_service
+from tool_engine.cli.demo.stage import Stage
+from tool_engine.cli.demo.steps import STEPS
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
+from tool_engine.cli.options import ToolsOption, settings_of
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
+from tool_engine.engine import ToolEngine
+from tool_engine.subagent import ToolSubAgent
+
+_CONCURRENCY: Final = ConcurrencyConfig(max_concurrent=8, queue_size=5, bucket_limits={"http": 2})
+
+
+def run_command(ctx: typer.Context, tools: ToolsOption = None) -> int:
+    """See the engine at work in ten seconds, offline, on a copy of the tool files.
+
+    Example: tool-engine demo
+    """
+    return run_demo(settings_of(ctx, tools))
+
+
+def run_demo(settings: Settings) -> int:
+    with tempfile.TemporaryDirectory(prefix="tool-engine-demo-") as folder:
+        source = copy_definitions(settings, Path(folder))
+        # A load error is part of the show, and a step reports it.
+        return run_async(_run_demo(Path(folder), source), log_level=logging.ERROR)
+
+
+async def _run_demo(folder: Path, source: str) -> int:
+    console = make_console(is_drawn=True)
+    started = time.monotonic()
+    async with _open_stage(folder) as stage:
+        console.print(plain(f"Tools: a copy of {source}; web service: {stage.url}"))
+        for number, (title, step) in enumerate(STEPS, 1):
+            console.print(plain(f"\n{number}. {title}", "bold"))
+            await step(stage)
+    console.print(plain(f"\nDone in {time.monotonic() - started:.1f} s.", "bold"))
+    for problem in stage.problems:
+        console.print(plain(f"NOT as promised: {problem}", "bold red"))
+    return EXIT_FAILED if stage.problems else EXIT_OK
+
+
+@asynccontextmanager
+async def _open_stage(folder: Path) -> AsyncIterator[Stage]:
+    config = ToolEngineConfig(
+        tools_directory=str(folder),
+        auto_reload=False,
+        watch_for_changes=True,
+        concurrency=_CONCURRENCY,
+    )
+    async with demo_service() as port:
+        address = f"{HOST}:{port}"
+        with _set_variable("WEATHER_URL", f"http://{address}"):
+            engine = ToolEngine(config)
+            stage = Stage(folder, address, engine, ToolSubAgent("demo_agent", engine, "you"))
+            async with engine:
+                yield stage
+
+
+@contextmanager
+def _set_variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -1,0 +1,89 @@
+"""What changes in the tools folder, as it happens?"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Annotated, Any
+
+import typer
+
+from tool_engine.cli.console import make_console, plain, print_json_line
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from tool_engine.cli.options import ToolsOption, settings_of
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.stdout_reader import reader_watched
+from tool_engine.cli.tables import event_text
+from tool_engine.engine import ToolEngine
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+
+_STYLES = {
+    ToolEngineEventType.LOAD_ERROR: "red",
+    ToolEngineEventType.LOAD_MENDED: "green",
+    ToolEngineEventType.TOOL_ADDED: "green",
+    ToolEngineEventType.TOOL_UPDATED: "green",
+    ToolEngineEventType.TOOL_REMOVED: "yellow",
+    ToolEngineEventType.TOOL_QUARANTINED: "red",
+}
+
+
+def run_command(
+    ctx: typer.Context,
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document per line and event.")
+    ] = False,
+    tools: ToolsOption = None,
+) -> int:
+    """Watch the tools folder and print what changes, until Ctrl-C.
+
+    Example: tool-engine watch --json
+    """
+    return watch_tools(settings_of(ctx, tools), as_json=as_json)
+
+
+def watch_tools(settings: Settings, *, as_json: bool) -> int:
+    try:
+        # What the engine would log of a folder, the events say already.
+        return run_async(_watch_folder(settings, as_json=as_json), log_level=logging.ERROR)
+    except CommandError as error:
+        if error.exit_code != EXIT_INTERRUPTED:
+            raise
+        return EXIT_INTERRUPTED
+
+
+async def _watch_folder(settings: Settings, *, as_json: bool) -> int:
+    # Printed here: a subscriber's errors, a closed pipe too, would be kept quiet.
+    events: asyncio.Queue[ToolEngineEvent | None] = asyncio.Queue()
+    engine = ToolEngine(settings.engine_config(watch_for_changes=True))
+    engine.subscribe(events.put_nowait)
+    show = _print_json if as_json else _print_text
+    with reader_watched(lambda: events.put_nowait(None)):
+        async with engine:
+            while (event := await events.get()) is not None:
+                show(event)
+    return EXIT_FAILED
+
+
+def _print_json(event: ToolEngineEvent) -> None:
+    print_json_line(_event_facts(event))
+
+
+def _event_facts(event: ToolEngineEvent) -> dict[str, Any]:
+    return {
+        "event_type": event.event_type.value,
+        "tool_name": event.tool_name,
+        "version": None if event.tool is None else event.tool.version,
+        "source": None if event.tool is None else event.tool.source,
+        "error": event.error,
+        "data": event.data,
+        "timestamp": event.timestamp.isoformat(),
+    }
+
+
+def _print_text(event: ToolEngineEvent) -> None:
+    console = make_console()
+    time = event.timestamp.astimezone().strftime("%H:%M:%S")
+    line = f"{time}  {event.event_type.value:<16}  {event.tool_name or '-'}  {event_text(event)}"
+    console.print(plain(line, _STYLES.get(event.event_type, "")), soft_wrap=True)
+    console.file.flush()

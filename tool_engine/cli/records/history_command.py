@@ -1,0 +1,159 @@
+"""Which calls were made, when, by whom, and how did they end?"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tool_engine.cli.console import make_console, plain, print_json_line
+from tool_engine.cli.failures import EXIT_OK, CommandError
+from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
+from tool_engine.cli.records.drawing import fit_encoding
+from tool_engine.cli.records.filters import (
+    CallerOption,
+    ConversationOption,
+    ErrorOption,
+    FailedOption,
+    FollowOption,
+    LimitOption,
+    LineJSONOption,
+    RecordFilters,
+    SessionOption,
+    SinceOption,
+    ToolOption,
+    UntilOption,
+)
+from tool_engine.cli.records.following import print_each, record_looks
+from tool_engine.cli.records.quantities import seconds_text
+from tool_engine.cli.records.recording import newest_records
+from tool_engine.cli.records.showing import WIDE, local_time, record_text
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import OUTCOME_STYLES, make_table
+from tool_engine.knowledge.export import exported_row
+from tool_engine.model.record import RecordQuery, ToolCallRecord
+
+
+def run_command(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[show CALL_ID]", help="The whole story of one call."),
+    ] = None,
+    *,
+    tool: ToolOption = None,
+    failed: FailedOption = False,
+    error_type: ErrorOption = None,
+    caller: CallerOption = None,
+    conversation: ConversationOption = None,
+    session: SessionOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: LimitOption = 20,
+    follow: FollowOption = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="With show: arguments and result whole.")
+    ] = False,
+    as_json: LineJSONOption = False,
+    tools: ToolsOption = None,
+    records: RecordsOption = None,
+) -> int:
+    """Show the calls that were made, the newest last, or the whole story of one of them.
+
+    Example: tool-engine history --failed --since 1h
+    """
+    settings = settings_of(ctx, tools, records)
+    if words:
+        from tool_engine.cli.records.story import print_story
+
+        return print_story(settings, _call_id(words), full=full, as_json=as_json)
+    filters = RecordFilters(tool, failed, error_type, caller, conversation, since, until, session)
+    return print_history(settings, filters, limit=limit, follow=follow, as_json=as_json)
+
+
+def _call_id(words: list[str]) -> str:
+    if len(words) == 2 and words[0] == "show":
+        return words[1]
+    raise CommandError(
+        f"history takes no {' '.join(words)!r}; write `tool-engine history show CALL_ID` for the "
+        "story of one call"
+    )
+
+
+def print_history(
+    settings: Settings, filters: RecordFilters, *, limit: int, follow: bool, as_json: bool
+) -> int:
+    query = filters.query(limit)
+    if follow:
+        return print_each(_follow_records(settings, query), _print_json if as_json else _print_line)
+    return run_async(_print_records(settings, query, as_json=as_json))
+
+
+async def _follow_records(
+    settings: Settings, query: RecordQuery
+) -> AsyncGenerator[ToolCallRecord, None]:
+    """Yield each newest record, oldest first, then each new one."""
+    async with contextlib.aclosing(record_looks(settings, query)) as looks:
+        async for records in looks:
+            for record in records:
+                yield record
+
+
+async def _print_records(settings: Settings, query: RecordQuery, *, as_json: bool) -> int:
+    records = await newest_records(settings, query)
+    if as_json:
+        for record in records:
+            _print_json(record)
+    elif not records:
+        sys.stderr.write("no such calls are recorded\n")
+    elif (console := make_console()).width >= WIDE:
+        console.print(_make_history_table(records, console))
+    else:
+        for record in records:
+            _print_line(record)
+    return EXIT_OK
+
+
+def _make_history_table(records: Sequence[ToolCallRecord], console: Console) -> Table:
+    columns = ("ended", "call", "tool", "outcome", "waited", "ran", "caller", "arguments or error")
+    table = make_table("", *columns)
+    # Never cut: a person copies it.
+    table.columns[1].min_width = min(max(len(record.call_id or "") for record in records), 40)
+    for record in records:
+        outcome = record.outcome.value
+        table.add_row(
+            plain(local_time(record.created_at)),
+            plain(record.call_id or "-", "cyan"),
+            plain(record.tool_name, "bold cyan"),
+            plain(outcome, OUTCOME_STYLES.get(outcome, "red")),
+            plain(fit_encoding(seconds_text(record.queue_wait), console)),
+            plain(fit_encoding(seconds_text(record.execution_time), console)),
+            plain(record.caller_id or "-"),
+            plain(record_text(record)),
+        )
+    return table
+
+
+def _print_json(record: ToolCallRecord) -> None:
+    print_json_line(exported_row(record))
+
+
+def _print_line(record: ToolCallRecord) -> None:
+    outcome = record.outcome.value
+    console = make_console()
+    words = (
+        local_time(record.created_at),
+        record.call_id or "-",
+        f"{outcome:<9}",
+        f"{fit_encoding(seconds_text(record.execution_time), console):>8}",
+        record.tool_name,
+        record_text(record),
+    )
+    line = "  ".join(" ".join(word.split("\n")) for word in words)
+    console.print(plain(line, OUTCOME_STYLES.get(outcome, "red")), soft_wrap=True)
+    console.file.flush()
