@@ -14,11 +14,13 @@ from typing import Any
 
 import msgspec
 
+from tests.effort import share_of
+
 __all__ = ["Growth", "growth_of"]
 
-ENOUGH = 0.01
+ENOUGH = max(0.004, share_of(100) / 10_000)
 """Seconds; what takes less is measured with a larger input."""
-TRIES = 3
+TRIES = 2
 """The lowest counts: a collection of garbage only ever adds."""
 MORE_TRIES = 5
 DOUBTFUL = 1.25

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import re
 import subprocess
 import sys
-import termios
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.warm import Program, run
 
 WAIT = 30
 """Seconds after which something should be on the screen."""
@@ -27,7 +27,7 @@ STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Screen:
     """The terminal of a running command."""
 
-    def __init__(self, process: subprocess.Popen[bytes], keyboard: int) -> None:
+    def __init__(self, process: Program, keyboard: int) -> None:
         self.process = process
         self.whole = ""
         """All that was printed, with what steers the terminal."""
@@ -82,15 +82,12 @@ class Screen:
 def at_terminal(folder: Path, *words: str, command: str = "chat") -> Iterator[Screen]:
     """Runs a command of `tool-engine` with words in `folder`, at a terminal of its own."""
     keyboard, inner = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tool_engine.cli", command, *words],
+    process = Program(
+        ["-m", "tool_engine.cli", command, *words],
         cwd=folder,
         env=environment(folder, TERM="xterm-256color", COLUMNS="100"),
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - one call
+        streams=(inner, inner, inner),
+        is_at_terminal=True,
     )
     os.close(inner)
     try:
@@ -118,17 +115,19 @@ def in_pipe(folder: Path, *words: str, stdin: str | None = "", **more: str) -> S
         stdin: What it reads; None: its standard input is closed.
         more: Variables.
     """
-    start = [sys.executable, "-m", "tool_engine.cli", *words]
-    done = subprocess.run(
-        start if stdin is not None else ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *start],
-        cwd=folder,
-        env=environment(folder, **more),
-        input=stdin or "",
-        capture_output=True,
-        text=True,
-        timeout=WAIT,
-        check=False,
-    )
+    start, env = ["-m", "tool_engine.cli", *words], environment(folder, **more)
+    if stdin is not None:
+        done = run(start, cwd=folder, env=env, stdin=stdin, timeout=WAIT)
+    else:
+        done = subprocess.run(
+            ["/bin/sh", "-c", 'exec "$@" <&-', "sh", sys.executable, *start],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=WAIT,
+            check=False,
+        )
     return Said(done.returncode, done.stdout, done.stderr)
 
 

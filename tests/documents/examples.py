@@ -49,6 +49,7 @@ from sybil.parsers.markdown import SkipParser
 from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer
 from sybil.parsers.myst import CodeBlockParser
 
+from tests.warm import run
 from tool_engine.executors.commands.sandbox_launcher import obstacle
 
 CLONE = "clone of the project"
@@ -63,6 +64,10 @@ FILE_NAME = re.compile(r"\A# *((?:[\w.-]+/)*[\w.-]+\.\w+) *\n")
 MAIN = 'if __name__ == "__main__":'
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
 SECOND_TERMINAL = re.compile(r"<!-- second-terminal: (\d+) -->")
+SCRIPTS = str(Path(sys.executable).parent)
+IN_QUOTES = re.compile(r"'[^']*'")
+SHELL = re.compile(r"[|&;<>()$`\\*?\[\]{}~!\n]")
+"""What only a shell understands, outside of single quotes."""
 EXIT_CODE = re.compile(r"\s+# exit (\d+)\s*$")
 
 
@@ -217,25 +222,32 @@ class DocumentRun:
                 os.environ[name] = value
 
     def _run_command(self, command: str, expected: int) -> None:
-        scripts = str(Path(sys.executable).parent)
-        done = subprocess.run(
-            ["/bin/sh", "-c", command],
-            cwd=self.folder,
-            env={
-                **os.environ,
-                # The pages show what a terminal shows, without its colours.
-                "TTY_COMPATIBLE": "1",
-                "TERM": "dumb",
-                "PATH": os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)]),
-                "COLUMNS": "100",
-                "NO_COLOR": "1",
-            },
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_TIMEOUT,
-            check=False,
+        env = {
+            **os.environ,
+            # The pages show what a terminal shows, without its colours.
+            "TTY_COMPATIBLE": "1",
+            "TERM": "dumb",
+            "PATH": os.pathsep.join([SCRIPTS, os.environ.get("PATH", os.defpath)]),
+            "COLUMNS": "100",
+            "NO_COLOR": "1",
+        }
+        words = (
+            [] if SHELL.search(IN_QUOTES.sub("", command)) else shlex.split(command, comments=True)
         )
+        if words and words[0] == "tool-engine":
+            start = ["-m", "tool_engine.cli", *words[1:]]
+            done = run(start, cwd=self.folder, env=env, timeout=COMMAND_TIMEOUT)
+        else:
+            done = subprocess.run(
+                ["/bin/sh", "-c", command],
+                cwd=self.folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=COMMAND_TIMEOUT,
+                check=False,
+            )
         self.printed += done.stdout
         if done.returncode != expected:
             raise ExampleError(

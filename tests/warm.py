@@ -1,0 +1,288 @@
+"""How do tests start a hundred programs without importing the package in each?
+
+One process has imported it and forks itself for each program: the same code, the same exit, its own
+environment, folder, streams and terminal, without half a second of imports. What the start itself
+is about runs in a new interpreter, in `tests/cli/test_start.py` and `test_app.py`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import io
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import types
+from collections.abc import Mapping, Sequence
+from fcntl import ioctl
+from pathlib import Path
+from typing import IO, Any, Self
+
+ROOT = Path(__file__).parents[1]
+WARM = (
+    "sqlalchemy.ext.asyncio",
+    "aiosqlite",
+    "rich.live",
+    "tool_engine.agent.loop",
+    "tool_engine.cli.app",
+    "tool_engine.cli.chat.conversation",
+    "tool_engine.session.session",
+    "tool_engine.knowledge.sql.storage",
+)
+"""What programs load."""
+
+
+class Program:
+    """A running program; has what tests use of `subprocess.Popen`."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        cwd: Path | str | None = None,
+        env: Mapping[str, str] | None = None,
+        streams: tuple[int, int, int] | None = None,
+        is_at_terminal: bool = False,
+    ) -> None:
+        self.args = [sys.executable, *words]
+        self.returncode: int | None = None
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None = None
+        self.stderr: IO[bytes] | None = None
+        inner: list[int] = []
+        if streams is None:
+            (stdin, write), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
+            inner = [stdin, stdout, stderr]
+            self.stdin, self.stdout, self.stderr = (
+                open(write, "wb", 0),  # noqa: PTH123, SIM115 - it lives as long as the program
+                open(out, "rb"),  # noqa: PTH123, SIM115
+                open(err, "rb"),  # noqa: PTH123, SIM115
+            )
+        self._status, ended = os.pipe()
+        order = {
+            "words": list(words),
+            "cwd": os.fspath(Path.cwd() if cwd is None else cwd),
+            "env": dict(os.environ if env is None else env),
+            "is_at_terminal": is_at_terminal,
+        }
+        try:
+            self.pid = _server().start(order, [*(streams or inner), ended])
+        finally:
+            for each in (*inner, ended):
+                os.close(each)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self.wait()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+
+    def poll(self) -> int | None:
+        """Its exit code, if it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for its end; gives its exit code."""
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = int(os.read(self._status, 100) or b"-9")
+            os.close(self._status)
+        return self.returncode
+
+    def communicate(
+        self, sent: bytes | None = None, timeout: float | None = None
+    ) -> tuple[bytes, bytes]:
+        """Sends its input, and gives all that it wrote."""
+        assert self.stdin is not None
+        assert self.stdout is not None
+        assert self.stderr is not None
+        said: dict[str, bytes] = {}
+
+        def read(name: str, stream: IO[bytes]) -> None:
+            said[name] = stream.read()
+
+        readers = [
+            threading.Thread(target=read, args=("out", self.stdout), daemon=True),
+            threading.Thread(target=read, args=("err", self.stderr), daemon=True),
+        ]
+        for each in readers:
+            each.start()
+        with contextlib.suppress(BrokenPipeError):
+            view = memoryview(sent or b"")
+            while view:
+                view = view[self.stdin.write(view) :]
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.close()
+        self.wait(timeout)
+        for each in readers:
+            each.join(timeout)
+        self.stdout.close()
+        self.stderr.close()
+        return said["out"], said["err"]
+
+    def send_signal(self, number: int) -> None:
+        """Sends it a signal, unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Asks it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self.send_signal(signal.SIGKILL)
+
+
+def run(
+    words: Sequence[str],
+    *,
+    cwd: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+    timeout: float = 60,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program of this Python to its end: `words` as behind `python`, `-m` or `-c` first."""
+    with Program(words, cwd=cwd, env=env) as program:
+        out, err = program.communicate(stdin.encode(), timeout)
+        return subprocess.CompletedProcess(program.args, program.wait(), out.decode(), err.decode())
+
+
+class _Server:
+    """The process that forks itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket, inner = socket.socketpair()
+        code = f"from tests.warm import serve; serve({inner.fileno()})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            pass_fds=[inner.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        inner.close()
+        atexit.register(self.close)
+
+    def start(self, order: Mapping[str, Any], streams: Sequence[int]) -> int:
+        data = json.dumps(order).encode()
+        with self._lock:
+            socket.send_fds(self._socket, [len(data).to_bytes(4, "big")], streams)
+            self._socket.sendall(data)
+            return int.from_bytes(self._socket.recv(4, socket.MSG_WAITALL), "big")
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+_servers: dict[int, _Server] = {}
+
+
+def _server() -> _Server:
+    """The one of this process."""
+    if os.getpid() not in _servers:
+        _servers[os.getpid()] = _Server()
+    return _servers[os.getpid()]
+
+
+def serve(number: int) -> None:
+    """Starts programs until the other end is gone; returns in none but the programs."""
+    for name in WARM:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    orders, running = socket.socket(fileno=number), dict[int, tuple[int, int]]()
+    with selectors.DefaultSelector() as selector:
+        selector.register(orders, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fd != orders.fileno():
+                    pid, ended = running.pop(key.fd)
+                    selector.unregister(key.fd)
+                    _, status = os.waitpid(pid, 0)
+                    with contextlib.suppress(BrokenPipeError):
+                        os.write(ended, str(os.waitstatus_to_exitcode(status)).encode())
+                    os.close(ended)
+                    os.close(key.fd)
+                    continue
+                order, streams = _read_order(orders)
+                if order is None:
+                    os._exit(0)
+                pid = os.fork()
+                if pid == 0:
+                    break
+                orders.sendall(pid.to_bytes(4, "big"))
+                watched = os.pidfd_open(pid)
+                running[watched] = pid, streams.pop()
+                selector.register(watched, selectors.EVENT_READ)
+                for each in streams:
+                    os.close(each)
+            else:
+                continue
+            break
+    _become(order, streams)
+
+
+def _read_order(orders: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    head, streams, _, _ = socket.recv_fds(orders, 4, 4)
+    if not head:
+        return None, []
+    data = orders.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
+    return json.loads(data), streams
+
+
+def _become(order: dict[str, Any], streams: Sequence[int]) -> None:
+    """Makes the forked process what a new one would be, and runs its program."""
+    for number, stream in enumerate(streams[:3]):
+        os.dup2(stream, number)
+    os.closerange(3, 1024)
+    if order["is_at_terminal"]:
+        os.setsid()
+        ioctl(0, termios.TIOCSCTTY, 0)
+    os.environ.clear()
+    os.environ.update(order["env"])
+    os.chdir(order["cwd"])
+    for name, number, mode in (("stdin", 0, "rb"), ("stdout", 1, "wb"), ("stderr", 2, "wb")):
+        before = getattr(sys, name)
+        raw: Any = os.fdopen(number, mode, closefd=False)
+        text = io.TextIOWrapper(
+            raw,
+            before.encoding,
+            before.errors,
+            line_buffering=name == "stderr" or os.isatty(number),
+        )
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+    kind, what, *words = order["words"]
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    if kind == "-m":
+        sys.path[0] = order["cwd"]
+        import runpy
+
+        sys.argv = [what, *words]
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = ""
+        sys.argv = ["-c", *words]
+        exec(compile(what, "<string>", "exec"), vars(main))  # noqa: S102 - the test's own program
