@@ -16,8 +16,7 @@ MOST: dict[str, int] = {
     "sources": 4,
 }
 """By folder; one that is not here has none. Who brings a number down writes the new one here."""
-MOST_BARE_NAMES: dict[str, int] = {
-}
+MOST_BARE_NAMES: dict[str, int] = {}
 """Private functions of one word, such as `_read`: a name has a verb and an object."""
 
 
