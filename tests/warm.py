@@ -65,8 +65,8 @@ class Program:
             inner = [stdin, stdout, stderr]
             self.stdin, self.stdout, self.stderr = (
                 open(write, "wb", 0),  # noqa: PTH123, SIM115 - it lives as long as the program
-                open(out, "rb"),  # noqa: PTH123, SIM115
-                open(err, "rb"),  # noqa: PTH123, SIM115
+                open(out, "rb"),  # noqa: PTH123, SIM115 - the same
+                open(err, "rb"),  # noqa: PTH123, SIM115 - the same
             )
         self._status, ended = os.pipe()
         order = {
