@@ -11,6 +11,7 @@ import inspect
 import pickle
 import types
 import typing
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum
@@ -28,6 +29,7 @@ from tool_engine import (
     DefinitionProblem,
     LiveObjectError,
     Presentation,
+    QueueApprover,
     RecordedModel,
     Tool,
     ToolCategory,
@@ -37,11 +39,16 @@ from tool_engine import (
     ToolEngineError,
     ToolExecutionContext,
     ToolGroup,
+    ToolKnowledgeStore,
     ToolSession,
     ToolSubAgent,
+    Variable,
+    VariableKind,
+    VariableStore,
     errors,
     get_protocol,
 )
+from tool_engine.events.memory import MemoryEventStorage
 from tool_engine.knowledge.sql.sql_events import SQLEventStorage
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 
@@ -84,6 +91,7 @@ LIVE: dict[str, Callable[[], Any]] = {
     "ToolSession": session,
     "ToolConcurrencyController": lambda: ToolConcurrencyController(ConcurrencyConfig()),
     "ToolSubAgent": lambda: ToolSubAgent("a", engine()),
+    "QueueApprover": QueueApprover,
     "AgentLoop": lambda: AgentLoop(session(), RecordedModel(SCRIPT)),
     "ControllerBridge": lambda: ToolConcurrencyController(ConcurrencyConfig()).bridge(),
     "Toolbox": lambda: session().toolbox,
@@ -92,6 +100,7 @@ LIVE: dict[str, Callable[[], Any]] = {
     "SQLRecordStorage": lambda: SQLRecordStorage("sqlite:///never-opened.db"),
     "SQLSessionStorage": lambda: SQLRecordStorage("sqlite:///never-opened.db").sessions,
     "SQLApprovalStorage": lambda: SQLRecordStorage("sqlite:///never-opened.db").approvals,
+    "MemoryEventStorage": MemoryEventStorage,
     "SQLEventStorage": lambda: SQLEventStorage("sqlite:///never-opened.db"),
     **{
         type(get_protocol(name).decoder()).__name__: get_protocol(name).decoder
@@ -176,6 +185,68 @@ async def test_each_value(name: str, way: str) -> None:
         assert (copied.args, vars(copied), str(copied)) == (value.args, vars(value), str(value))
     elif name not in HELD:
         assert copied == value
+
+
+def containers(value: Any) -> dict[str, Any]:
+    """What an object, or a part of it with a state of its own, keeps in changeable containers.
+
+    A protocol is no such part: it goes on knowing the tools that a model was told of.
+    """
+    found: dict[str, Any] = {}
+    waiting = [("", value)]
+    while waiting:
+        path, each = waiting.pop()
+        if isinstance(each, dict | list | set | deque):
+            found[path] = each
+        elif type(each).__module__.startswith(OURS) and hasattr(each, "__dict__"):
+            waiting += [(f"{path}.{key}", part) for key, part in vars(each).items()]
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(HELD))
+async def test_a_copy_has_a_state_of_its_own(name: str) -> None:
+    """What is done to a copy is done to no other: nothing that changes is in both.
+
+    Looked at: all that is no value, of the public names; what has locks and tasks is among `LIVE`.
+    """
+    value = HELD[name]()
+    if isinstance(value, msgspec.Struct | Enum):
+        return  # a value, of which no method changes anything
+    before, after = containers(value), containers(copy.copy(value))
+    assert [path for path in before if before[path] is after[path] and path not in NEWLY_MADE] == []
+
+
+OURS = ("tool_engine.knowledge.", "tool_engine.session.", "tool_engine.approval.")
+NEWLY_MADE = {".load_errors", ".groups"}
+"""Each load makes new ones."""
+
+
+async def test_a_copy_of_variables() -> None:
+    """It holds the same, in the same order, and counts for itself."""
+    kept = VariableStore(capacity=3, max_chars=100)
+    kept.add(Variable(name="r", value="rule", kind=VariableKind.RULE))
+    for name in "abcd":
+        kept.add(Variable(name=name, value=name * 5))
+    kept.get("b")
+    made = copy.copy(kept)
+    assert made.to_dict() == kept.to_dict()
+    assert [each.name for each in made] == ["r", "c", "d", "b"]
+    made.add(Variable(name="e", value="e" * 99))
+    assert ([each.name for each in made], made.chars) == (["r", "e"], 99)
+    assert ([each.name for each in kept], kept.chars) == (["r", "c", "d", "b"], 15)
+
+
+async def test_a_copy_of_records() -> None:
+    """It has the records of its time."""
+    made = engine()
+    await made.execute("echo")
+    store = copy.copy(made.store)
+    await made.execute("echo")
+    assert len(await store.query_call_records()) == 1
+    assert len(await made.query_call_records()) == 2
+    with pytest.raises(LiveObjectError):
+        copy.copy(ToolKnowledgeStore(SQLRecordStorage("sqlite:///never-opened.db")))
+    await made.close()
 
 
 @pytest.mark.parametrize("way", WAYS)

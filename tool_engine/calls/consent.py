@@ -105,6 +105,8 @@ class Consents:
         """Return why an admitted call may not start any more; None: it may."""
         tool, home = plan.tool, None if call.above is None else self.home
         for scope in self._scopes_of(call, plan):
+            if scope is None and _is_denied(tool):
+                return _of_nobody(tool)
             find = getattr(scope, "refusal_since", None)
             if find is None:
                 continue
@@ -231,10 +233,14 @@ class Consents:
             clock.reschedule(loop.time())
 
 
+def _is_denied(tool: Tool) -> bool:
+    """Return True if the definition allows no call, whatever a person says."""
+    return tool.permission is not None and tool.permission.execution is ExecutionPolicy.DENY
+
+
 def _of_nobody(tool: Tool) -> Refusal:
     """Return the refusal of a call that needs approval where there is no approver."""
-    said = tool.permission
-    if said is not None and said.execution is ExecutionPolicy.DENY:
+    if _is_denied(tool):
         # An approver could not allow it either.
         return Refusal("execution_rejected", f"calls of {tool.name!r} are not allowed here")
     return Refusal(

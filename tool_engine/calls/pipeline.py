@@ -254,6 +254,10 @@ class Pipeline:
 
         Returns its tool's present plan, or why not: withdrawn, turned off or forbidden.
         """
+        plan, is_free = self._plans.get(call.tool_name), call.context.scope is None
+        if plan is not None and plan is call.plan and is_free and not plan.needs_consent:
+            # Its definition alone decides, and no tool has changed since this plan was made.
+            return plan
         now = self.look_up(call)
         if isinstance(now, Failure):
             return now
@@ -493,14 +497,17 @@ class Pipeline:
             call.waited = self._time() - began
             self._ending.fail(call, CANCELLED)
             raise
-        plan: Any = call.plan
-        if plan.needs_consent or call.context.scope is not None:
+        try:
             now = self.recheck(call, arguments)
-            if isinstance(now, Failure):
-                call.waited = self._time() - began
-                self._controller.release(slot, outcome=None)
-                call.result = self._ending.fail(call, now)
-                return None
+        except BaseException:
+            call.waited = self._time() - began
+            self._end_broken(call, slot)
+            raise
+        if isinstance(now, Failure):
+            call.waited = self._time() - began
+            self._controller.release(slot, outcome=None)
+            call.result = self._ending.fail(call, now)
+            return None
         return slot
 
     async def carry(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:

@@ -176,7 +176,7 @@ class Flights:
     ) -> None:
         now = asyncio.get_running_loop().time()
         # A leader without a slot was refused: by the queue, or by its own conversation.
-        if flight.slot is None and not _may_go_on(runner, flight, flight.plan):
+        if flight.slot is None and not _may_go_on(runner, flight):
             result = None
         for follower in flight.followers:
             shared = None
@@ -261,10 +261,8 @@ def _conversation_of(call: Call) -> Any:
     return getattr(scope, "conversation", scope)
 
 
-def _may_go_on(runner: _Runner, waits: Flight | _Follower, plan: Plan) -> bool:
+def _may_go_on(runner: _Runner, waits: Flight | _Follower) -> bool:
     """Return True if a call that has waited is still allowed."""
-    if waits.call.context.scope is None and not plan.needs_consent:
-        return True
     now = runner.recheck(waits.call, waits.arguments)
     # Work that goes on while the engine closes has its result.
     return not isinstance(now, Failure) or now.error_type == "engine_closed"
@@ -281,4 +279,4 @@ def _may_have(
     conversation = _conversation_of(follower.call)
     if flight.call.inside is not None and flight.conversation != conversation:
         return False
-    return follower.context.run(_may_go_on, runner, follower, flight.plan)
+    return follower.context.run(_may_go_on, runner, follower)

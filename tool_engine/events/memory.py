@@ -9,8 +9,10 @@ from threading import Lock
 from tool_engine.errors import ConfigurationError, EventsExpiredError
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.json.copying import live
 
 
+@live("make another one for each engine")
 class MemoryEventStorage:
     """Keeps the newest events of one engine; see `interfaces.EventStorage`.
 

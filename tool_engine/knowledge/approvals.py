@@ -17,6 +17,7 @@ from tool_engine.knowledge.snapshot import restore, snapshot
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.session import check_session_id
 from tool_engine.redaction import OwnSecrets
 
@@ -90,6 +91,7 @@ def _convert_kept(data: object, kind: type[_Kept], session_id: str) -> _Kept:
         ) from error
 
 
+@copied_whole
 class MemoryApprovalStorage(KnownArguments):
     """Keeps the newest requests and decisions in memory; the oldest go first.
 

@@ -12,6 +12,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.cursor import no_such_record
 from tool_engine.knowledge.entry import bound, record_of
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.record import (
     CallEntry,
     KeptCall,
@@ -31,6 +32,7 @@ _LARGE: Final = 4_096
 """Bytes from which a snapshot counts against `max_bytes`."""
 
 
+@copied_whole
 class MemoryStorage(KnownArguments):
     """Keeps the newest records in memory; the oldest go first.
 

@@ -15,6 +15,7 @@ from tool_engine.knowledge.approvals import MemoryApprovalStorage
 from tool_engine.knowledge.frozen import Frozen, aside, read_in_pieces
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 
 _MAX_BYTES: Final = 268_435_456
@@ -28,6 +29,7 @@ class _Kept(msgspec.Struct):
     revision: str
 
 
+@copied_whole
 class MemorySessionStorage(KnownArguments):
     """Keeps the conversations that were saved last in memory; the others go.
 

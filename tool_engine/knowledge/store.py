@@ -21,6 +21,7 @@ from tool_engine.knowledge.snapshot import bounded_text
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.foreign import ends_caller
+from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.record import (
     CallEntry,
     KeptCall,
@@ -64,6 +65,7 @@ class RecordFilters(TypedDict, total=False):
     oldest_first: bool
 
 
+@copied_whole
 class ToolKnowledgeStore(KnownArguments):
     """The records of finished calls, and the queries on them.
 

@@ -65,3 +65,9 @@ def live(cure: str) -> Callable[[_Class], _Class]:
         return cls
 
     return mark
+
+
+def copied_whole(cls: _Class) -> _Class:
+    """Class decorator: let `copy.copy` copy the state too, which two would change."""
+    cls.__copy__ = deepcopy
+    return cls

@@ -16,6 +16,7 @@ from tool_engine.errors import ConfigurationError, VariableError
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments, KnownFields
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import to_text
 from tool_engine.model.json.unpacking import without_collection
@@ -96,6 +97,7 @@ def make_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
     return msgspec.structs.replace(variable, value=value, chars=chars, labels=labels)
 
 
+@copied_whole
 class VariableStore(KnownArguments):
     """The variables of one conversation, by name.
 
