@@ -261,7 +261,7 @@ def test_no_secret_of_a_file_is_repeated() -> None:
 @pytest.mark.parametrize("known", [{}, {"pin": SECRET}, {"n": 1}])
 @pytest.mark.parametrize("words", [[], [""], ["--pin"], ["{"], ["="], ["--"], ["-", "--n"]])
 def test_few_words_for_a_tool_with_secrets(words: list[str], known: dict[str, object]) -> None:
-    """No word at all, as with `--params`, and half of one are read, or are a mistake with a cure."""
+    """No word at all, as with `--params`, and half of one: read, or a mistake with a cure."""
     try:
         read = parse_arguments(secretive(), words, known)
     except CommandError:
