@@ -256,3 +256,14 @@ def test_no_secret_of_a_file_is_repeated() -> None:
     with pytest.raises(CommandError, match="write n=5") as caught:
         parse_arguments(secretive(), [f"n={SECRET}"], {"pin": SECRET})
     assert "hun" not in str(caught.value)
+
+
+@pytest.mark.parametrize("known", [{}, {"pin": SECRET}, {"n": 1}])
+@pytest.mark.parametrize("words", [[], [""], ["--pin"], ["{"], ["="], ["--"], ["-", "--n"]])
+def test_few_words_for_a_tool_with_secrets(words: list[str], known: dict[str, object]) -> None:
+    """No word at all, as with `--params`, and half of one: read, or a mistake with a cure."""
+    try:
+        read = parse_arguments(secretive(), words, known)
+    except CommandError:
+        read = {}
+    assert read == {}

@@ -364,3 +364,26 @@ def test_half_a_call_in_a_conversation() -> None:
             {"name": "unlock", "arguments": "[hidden]"},
             {"toolName": "unlock", "args": {}, "rawBlock": "[hidden]"},
         ]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize("word", ["approve", "refuse"])
+def test_secret_parameters_of_an_answered_call(
+    command: Command, url: str, tools: Path, tmp_path: Path, word: str, form: tuple[str, ...]
+) -> None:
+    """The result of a call that was asked about is shown as on the screen of `chat`.
+
+    Looked at: `sessions approve` and `refuse`, with and without `--json`, the text and the error.
+    """
+    (tools / "unlock.yaml").write_text(SECRETIVE)
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"replies": [asks(PIN, note=f"with {PIN}"), {"text": "Asked."}]}))
+    words = ("chat", "Open", "--script", str(script), "--session", "s", "--confirm", "--defer")
+    assert command("--records", url, *words).code == 0
+    (asked,) = listed(command, url, "pending")
+    assert PIN not in str(asked)
+    more = ("--reason", f"not {PIN}") if word == "refuse" else ()
+    done = command("--records", url, "sessions", word, asked["token"], *more, *form)
+    assert done.code == 0, done.err
+    assert PIN not in done.out
+    assert "[hidden]" in done.out

@@ -85,7 +85,7 @@ def _find_secrets(tool: Tool, words: Iterable[str], known: Mapping[str, Any]) ->
 
 def _read_sent(words: list[str], names: Collection[str]) -> Iterable[tuple[str, Any]]:
     """Yield what words seem to say, as `_read_word` would read them."""
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words, ""][1:], strict=True):
         key, equals, text = word.partition("=")
         if word.lstrip().startswith("{"):
             with contextlib.suppress(ValueError, RecursionError):

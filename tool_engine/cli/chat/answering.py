@@ -20,6 +20,7 @@ from tool_engine.engine import ToolEngine
 from tool_engine.errors import SessionConflictError
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.redaction import OwnSecrets
 from tool_engine.session.session import ToolSession
 from tool_engine.session.variables.store import VariableStore
 
@@ -60,11 +61,15 @@ async def _answer_request(
                 error_type="session_not_found",
             )
         before = Before.of(session)
+        # The book of the conversation has the arguments whole.
+        kept = {each.token: each for each in session.pending_approvals}
+        asked = kept.get(token, request)
+        secrets = OwnSecrets(asked.params, asked.secret_names, asked.secret_names)
         try:
             result = await session.resume(token, decision)
         finally:
             await keep_answered(session, engine, token, before)
-    return _print_result(result, decision, as_json=as_json)
+    return _print_result(result, decision, secrets, as_json=as_json)
 
 
 async def keep_answered(
@@ -119,7 +124,10 @@ async def _find_request(store: ToolKnowledgeStore, token: str) -> ApprovalReques
     )
 
 
-def _print_result(result: SessionResult, decision: ApprovalDecision, *, as_json: bool) -> int:
+def _print_result(
+    result: SessionResult, decision: ApprovalDecision, secrets: OwnSecrets, *, as_json: bool
+) -> int:
+    text = None if result.final_text is None else secrets.text(result.final_text)
     if as_json:
         print_json(
             {
@@ -127,10 +135,10 @@ def _print_result(result: SessionResult, decision: ApprovalDecision, *, as_json:
                 "tool_name": result.tool_name,
                 "is_success": result.is_success,
                 "error_type": result.error_type,
-                "text": result.final_text,
+                "text": text,
             }
         )
     else:
-        make_console().print(plain(result.final_text or result.error or ""), soft_wrap=True)
+        make_console().print(plain(text or secrets.text(result.error or "")), soft_wrap=True)
     # A rejection succeeds as a command, though the call has failed.
     return EXIT_OK if result.is_success or not decision.is_approved else EXIT_FAILED
