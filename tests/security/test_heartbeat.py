@@ -19,6 +19,8 @@ import pytest
 
 from tests.security.heartbeat import assert_beats_on, counts_waiting, most
 from tool_engine import (
+    AgentLoop,
+    RecordedModel,
     ToolEngine,
     ToolEngineConfig,
     ToolEngineEvent,
@@ -237,6 +239,37 @@ async def test_the_heart_beats_on_while_a_conversation_takes_a_reply(
     await assert_beats_on(
         lambda: ToolSession(engine, f"s{next(sessions)}").process(whole, "openai")
     )
+
+
+def _openai_reply(number: int, name: str) -> dict[str, Any]:
+    calls = [
+        {"id": f"c{at}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for at in range(number)
+    ]
+    message = {"role": "assistant", "tool_calls": calls}
+    return {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+
+
+@pytest.mark.parametrize("name", ["absent", "returned"])
+async def test_the_heart_beats_on_while_a_conversation_ends_many_calls(
+    engine: ToolEngine, name: str
+) -> None:
+    """Calls that end at once leave others their turn, however many workers end them."""
+    session = ToolSession(engine, "many")
+    reply = _openai_reply(3_000, name)
+    await assert_beats_on(lambda: session.process(reply, "openai"))
+
+
+async def test_the_heart_beats_on_while_a_loop_takes_many_calls(engine: ToolEngine) -> None:
+    """So do the events of a reply, and the comparison of its calls with earlier ones."""
+    calls = [{"name": "returned", "arguments": {}}] * 2_000
+    runs = iter(range(100))
+
+    def run() -> Awaitable[object]:
+        model = RecordedModel({"replies": [{"calls": calls}, {"text": "ok"}]})
+        return AgentLoop(ToolSession(engine, f"loop{next(runs)}"), model).run("x")
+
+    await assert_beats_on(run)
 
 
 @pytest.mark.parametrize("levels", [900, 33_000, 66_000])

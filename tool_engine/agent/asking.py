@@ -16,6 +16,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.output import to_text
+from tool_engine.model.pace import Pace
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.cycle import parse_reply
 from tool_engine.protocols.large_replies import estimate_size, read_in_time
@@ -46,6 +47,7 @@ class Asking:
         self._half = ""
         """Half of a surrogate pair that waits for its other half in the next chunk."""
         self._raw: list[str] = []
+        self._pace = Pace()
 
     @property
     def said(self) -> str:
@@ -74,6 +76,7 @@ class Asking:
             raise _make_failure(self._model, error, self._find_secrets()) from error
         for finding in reply.findings:
             self._emit(AgentEventType.FINDING, finding=finding, tool_call_id=finding.call_id)
+            await self._pace.step()
         return self._with_message(reply)
 
     async def _request_reply(self, request: ChatRequest) -> ParsedReply:
@@ -99,7 +102,7 @@ class Asking:
             whole = [reply async for reply in replies]
             self._raw = [each for each in whole if isinstance(each, str)]
             reply: ParsedReply = await read_in_time(self._read_whole, whole)
-            self._emit_whole(reply)
+            await self._emit_whole(reply)
             return reply
         reader, size = _Reader(self._model.protocol.decoder(), self._find_secrets), 0
         async for chunk in replies:
@@ -107,6 +110,8 @@ class Asking:
                 self._raw.append(chunk)
             for event in await read_in_time(reader.feed, chunk):
                 self._emit_event(event)
+                await self._pace.step()
+            await self._pace.step()
             size += estimate_size(chunk)
         self._emit_text("")
         read: ParsedReply = await read_in_time(reader.close, before=size)
@@ -146,7 +151,7 @@ class Asking:
             self._said.append(whole)
             self._emit(AgentEventType.CONTENT_CHUNK, content=whole)
 
-    def _emit_whole(self, reply: ParsedReply) -> None:
+    async def _emit_whole(self, reply: ParsedReply) -> None:
         self._emit_text(reply.text)
         self._emit_text("")
         for call in reply.calls:
@@ -158,6 +163,7 @@ class Asking:
                     **names,
                     tool_call_arguments_complete=to_text(call.arguments),
                 )
+            await self._pace.step()
 
     def _with_message(self, reply: ParsedReply) -> ParsedReply:
         """Return the reply with its message, also where the protocol gives none."""

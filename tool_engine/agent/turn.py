@@ -26,16 +26,21 @@ from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.cycle import ToolCallCycleResult
+from tool_engine.protocols.large_replies import read_in_time
 from tool_engine.protocols.openai.finish_reasons import find_meaning
 from tool_engine.protocols.reply_builder import Ending
 from tool_engine.protocols.result_content import REQUEST_ID, text_of
-from tool_engine.session.repetition import Advice
+from tool_engine.session.repetition import Advice, fingerprint_of
 from tool_engine.session.session import ToolSession
 
 _RECOVERED: Final = frozenset({StopReason.TRUNCATED, StopReason.UNREADABLE})
 """Problems that the model may correct once in a turn."""
 _MAY_HAVE_RUN: Final = (None, "timeout", "cancelled", "execution_error", "result_rejected")
 """The `error_type` of a call that reached its tool, or may have."""
+
+
+_CALL_SIZE: Final = 200
+"""What the comparison of one call counts for, beside its texts."""
 
 
 class Conversation(Protocol):
@@ -212,10 +217,10 @@ class Turn:
             return over
         self._has_recovered = self._has_recovered or trouble is StopReason.TRUNCATED
         guard = self._session.guard
-        turns = zip(reply.calls, cycle.execution_results, strict=True)
-        advice = guard.see(
-            (call.tool_name, _asked_with(call), _whole_text(result)) for call, result in turns
-        )
+        results = cycle.execution_results
+        # Beside the event loop where there are very many.
+        size = len(results) * _CALL_SIZE
+        advice = guard.note(await read_in_time(_compare_by, reply.calls, results, before=size))
         if advice is Advice.HINT:
             self._add_note("repeating_hint")
         elif advice is Advice.STOP:
@@ -328,6 +333,14 @@ class Turn:
 
     def _say_words(self, key: str, **values: object) -> str:
         return say(self._session.config.language, key, **values)
+
+
+def _compare_by(calls: Sequence[ToolCall], results: Sequence[ToolExecutionResult]) -> str | None:
+    """Return by what a turn is compared with earlier ones."""
+    ended = zip(calls, results, strict=True)
+    return fingerprint_of(
+        (call.tool_name, _asked_with(call), _whole_text(result)) for call, result in ended
+    )
 
 
 def _asked_with(call: ToolCall) -> dict[str, Any]:

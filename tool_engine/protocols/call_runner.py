@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from copy import deepcopy
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from tool_engine.model.call import (
 from tool_engine.model.finding import make_refused
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
+from tool_engine.model.pace import Pace
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed_call import Allowed, Consenting, allowed
 from tool_engine.protocols.cycle_options import GIVEN, CycleOptions
@@ -44,8 +45,6 @@ _APPROVAL_TIMEOUT: Final = 300.0
 # So that the engine, which records why a call ended, is the one to end it.
 _HEAD_START: Final = 0.05
 _MOMENT: Final = 1.0
-_IN_A_ROW: Final = 32
-"""Calls after which the event loop's other tasks get a turn."""
 _MOST_ASKED: Final = 10
 """The most times that one call is put to the approver, while its tool changes."""
 _DENIED: Final = {"en": "the user did not allow this call", "zh": "用户未授权"}
@@ -91,6 +90,7 @@ class CallRunner:
         self._source = check_caller_of_tools(engine)
         self._options = options
         self._fit = fit
+        self._pace = Pace()
         self._router = Router(
             self._source, tools=options.tools, aliases=options.aliases, has_commands=has_commands
         )
@@ -108,34 +108,41 @@ class CallRunner:
         """
         results: dict[int, ToolExecutionResult] = {}
         end = _find_end(self._options.total_timeout)
-        for batch in self._split_batches(calls):
-            names = [call.tool_name for _, call in batch]
-            most = self._options.max_parallel
-            workers = count_workers(self._source, names, most, may_wait=True)
-            pending = iter(batch)
-            if workers <= 1:
-                await self._run_pending(pending, end, results)
-                continue
-            async with asyncio.TaskGroup() as group:
-                for _ in range(workers):
-                    group.create_task(self._run_pending(pending, end, results))
+        async with aclosing(self._split_batches(calls)) as batches:
+            async for batch in batches:
+                names = [call.tool_name for _, call in batch]
+                most = self._options.max_parallel
+                workers = count_workers(self._source, names, most, may_wait=True)
+                pending = iter(batch)
+                if workers <= 1:
+                    await self._run_pending(pending, end, results)
+                    continue
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(workers):
+                        group.create_task(self._run_pending(pending, end, results))
         return [results[place] for place in range(len(calls))]
 
-    def _split_batches(self, calls: Sequence[ToolCall]) -> Iterator[list[tuple[int, ToolCall]]]:
+    async def _split_batches(
+        self, calls: Sequence[ToolCall]
+    ) -> AsyncGenerator[list[tuple[int, ToolCall]], None]:
         """Yield the groups of calls that run at the same time."""
-        numbered = enumerate(calls)
         if self._options.order == GIVEN:
-            yield list(numbered)
+            yield list(enumerate(calls))
             return
-        # Looked up when it is their turn: earlier calls may have changed the tools.
         most = self._options.max_calls
-        for is_harmless, batch in itertools.groupby(
-            numbered, lambda each: each[0] >= most or self._only_reads(each[1])
-        ):
-            if is_harmless:
-                yield list(batch)
-            else:
-                yield from ([each] for each in batch)
+        harmless: list[tuple[int, ToolCall]] = []
+        for place, call in enumerate(calls):
+            await self._pace.step()
+            # Looked up when it is their turn: earlier calls may have changed the tools.
+            if place >= most or self._only_reads(call):
+                harmless.append((place, call))
+                continue
+            if harmless:
+                yield harmless
+                harmless = []
+            yield [(place, call)]
+        if harmless:
+            yield harmless
 
     def _only_reads(self, call: ToolCall) -> bool:
         if not call.is_runnable:
@@ -154,13 +161,14 @@ class CallRunner:
         end: float | None,
         results: dict[int, ToolExecutionResult],
     ) -> None:
+        # Before a call is taken, so that none waits for its step while later ones run.
+        await self._pace.step()
         for place, call in pending:
             turn = _Turn(call)
             result = self._refuse_at_once(place, turn, end) or await self._run_call(turn, end)
             results[place] = result
             await self._report_result(call, result, end, turn)
-            if place % _IN_A_ROW == _IN_A_ROW - 1:
-                await asyncio.sleep(0)
+            await self._pace.step()
 
     async def _report_result(
         self, call: ToolCall, result: ToolExecutionResult, end: float | None, turn: _Turn

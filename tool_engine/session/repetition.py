@@ -79,10 +79,12 @@ class RepetitionGuard:
 
         A turn without calls never counts as repetition.
         """
-        calls = sorted(_make_fingerprint(*each) for each in turn)
-        if not calls:
+        return self.note(fingerprint_of(turn))
+
+    def note(self, fingerprint: str | None) -> Advice:
+        """Note the fingerprint of one turn; None: it had no calls."""
+        if fingerprint is None:
             return Advice.GO_ON
-        fingerprint = hashlib.sha256("".join(calls).encode()).hexdigest()
         self._turns.append(fingerprint)
         seen = self._turns.count(fingerprint)
         if seen >= self.stop_at:
@@ -105,6 +107,12 @@ class RepetitionGuard:
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     turns: list[str]
+
+
+def fingerprint_of(turn: Iterable[tuple[str, Mapping[str, Any], Any]]) -> str | None:
+    """Return the same text for turns with the same calls; None: there are none."""
+    calls = sorted(_make_fingerprint(*each) for each in turn)
+    return hashlib.sha256("".join(calls).encode()).hexdigest() if calls else None
 
 
 def _make_fingerprint(tool_name: str, params: Mapping[str, Any], result: Any) -> str:

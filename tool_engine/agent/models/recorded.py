@@ -17,12 +17,15 @@ from tool_engine.model.call import ToolCall
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.protocols.chunks import field, plain
+from tool_engine.protocols.large_replies import read_in_time
 from tool_engine.protocols.registry import get_protocol
 
 _OWN_ROLES: Final = frozenset({"assistant", "model"})
 _OWN_ITEMS: Final = frozenset({"function_call", "reasoning"})
 _MARKS: Final = frozenset({"role", "type"})
 _SHOWN: Final = 300
+_CALL_SIZE: Final = 200
+"""What the writing of one call counts for."""
 
 
 class RecordedModel(KnownArguments):
@@ -89,7 +92,8 @@ class RecordedModel(KnownArguments):
         """
         recorded, place = self._take_next()
         self._check_request(recorded, request, place)
-        for chunk in self._make_chunks(recorded, request, place):
+        size = len(recorded.calls) * _CALL_SIZE
+        for chunk in await read_in_time(self._make_chunks, recorded, request, place, before=size):
             yield chunk
         if recorded.error is not None:
             error = recorded.error
