@@ -116,13 +116,15 @@ def in_pipe(folder: Path, *words: str, stdin: str | None = "", **more: str) -> S
         more: Variables.
     """
     start, env = ["-m", "tool_engine.cli", *words], environment(folder, **more)
-    if stdin is not None:
+    if stdin is not None and "PYTHONPATH" not in more:
         done = run(start, cwd=folder, env=env, stdin=stdin, timeout=WAIT)
     else:
+        new = [sys.executable, *start]  # of another version of the package, or without an input
         done = subprocess.run(
-            ["/bin/sh", "-c", 'exec "$@" <&-', "sh", sys.executable, *start],
+            new if stdin is not None else ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *new],
             cwd=folder,
             env=env,
+            input=stdin or "",
             capture_output=True,
             text=True,
             timeout=WAIT,

@@ -301,6 +301,12 @@ def nested_context(
     )
 
 
+def inner_context(maker: Call, context: ToolExecutionContext) -> ToolExecutionContext:
+    """Return the context of an inner call: its time while that runs, and all else for ever."""
+    outer = maker.bind(None if maker.is_over else maker.deadline)
+    return nested_context(outer, None if context is ANONYMOUS else context, None)
+
+
 def attempt_of(failure: Failure | None, seconds: float) -> dict[str, Any]:
     """Return one attempt, as in `metadata["attempt_log"]`."""
     return {

@@ -29,6 +29,7 @@ from tool_engine.calls.call import (
     end_of,
     end_work_of,
     ended_error,
+    inner_context,
     nested_context,
     slot_of_this_call,
 )
@@ -274,7 +275,7 @@ class Pipeline:
         if near.is_over:
             if near.is_broken_off:
                 raise ended_error(near.call_id, tool_name)
-            inner = _made_by(near, context)
+            inner = inner_context(near, context)
             return await self._execute_inside(tool_name, params, inner, None)
         own = None if context is ANONYMOUS else context
         return await self.nest(near.bind(near.deadline), tool_name, params, None, own)
@@ -287,7 +288,7 @@ class Pipeline:
         Where a call of this engine led to it, that one lends its slot, since it waits for this
         call.
         """
-        maker, inner = near.of(self), _made_by(near, context)
+        maker, inner = near.of(self), inner_context(near, context)
         if near.is_over and not near.is_broken_off:
             if maker is None or maker.is_over:
                 return await self._execute_inside(tool_name, params, inner, None)
@@ -409,7 +410,7 @@ class Pipeline:
         context = context if context is not None and check_context(context) else ANONYMOUS
         near = current_call.get() or context.bound_call
         if near is not None:
-            context = _made_by(near, context)
+            context = inner_context(near, context)
         serial = next_serial()
         call_id = name_call(self._prefix)
         call = Call(self, serial, call_id, tool_name, snapshot(params), context)
@@ -597,9 +598,3 @@ class Pipeline:
         if isinstance(run.error, KeyboardInterrupt):
             raise run.error
         return result
-
-
-def _made_by(maker: Call, context: ToolExecutionContext) -> ToolExecutionContext:
-    """Return the context of an inner call: its time while that runs, and all else for ever."""
-    outer = maker.bind(None if maker.is_over else maker.deadline)
-    return nested_context(outer, None if context is ANONYMOUS else context, None)

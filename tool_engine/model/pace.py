@@ -23,8 +23,8 @@ class Pace:
             if not self._is_over:
                 self._is_over = True
                 # Once for all tasks of one turn of the loop: each would take this long otherwise.
-                asyncio.get_running_loop().call_soon(self._begin)
+                asyncio.get_running_loop().call_soon(self._begin_turn)
             await asyncio.sleep(0)
 
-    def _begin(self) -> None:
+    def _begin_turn(self) -> None:
         self._end, self._is_over = monotonic() + _MOST, False
