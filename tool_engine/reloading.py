@@ -23,6 +23,7 @@ from tool_engine.catalog.folder.folder_reading import PATIENCE, Catalog
 from tool_engine.catalog.folder.group_merging import with_registered
 from tool_engine.catalog.folder.merging import merge, new_tools
 from tool_engine.catalog.folder.watcher import ToolWatcher
+from tool_engine.catalog.former_secrets import FormerSecrets
 from tool_engine.catalog.generations import Generations, ReloadChanges, changes_between
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
@@ -88,6 +89,7 @@ class Reloader:
         # What a program registers needs no approval.
         registry.approved_code = lambda tool: self._approvals.code_of(tool) if tool.source else None
         self._gate = Gate(config.reload_policy, self._approvals)
+        self._former_secrets = FormerSecrets()
         self._linker = WorkflowLinker(registry.is_workflow, ToolParameterValidator().validate)
         self._watcher: ToolWatcher | None = None
         self._merged: tuple[object, ...] = ()
@@ -176,8 +178,12 @@ class Reloader:
             self._publish_completed(_make_no_changes(), "the engine was closed meanwhile")
 
     def link(self, index: ToolIndex) -> ToolIndex:
-        """Return the snapshot with its workflows checked against its other tools."""
-        return self._linker.link(index, self._generations.index)
+        """Return the snapshot as calls see it, each tool as it is among all, now and before.
+
+        Its workflows are checked against its other tools, and its tools hide what was once secret.
+        """
+        present = self._generations.index
+        return self._linker.link(self._former_secrets.keep(index, present), present)
 
     def limit_warnings(self, config: ConcurrencyConfig) -> list[str]:
         return limit_warnings(config, self._generations.index)

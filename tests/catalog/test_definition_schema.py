@@ -108,7 +108,7 @@ def test_every_key_is_explained() -> None:
 def test_the_schema_has_the_keys_that_the_code_reads() -> None:
     """K3: a field of a tool is a key of the schema, under the name that a definition uses."""
     renamed = {"implementation_config": "entry"}
-    made = {"id", "definition_hash", "source", "findings"}
+    made = {"id", "definition_hash", "source", "findings", "once_secret"}
     fields = {renamed.get(field, field) for field in Tool.__struct_fields__} - made
     assert set(TOOL["properties"]) == fields | {"returns", "kind"}
     parameter = {*ToolParameter.__struct_fields__} - {"has_default"}

@@ -39,7 +39,8 @@ class VisibleCall:
 
     Args:
         params: The snapshot of the call's arguments.
-        tool: The tool that names the secret parameters; None when there was none.
+        tool: The tool that names the secret parameters. None: there was none, so that no value of
+            an argument is shown, for any may be a secret of the tool that was meant.
         secrets: What `bound` found in arguments that were cut since; None: they are whole.
     """
 
@@ -51,7 +52,9 @@ class VisibleCall:
             secrets = OwnSecrets({}) if tool is None else secrets_of(tool, sent)
         self.secrets = secrets
         # Arguments sent as one text have no separate names.
-        is_told_apart = few is not None or self._is_mapping or not secret_names(tool)
+        is_told_apart = tool is not None and (
+            few is not None or self._is_mapping or not secret_names(tool)
+        )
         self.names = secrets.names if is_told_apart else frozenset(self._plain_arguments)
         """These arguments are hidden entirely."""
 
@@ -101,7 +104,7 @@ def bound(entry: CallEntry) -> None:
     Every storage does this before it keeps an entry.
     """
     is_long = max(len(entry.params), len(entry.result)) > MAX_SNAPSHOT
-    if is_long and secret_names(entry.tool):
+    if is_long and (entry.tool is None or secret_names(entry.tool)):
         _cut_with_secrets(entry)
     if len(entry.params) > MAX_SNAPSHOT:
         entry.params = shortened(entry.params)

@@ -33,7 +33,7 @@ _HEAD: Final = """\
 # The tools that a person approved. An engine with `lock: enforce` calls no others.
 # Written by `tool-engine lock`; approve a change with `tool-engine lock --approve NAME`.
 """
-_NOT_CONTENT: Final = frozenset({"id", "definition_hash", "source", "findings"})
+_NOT_CONTENT: Final = frozenset({"id", "definition_hash", "source", "findings", "once_secret"})
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _FIELDS: Final = frozenset({"version", "definition", "handler"})

@@ -104,7 +104,7 @@ def compare(old: Tool, new: Tool) -> ToolDiff:
     return ToolDiff(new.name, old.version, new.version, changes)
 
 
-_NOT_CONTENT: Final = frozenset({"id", "definition_hash", "source", "findings"})
+_NOT_CONTENT: Final = frozenset({"id", "definition_hash", "source", "findings", "once_secret"})
 
 _Comparison = Callable[[str, Any, Any], Iterator[ToolChange]]
 

@@ -20,7 +20,7 @@ import msgspec
 from tool_engine.model.tool import PACKED_FIELDS, Tool, ToolCategory, pack
 from tool_engine.visible import visible
 
-_REBUILT: Final = frozenset({"id", "source", "findings"})
+_REBUILT: Final = frozenset({"id", "source", "findings", "once_secret"})
 _TEXTS: Final = tuple(sorted(PACKED_FIELDS - _REBUILT - {"category"}))
 """The fields that hold the JSON text of a list or a mapping."""
 _EMPTY: Final = msgspec.Raw(b"[]")

@@ -128,7 +128,7 @@ class RowMaker:
     def _make_entry_row(self, entry: CallEntry, batch: Batch) -> tuple[Any, ...]:
         tool, facts, texts = entry.tool, entry.facts, self._texts
         definition, weight, has_secrets = (
-            (None, 1, False) if tool is None else self._find_tool(tool, batch)
+            (None, 1, True) if tool is None else self._find_tool(tool, batch)
         )
         params, result, whole, error = self._encode_shown(entry, tool, has_secrets)
         if entry.date is not self._date:
