@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeAlias
 from tool_engine.errors import ConfigurationError, ToolEngineError, UnboundContextError
 from tool_engine.events.subscriber import is_being_cancelled
 from tool_engine.interfaces.source import ToolSource
-from tool_engine.knowledge.entry import VisibleCall
+from tool_engine.knowledge.entry import VisibleCall, without_values
 from tool_engine.knowledge.past_calls import (
     AGENT_CALLER,
     AgentContext,
@@ -216,8 +216,8 @@ class ToolSubAgent(KnownArguments):
         )
         # What is no mapping goes on as it is: the engine's finding says what is wrong with it.
         arguments = _copy_params(params)
-        kept = snapshot(arguments)
         tool = self._source.get(tool_name)
+        kept = _keep_arguments(arguments, tool)
         try:
             result = await self._source.execute(tool_name, arguments, context)
         except asyncio.CancelledError:
@@ -343,7 +343,7 @@ class ToolSubAgent(KnownArguments):
             secrets = secrets_if_known(tool, params)
             said = shorten_words(str(error), secrets) or kind_of(error)
             failed = _make_failure(tool_name, _error_type(error), said)
-            past = PastCall(failed, snapshot(params), tool)
+            past = PastCall(failed, _keep_arguments(params, tool), tool)
             if isinstance(error, UnboundContextError):
                 # No call was made: the one that would have made it has ended.
                 return await self._finish_call(past)
@@ -420,6 +420,12 @@ def _error_type(error: BaseException) -> str:
 def _copy_params(params: object) -> Any:
     plain = {} if params is None else read_plain(params)
     return dict(plain) if type(plain) is dict else plain
+
+
+def _keep_arguments(params: object, tool: Tool | None) -> bytes:
+    """Return a snapshot of arguments; of no tool only their names, as in its record."""
+    kept = snapshot(params)
+    return without_values(kept) if tool is None else kept
 
 
 def _make_failure(tool_name: str, error_type: str, message: str) -> ToolExecutionResult:

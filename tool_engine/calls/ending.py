@@ -17,7 +17,7 @@ from tool_engine.calls.failure import Failure
 from tool_engine.calls.plan import Plan
 from tool_engine.events import EventBus
 from tool_engine.interfaces import Slot
-from tool_engine.knowledge.entry import secrets_sent
+from tool_engine.knowledge.entry import secrets_sent, without_values
 from tool_engine.knowledge.snapshot import (
     MAX_SNAPSHOT,
     beginning,
@@ -154,6 +154,9 @@ class CallEnding:
             call.run = None
         plan, slot = call.plan, call.slot
         tool = None if plan is None else plan.tool
+        if plan is None:
+            # Any argument may be a secret of the tool that was meant.
+            call.params = without_values(call.params)
         if failure.error_type == "validation_error":
             call.findings = [*(call.findings or ()), *failure.findings]
             if not any(each["level"] == "error" for each in call.findings):

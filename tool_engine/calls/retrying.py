@@ -112,15 +112,18 @@ async def _unpark_slot(
     """Wait for the slot; return why it is not wanted any more: its time, or the bell's reason."""
     try:
         async with asyncio.timeout_at(deadline) as limit:
+            is_waiting = True
 
             def give_up(_: object) -> None:
-                if not limit.expired():
+                # One that is scheduled already runs although it is removed.
+                if is_waiting and not limit.expired():
                     limit.reschedule(get_running_loop().time())
 
             bell.add_done_callback(give_up)
             try:
                 await controller.unpark(slot)
             finally:
+                is_waiting = False
                 bell.remove_done_callback(give_up)
     except TimeoutError:
         if limit.when() == deadline:

@@ -35,6 +35,6 @@ class FormerSecrets:
 
 
 def _with_former(tool: Tool, known: frozenset[str]) -> Tool:
-    own = msgspec.structs.replace(tool, once_secret=frozenset()) if tool.once_secret else tool
-    once = known - own.secret_names - own.secret_parts
+    own = msgspec.structs.replace(tool, once_secret=()) if tool.once_secret else tool
+    once = tuple(sorted(known - own.secret_names - own.secret_parts))
     return tool if once == tool.once_secret else msgspec.structs.replace(own, once_secret=once)

@@ -15,6 +15,7 @@ from tool_engine.knowledge.snapshot import (
     MAX_SNAPSHOT,
     RestoredItems,
     bounded_text,
+    pack,
     restore,
     shortened,
     snapshot,
@@ -39,8 +40,7 @@ class VisibleCall:
 
     Args:
         params: The snapshot of the call's arguments.
-        tool: The tool that names the secret parameters. None: there was none, so that no value of
-            an argument is shown, for any may be a secret of the tool that was meant.
+        tool: The tool that names the secret parameters; None when there was none.
         secrets: What `bound` found in arguments that were cut since; None: they are whole.
     """
 
@@ -52,9 +52,7 @@ class VisibleCall:
             secrets = OwnSecrets({}) if tool is None else secrets_of(tool, sent)
         self.secrets = secrets
         # Arguments sent as one text have no separate names.
-        is_told_apart = tool is not None and (
-            few is not None or self._is_mapping or not secret_names(tool)
-        )
+        is_told_apart = few is not None or self._is_mapping or not secret_names(tool)
         self.names = secrets.names if is_told_apart else frozenset(self._plain_arguments)
         """These arguments are hidden entirely."""
 
@@ -88,6 +86,14 @@ class VisibleCall:
         return None if text is None else self.secrets.text(text)
 
 
+def without_values(params: bytes) -> bytes:
+    """Return a snapshot of the names of arguments, which no definition says more about."""
+    try:
+        return pack(dict.fromkeys(RestoredItems(params), HIDDEN))
+    except (msgspec.DecodeError, RecursionError, TypeError):
+        return pack({"value": HIDDEN})
+
+
 def _read_few(params: bytes, tool: Tool | None) -> Mapping[str, Any] | None:
     """Return the arguments for who reads few of them; None: all are to be read."""
     if tool is not None and tool.secret_parts:
@@ -104,7 +110,7 @@ def bound(entry: CallEntry) -> None:
     Every storage does this before it keeps an entry.
     """
     is_long = max(len(entry.params), len(entry.result)) > MAX_SNAPSHOT
-    if is_long and (entry.tool is None or secret_names(entry.tool)):
+    if is_long and secret_names(entry.tool):
         _cut_with_secrets(entry)
     if len(entry.params) > MAX_SNAPSHOT:
         entry.params = shortened(entry.params)

@@ -121,7 +121,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     """The file that the definition came from; None for a tool registered in code."""
     findings: list[str] = []
     """Warnings about the definition, each with its place and cure."""
-    once_secret: frozenset[str] = frozenset()
+    once_secret: tuple[str, ...] = ()
     """What earlier definitions of its name called secret, and this one does not; hidden, too."""
 
     @property
@@ -165,7 +165,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     @cached_property
     def secret_parts(self) -> frozenset[str]:
         """The names of all properties that are hidden: `writeOnly`, or once secret."""
-        return self.once_secret.union(write_only_names(self.parameters_schema))
+        return frozenset((*self.once_secret, *write_only_names(self.parameters_schema)))
 
     @cached_property
     def secret_defaults(self) -> list[tuple[str | None, Any]]:

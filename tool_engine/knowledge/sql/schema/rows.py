@@ -128,7 +128,7 @@ class RowMaker:
     def _make_entry_row(self, entry: CallEntry, batch: Batch) -> tuple[Any, ...]:
         tool, facts, texts = entry.tool, entry.facts, self._texts
         definition, weight, has_secrets = (
-            (None, 1, True) if tool is None else self._find_tool(tool, batch)
+            (None, 1, False) if tool is None else self._find_tool(tool, batch)
         )
         params, result, whole, error = self._encode_shown(entry, tool, has_secrets)
         if entry.date is not self._date:
@@ -358,6 +358,11 @@ def _read_record(values: dict[str, Any]) -> ToolCallRecord:
     params, result = _decode(values["params"]), _decode(_result_text(values))
     if type(params) is not dict or type(result) is not dict:
         raise ValueError("params or result is no object")
+    if (
+        values["definition_id"] is not None
+        and values["version"] is values["definition_hash"] is None
+    ):
+        raise ValueError("its definition is not in tool_definitions any more")
     is_success = Outcome(values["outcome"]) is Outcome.SUCCEEDED
     record = ToolCallRecord(
         values["record_id"] or record_id_of(key),
