@@ -10,13 +10,16 @@ from __future__ import annotations
 import os
 from typing import Final
 
-__all__ = ["VARIABLE", "share_of"]
+__all__ = ["IS_WHOLE", "VARIABLE", "share_of"]
 
 VARIABLE = "TESTS_EFFORT"
 EFFORTS: Final = {"quick": (0.1, 10), "usual": (0.25, 25), "whole": (1.0, 0)}
 """Which share of the cases that a test names, and how many of them at least."""
 
-_SHARE, _LEAST = EFFORTS[os.environ.get(VARIABLE, "usual")]
+_EFFORT: Final = os.environ.get(VARIABLE, "usual")
+_SHARE, _LEAST = EFFORTS[_EFFORT]
+IS_WHOLE: Final = _EFFORT == "whole"
+"""Everything is tried, and measured with inputs as large as it takes to be sure."""
 
 
 def share_of(cases: int) -> int:

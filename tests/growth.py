@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from tests.effort import share_of
+from tests.effort import IS_WHOLE
 
 __all__ = ["Growth", "growth_of"]
 
-ENOUGH = max(0.004, share_of(100) / 10_000)
+ENOUGH = 0.01 if IS_WHOLE else 0.004
 """Seconds; what takes less is measured with a larger input."""
-TRIES = 2
+TRIES = 3 if IS_WHOLE else 2
 """The lowest counts: a collection of garbage only ever adds."""
 MORE_TRIES = 5
 DOUBTFUL = 1.25

@@ -13,13 +13,14 @@ async def test_a_retry_that_is_superseded_as_it_gets_its_slot() -> None:
     failures: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: failures.append(context))
-    engine, runs = ToolEngine(concurrency=ConcurrencyConfig(max_concurrent=1)), []
+    engine = ToolEngine(concurrency=ConcurrencyConfig(max_concurrent=1))
+    runs: list[str] = []
     shared = {"key": "tool", "collision": "cancel_in_progress"}
 
     @engine.tool(effect="read", retry={"attempts": 2, "backoff": 0.001}, concurrency=shared)
     async def fail_once() -> str:
         """Fail at first."""
-        runs.append(None)
+        runs.append("once")
         if len(runs) == 1:
             raise RuntimeError("first")
         return "ok"

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.effort import share_of
+from tests.effort import IS_WHOLE
 from tests.growth import growth_of
 from tool_engine import Tool, ToolConfigLoader, ToolEngineError, ToolParameterValidator
 from tool_engine.catalog.yaml.strict_yaml import load_all
@@ -155,7 +155,7 @@ def test_values(reader: str) -> None:
     assert [name for name, make in VALUES.items() if is_steep(work, make, 50_000)] == []
 
 
-LARGE: Final = max(100_000, share_of(200_000))
+LARGE: Final = 200_000 if IS_WHOLE else 100_000
 """Numbers in a value that is dealt with in pieces."""
 FLAT: Final = 0.5
 """The exponent of what takes the same time for twice the levels, on a busy machine."""

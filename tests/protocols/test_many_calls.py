@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -83,8 +84,12 @@ class _Placed(FunctionCallProtocol):
         return super().format_results(results, calls)
 
 
-async def test_others_have_their_turn_while_calls_are_refused(engine: ToolEngine) -> None:
+async def test_others_have_their_turn_while_calls_are_refused(
+    engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each id of a native reply needs its answer: thousands of them are not made in one go."""
+    # Each look at the clock takes a millisecond, however fast the machine is.
+    monkeypatch.setattr("tool_engine.model.pace.monotonic", count(0, 0.001).__next__)
     sent = [
         {"id": f"c{number}", "type": "function", "function": {"name": "echo", "arguments": "{}"}}
         for number in range(4 * LIMIT)
@@ -110,13 +115,13 @@ async def test_others_have_their_turn_while_calls_are_refused(engine: ToolEngine
     assert sum(each.is_success for each in cycle.execution_results) == 3
 
 
-@pytest.mark.parametrize(("count", "is_here"), [(3, True), (LIMIT, False)])
+@pytest.mark.parametrize(("calls", "is_here"), [(3, True), (LIMIT, False)])
 async def test_many_results_are_written_down_in_a_thread(
-    engine: ToolEngine, count: int, is_here: bool
+    engine: ToolEngine, calls: int, is_here: bool
 ) -> None:
     """The text of a few is written at once."""
     protocol = _Placed(tools=engine.index)
-    text = f"<function_call>{json.dumps([json.loads(CALL)] * count)}</function_call>"
+    text = f"<function_call>{json.dumps([json.loads(CALL)] * calls)}</function_call>"
     cycle = await process_tool_calls(engine, text, protocol)
-    assert len(cycle.execution_results) == count
+    assert len(cycle.execution_results) == calls
     assert (protocol.places == [threading.get_ident()]) is is_here

@@ -487,29 +487,26 @@ class Pipeline:
         self, call: Call, request: AdmissionRequest, arguments: dict[str, Any]
     ) -> Slot | None:
         queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
-        began = self._time()
+        began, slot = self._time(), None
         try:
             slot = await self._controller.admit(request, queued, call.call_id)
-        except AdmissionError as error:
-            call.waited = self._time() - began
-            call.result = self._ending.fail(call, refusal_of(error))
-            return None
-        except BaseException:
-            call.waited = self._time() - began
-            self._ending.fail(call, CANCELLED)
-            raise
-        try:
             now = self.recheck(call, arguments)
+        except AdmissionError as error:
+            now = refusal_of(error)
         except BaseException:
             call.waited = self._time() - began
-            self._end_broken(call, slot)
+            if slot is None:
+                self._ending.fail(call, CANCELLED)
+            else:
+                self._end_broken(call, slot)
             raise
-        if isinstance(now, Failure):
-            call.waited = self._time() - began
+        if not isinstance(now, Failure):
+            return slot
+        call.waited = self._time() - began
+        if slot is not None:
             self._controller.release(slot, outcome=None)
-            call.result = self._ending.fail(call, now)
-            return None
-        return slot
+        call.result = self._ending.fail(call, now)
+        return None
 
     async def carry(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run a coroutine on the loop of the calls."""

@@ -19,7 +19,7 @@ from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.session import check_session_id
-from tool_engine.redaction import OwnSecrets
+from tool_engine.redaction import secrets_asked
 
 _Kept = TypeVar("_Kept")
 _REQUEST: Final = "the request for approval"
@@ -46,11 +46,11 @@ def shown_of(request: ApprovalRequest) -> dict[str, Any]:
         with suppress(SessionError):
             return copied(msgspec.structs.asdict(request), _REQUEST)
     # As it looks: what it was stays hidden from others.
-    params = restore(snapshot(request.params))
-    secrets = OwnSecrets(params, request.secret_names, request.secret_names)
+    looks = msgspec.structs.replace(request, params=restore(snapshot(request.params)))
+    secrets = secrets_asked(looks)
     shown = msgspec.structs.replace(
-        request,
-        params=secrets.params(params),
+        looks,
+        params=secrets.params(looks.params),
         result=None if request.result is None else secrets.text(request.result),
         preview=None if request.preview is None else secrets.text(request.preview),
     )
