@@ -180,4 +180,4 @@ def test_levels(reader: str, link: str) -> None:
         return value
 
     work = _tried(OBJECTS[reader])
-    assert any(growth_of(work, make, start=50, most=200).exponent < FLAT for _ in range(2))
+    assert any(growth_of(work, make, start=50, most=200).exponent < FLAT for _ in range(4))
