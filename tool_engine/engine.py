@@ -48,6 +48,7 @@ from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionR
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import name_of
+from tool_engine.model.progress import ToolProgress
 from tool_engine.model.settings.source import checked_sources
 from tool_engine.model.tool import Tool
 from tool_engine.observability.event_lines import EventLines
@@ -437,6 +438,8 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         tool_name: str,
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
+        *,
+        on_progress: Callable[[ToolProgress], object] | None = None,
     ) -> Coroutine[Any, Any, ToolExecutionResult]:
         """Run one tool: `await engine.execute(...)`.
 
@@ -446,12 +449,13 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             tool_name: The tool.
             params: Its arguments.
             context: Who calls, and within which limits.
+            on_progress: Hears how far the tool has come, as it reports it: a plain function.
 
         Raises:
-            ConfigurationError: The context is none.
+            ConfigurationError: The context is none, or `on_progress` is no plain function.
             asyncio.CancelledError: The caller was cancelled; the call is recorded as `cancelled`.
         """
-        return self._execute(tool_name, params, context)
+        return self._execute(tool_name, params, context, on_progress=on_progress)
 
     def refuse(
         self,

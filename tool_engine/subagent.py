@@ -33,6 +33,7 @@ from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import name_of, read_plain
 from tool_engine.model.outcome import ErrorType
+from tool_engine.model.progress import ToolProgress
 from tool_engine.model.record import RecordQuery
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.parallel_calls import count_workers
@@ -193,6 +194,8 @@ class ToolSubAgent(KnownArguments):
         tool_name: str,
         params: Mapping[str, Any] | None = None,
         timeout: float = DEFAULT_TIMEOUT,  # noqa: ASYNC109 - the documented signature
+        *,
+        on_progress: Callable[[ToolProgress], object] | None = None,
     ) -> ToolExecutionResult:
         """Run one tool.
 
@@ -200,12 +203,14 @@ class ToolSubAgent(KnownArguments):
             tool_name: The tool to run.
             params: Its arguments.
             timeout: Seconds that it may run; left out, the tool's own timeout applies.
+            on_progress: As for `ToolEngine.execute`.
 
         Returns:
             How the call ended; a fault of the tool is a result too.
 
         Raises:
-            ConfigurationError: A timeout that is not a positive, finite number.
+            ConfigurationError: A timeout that is not a positive, finite number, or `on_progress` is
+                no plain function.
             asyncio.CancelledError: The caller was cancelled; the history says `cancelled`.
         """
         context = AgentContext(
@@ -213,6 +218,7 @@ class ToolSubAgent(KnownArguments):
             caller_type=AGENT_CALLER,
             conversation_id=self.conversation_id,
             timeout=timeout,
+            on_progress=on_progress,
         )
         # What is no mapping goes on as it is: the engine's finding says what is wrong with it.
         arguments = _copy_params(params)

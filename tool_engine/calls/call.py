@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import partial
 from math import inf
@@ -71,6 +72,8 @@ class Call(msgspec.Struct, eq=False):
     """Set if the call was refused while it asked for a slot."""
     above: Any = None
     """The call of another engine that led to this one, if one did."""
+    reports: Any = None
+    """Its `CallReports`, once its tool has reported something."""
     helpers: Any = None
     """The tasks, beside its tool's own, in which calls run that it has made."""
     is_broken_off: bool = False
@@ -183,6 +186,17 @@ class Call(msgspec.Struct, eq=False):
                 self.helpers = set() if self.helpers is None else self.helpers
         self.helpers.add(task)
         return True
+
+    @contextmanager
+    def helped(self) -> Iterator[None]:
+        """Note the present task meanwhile, unless it is its tool's: it makes a call for this."""
+        task = asyncio.current_task()
+        is_helper = self.take_helper(task)
+        try:
+            yield
+        finally:
+            if is_helper:
+                self.helpers.discard(task)
 
     def break_off(self, *, ends_helpers: bool = True) -> None:
         """Cancel all that calls for it, and allow no more: no caller waits for it."""

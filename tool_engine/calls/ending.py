@@ -103,6 +103,8 @@ class CallEnding:
         limited, output, kept = ready
         context, request, queue_wait, attempts = call.context, slot.request, slot.queue_wait, 1
         call.run = None  # the run knows its call: without a cycle both are freed at once
+        if call.reports is not None:
+            call.reports.end()
         facts = plan.facts
         metadata = facts.copy()
         metadata["call_id"] = call.call_id
@@ -152,6 +154,8 @@ class CallEnding:
         """End a call that did not succeed."""
         if call.run is not None and not call.run.is_detached:
             call.run = None
+        if call.reports is not None:
+            call.reports.end()
         plan, slot = call.plan, call.slot
         tool = None if plan is None else plan.tool
         if plan is None:

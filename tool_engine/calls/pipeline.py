@@ -39,6 +39,7 @@ from tool_engine.calls.ending import CallEnding, Ready, made_ready
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.calls.plan import Plan, Planner
+from tool_engine.calls.progress import take_report
 from tool_engine.calls.retrying import Retries
 from tool_engine.calls.sharing import Flight, Flights
 from tool_engine.calls.uses import Use, is_use, take_uses
@@ -53,8 +54,9 @@ from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
 from tool_engine.knowledge.snapshot import pack_plain, snapshot
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import check_context
+from tool_engine.model.caller import check_context, heard_by
 from tool_engine.model.event import ToolEngineEventType
+from tool_engine.model.progress import ToolLogLine, ToolProgress
 from tool_engine.model.record import next_serial
 from tool_engine.model.tool import Tool
 
@@ -115,6 +117,11 @@ class Pipeline:
         if call.plan is not None:
             self._controller.pause_bucket(call.plan.bucket, seconds)
 
+    def take_report(self, call: Call, report: ToolProgress | ToolLogLine) -> None:
+        """Take what a tool reports of its call meanwhile, from any thread."""
+        if self._loop is not None and not call.is_over:
+            take_report(call, report, self._ending.publish, self._loop)
+
     def forget_plans(self) -> None:
         """Plan later calls anew, since tools or executors have changed.
 
@@ -154,22 +161,22 @@ class Pipeline:
         params: Any = None,
         context: ToolExecutionContext | None = None,
         *,
+        on_progress: Callable[[ToolProgress], object] | None = None,
         parent: Slot | None = _UNASKED,
         leads: Flight | None = None,
     ) -> ToolExecutionResult:
         """Take one call through all steps; see `ToolEngine.execute`."""
+        context = ANONYMOUS if context is None is on_progress else heard_by(on_progress, context)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             return await self._execute_at_home(tool_name, params, context)
-        context = context if context is not None and check_context(context) else ANONYMOUS
         near = current_call.get() or context._call  # noqa: SLF001 - the engine's own
         if near is not None and parent is _UNASKED:
             return await self._make_inner_call(near, tool_name, params, context)
         try:
-            plan = self._plans.get(tool_name)
-            packed = kept = pack_plain(params)
+            plan, packed = self._plans.get(tool_name), pack_plain(params)
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
-            plan, packed, kept = None, b"", snapshot(params)
-        call = Call(self, next_serial(), name_call(self._prefix), tool_name, kept, context, plan)
+            plan, packed = None, b""
+        call = Call(self, next_serial(), name_call(self._prefix), tool_name, packed, context, plan)
         call.above = near and near.above_of(self)
         if leads is not None:
             call, plan, arguments = leads.call, leads.plan, leads.arguments
@@ -297,9 +304,7 @@ class Pipeline:
             inner = nested_context(near.bind(near.deadline), inner, None)
             inner._is_for_tool = is_for_tool  # noqa: SLF001 - the engine's own
         inner._call = near  # noqa: SLF001 - the engine's own
-        task = task_of(get_running_loop())
-        is_helper = near.take_helper(task)
-        try:
+        with near.helped():
             # Checked after it is noted: the other engine may end it from another loop's thread.
             if near.is_overdue or near.is_broken_off:
                 raise ended_error(near.call_id, tool_name)
@@ -308,9 +313,6 @@ class Pipeline:
             if maker is not None and maker.is_lending:
                 return await self._lend_slot(maker, tool_name, params, inner)
             return await self._execute_inside(tool_name, params, inner, None)
-        finally:
-            if is_helper:
-                near.helpers.discard(task)
 
     async def nest(
         self,
@@ -341,13 +343,8 @@ class Pipeline:
         inner._call = call  # noqa: SLF001 - the engine's own
         if lender is call:
             return await self._lend_slot(call, tool_name, params, inner)
-        task = task_of(get_running_loop())
-        is_helper = call.take_helper(task)
-        try:
+        with call.helped():
             return await self._lend_slot(lender, tool_name, params, inner)
-        finally:
-            if is_helper:
-                call.helpers.discard(task)
 
     async def _lend_slot(
         self, call: Call, tool_name: str, params: Any, inner: ToolExecutionContext
@@ -423,6 +420,7 @@ class Pipeline:
     ) -> tuple[Plan, dict[str, Any]] | Failure:
         """Look up and validate a call that cannot take the short way."""
         plan, arguments = call.plan, None
+        call.params = call.params or snapshot(params)
         if plan is None:
             found = self.look_up(call)
             if isinstance(found, Failure):

@@ -21,7 +21,7 @@ from tool_engine.interfaces import EventCallback
 from tool_engine.logger import get_logger
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_count
-from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.event import PASSING, ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.json.copying import live
 from tool_engine.model.newest import keep_newest
 from tool_engine.redaction import OwnSecrets, secrets_if_known, trace_of
@@ -138,7 +138,7 @@ class EventBus:
 
     def listens_to(self, event_type: ToolEngineEventType) -> bool:
         """True if a subscriber or the storage wants events of this type."""
-        return self._keeps_all or event_type in self._audience
+        return event_type in self._audience or (self._keeps_all and event_type not in PASSING)
 
     def subscribe(
         self,

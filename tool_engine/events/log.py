@@ -11,7 +11,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import EventStorage
 from tool_engine.interfaces.asking import ask_storage
 from tool_engine.logger import get_logger
-from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.event import PASSING, ToolEngineEvent
 from tool_engine.model.foreign import ends_caller
 from tool_engine.redaction import OwnSecrets, secrets_if_known, words_of
 
@@ -66,6 +66,8 @@ class EventLog:
             event = replace(event, sequence=None)
         if event.generation is None and self._generation is not None:
             force_setattr(event, "generation", self._generation())
+        if event.event_type in PASSING:
+            return event
         newest = self._sequence
         if newest is None and (newest := self.sequence) is None:
             self.unkept += 1

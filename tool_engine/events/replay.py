@@ -14,7 +14,7 @@ from typing import Final
 from tool_engine.events.log import EventLog
 from tool_engine.events.mailbox import CutError, Mailbox
 from tool_engine.events.wanted import WantedEvents
-from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.event import PASSING, ToolEngineEvent
 
 _PAGE: Final = 500
 
@@ -61,6 +61,8 @@ class Replay:
         async with self._turn:
             while True:
                 event = await self._next_event()
+                if event is not None and event.event_type in PASSING and self._wanted.has(event):
+                    return event
                 if event is None or (event.sequence or 0) <= self._last:
                     continue
                 self._last = event.sequence or 0

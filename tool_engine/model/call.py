@@ -17,6 +17,7 @@ from tool_engine.model.json.data import Data, fields_as_json
 from tool_engine.model.json.one_line import describe_result
 from tool_engine.model.json.output import plain
 from tool_engine.model.outcome import Outcome, outcome_of
+from tool_engine.model.progress import REPORTED, Reported, ToolLogLine, ToolProgress, check_listener
 
 __all__ = [
     "DEFAULT_TIMEOUT",
@@ -188,8 +189,11 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     """The session that the call belongs to."""
     scope: Any = None
     """What that session adds to the call: a `tool_engine.interfaces.CallScope`."""
+    on_progress: Callable[[ToolProgress], object] | None = None
+    """Hears how far this call has come: a plain function; its errors are logged."""
     _nested: Callable[..., Awaitable[ToolExecutionResult]] | None = None
     _call: Any = None
+    _take_report: Callable[[ToolProgress | ToolLogLine], object] | None = None
     _is_for_tool: bool = False
     _is_changed: bool = False
 
@@ -198,6 +202,8 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         if timeout is not DEFAULT_TIMEOUT and timeout is not None:
             check_timeout("timeout", timeout)
         check_caller(self)
+        if self.on_progress is not None:
+            check_listener("on_progress", self.on_progress)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -280,13 +286,57 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         check_timeout("seconds", seconds)
         self._call.owner.back_off(self._call, seconds)
 
+    def report_progress(
+        self, done: float, total: float | None = None, message: str | None = None
+    ) -> Reported:
+        """Report how far the tool has come: `await context.report_progress(3, 10)`.
+
+        In a plain function or a thread it is called without `await`. Listeners hear at most ten
+        reports a second, and always the last one. What goes back is left out, until the tool is
+        tried again.
+
+        Args:
+            done: How much is done, in a unit of your choice, from 0 on.
+            total: How much there is to do, in the same unit; None: it is not known.
+            message: What is being done, for people; secrets of the call are hidden in it.
+
+        Raises:
+            UnboundContextError: The context does not belong to a running call.
+            ConfigurationError: `done` or `total` is no finite number from 0 on.
+        """
+        return self._report(ToolProgress(done, total, message))
+
+    def log(self, message: str, level: str = "info") -> Reported:
+        """Write a line for whoever watches the call: `await context.log("page 3 is empty")`.
+
+        In a plain function or a thread it is called without `await`.
+
+        Args:
+            message: The line; secrets of the call are hidden in it.
+            level: `debug`, `info`, `warning` or `error`.
+
+        Raises:
+            UnboundContextError: The context does not belong to a running call.
+            ConfigurationError: The message is no text, or there is no such level.
+        """
+        return self._report(ToolLogLine(message, level))
+
+    def _report(self, report: ToolProgress | ToolLogLine) -> Reported:
+        if self._take_report is not None:
+            self._take_report(report)
+        elif self._call is not None:
+            self._call.owner.take_report(self._call, report)
+        else:
+            raise UnboundContextError(f"cannot report: {_UNBOUND}")
+        return REPORTED
+
     __deepcopy__ = deep_copy_of
     __reduce__ = pickled_parts
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values for `ToolExecutionContext(**values)`, without `scope` and secrets."""
         values = super().to_dict()
-        del values["scope"]
+        del values["scope"], values["on_progress"]
         return values | {"timeout": None if self.timeout is DEFAULT_TIMEOUT else self.timeout}
 
     def to_wire(self) -> dict[str, Any]:

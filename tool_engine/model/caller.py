@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeGuard
+
+from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.progress import ToolProgress
 
 
 def check_context(context: object) -> TypeGuard[ToolExecutionContext]:
@@ -23,3 +27,20 @@ def check_context(context: object) -> TypeGuard[ToolExecutionContext]:
         f"context must be a ToolExecutionContext, got {type(context).__name__}: pass "
         "ToolExecutionContext(caller_id=..., timeout=...), or leave it out"
     )
+
+
+def heard_by(
+    listener: Callable[[ToolProgress], object] | None, context: ToolExecutionContext | None
+) -> ToolExecutionContext:
+    """Return the context of a call that `listener` hears the progress of.
+
+    Args:
+        listener: The `on_progress` of `execute`; None: that of the context.
+        context: Who calls; None: an unnamed caller.
+
+    Raises:
+        ConfigurationError: It is no context, or the listener is no plain function.
+    """
+    given = ToolExecutionContext() if context is None else context
+    check_context(given)
+    return given if listener is None else replace(given, on_progress=listener)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +19,8 @@ class ToolEngineEventType(str, Enum):
     """The kinds of facts.
 
     A call publishes at most one QUEUED, at most one STARTED, one RETRIED per attempt after the
-    first, and one final event, in this order.
+    first, and one final event, in this order. Between STARTED and the final event come any number
+    of PROGRESS and LOGGED.
     """
 
     TOOL_LOADED = "tool_loaded"
@@ -38,10 +39,18 @@ class ToolEngineEventType(str, Enum):
     EXECUTION_QUEUED = "execution_queued"
     EXECUTION_RETRIED = "execution_retried"
     EXECUTION_CANCELLED = "execution_cancelled"
+    EXECUTION_PROGRESS = "execution_progress"
+    EXECUTION_LOGGED = "execution_logged"
     RECORDS_NOT_WRITTEN = "records_not_written"
     RECORDS_WRITTEN_AGAIN = "records_written_again"
     RECORDS_DROPPED = "records_dropped"
     RECORD_REFUSED = "record_refused"
+
+
+PASSING: Final = frozenset(
+    {ToolEngineEventType.EXECUTION_PROGRESS, ToolEngineEventType.EXECUTION_LOGGED}
+)
+"""The facts that are over as soon as they are heard: they get no number, and are not kept."""
 
 
 class _EventFields(msgspec.Struct, Data, frozen=True):

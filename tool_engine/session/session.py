@@ -19,9 +19,11 @@ from tool_engine.interfaces import (
 )
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.caller import heard_by
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.copying import live
+from tool_engine.model.progress import ToolProgress
 from tool_engine.model.session import check_session_id
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.allowed_call import take_yes
@@ -254,6 +256,8 @@ class ToolSession(KnownArguments, Source):
         tool_name: str,
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
+        *,
+        on_progress: Callable[[ToolProgress], object] | None = None,
     ) -> SessionResult:
         """Run one tool for the conversation.
 
@@ -261,14 +265,17 @@ class ToolSession(KnownArguments, Source):
             tool_name: The tool, as the model knows it.
             params: Its arguments; `$VAR_REF{{name}}` stands for a variable.
             context: Who calls, and within which limits; None: this session.
+            on_progress: As for `ToolEngine.execute`.
 
         Returns:
             How the call ended; what a model reads of it is `final_text`.
 
         Raises:
-            ConfigurationError: The context is none.
+            ConfigurationError: The context is none, or `on_progress` is no plain function.
             asyncio.CancelledError: The caller was cancelled.
         """
+        if on_progress is not None:
+            context = heard_by(on_progress, context)
         # It is good for this call, however this call ends.
         yes = take_yes(self, params)
         if get_running_loop() is self.home.loop:

@@ -27,6 +27,7 @@ import resource
 import select
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,9 @@ MAX_MESSAGE: Final = 16 * 1024 * 1024
 """The most bytes of one message."""
 IDLE_SECONDS: Final = 300.0
 """A worker without a request for so long ends itself; another one starts when needed."""
+
+REPORT_SECONDS: Final = 0.05
+"""The least seconds between two reports of the progress of one call."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _MOST_CHARACTERS: Final = 4_000
@@ -138,7 +142,8 @@ def _serve_calls(requests: int, answers: int) -> int:
             request = _read_message(requests)
             if request is None:
                 break
-            _write_message(answers, _answer_request(function, runner, request, settings["cpu"]))
+            answer = _answer_request(function, runner, request, settings["cpu"], answers)
+            _write_message(answers, answer)
     return 0
 
 
@@ -171,17 +176,25 @@ def _describe_signature(function: Any) -> dict[str, Any]:
 
 
 def _answer_request(
-    function: Callable[..., Any], runner: asyncio.Runner, request: Any, cpu: float | None
+    function: Callable[..., Any],
+    runner: asyncio.Runner,
+    request: Any,
+    cpu: float | None,
+    answers: int,
 ) -> bytes:
     if cpu:
         used = resource.getrusage(resource.RUSAGE_SELF)
         limit = math.ceil(used.ru_utime + used.ru_stime + cpu)
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+    reports = None
     try:
         arguments = dict(request["params"])
         if request["context"] is not None:
-            arguments["context"] = _make_context(request["context"], request["seconds"])
+            reports = _Reports(answers, request["id"])
+            arguments["context"] = _make_context(
+                request["context"], request["seconds"], reports.take
+            )
         with _hold_trace(request.get("trace", {})):
             value = function(**arguments)
             if inspect.isawaitable(value):
@@ -194,6 +207,8 @@ def _answer_request(
         if not isinstance(error, _HandlerError):
             traceback.print_exc()
         answer = _encode_message({"id": request["id"], "error": _describe_error(error)})
+    if reports is not None:
+        reports.end()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -224,7 +239,58 @@ def _hold_trace(headers: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _make_context(wire: Mapping[str, Any], seconds: float | None) -> Any:
+class _Reports:
+    """What one call reports, from any thread; of its progress only the newest waits."""
+
+    def __init__(self, answers: int, number: int) -> None:
+        self._answers, self._number = answers, number
+        self._lock = threading.Lock()
+        self._newest: dict[str, Any] | None = None
+        self._timer: threading.Timer | None = None
+        self._is_over = False
+
+    def take(self, report: Any) -> None:
+        words = {name: getattr(report, name) for name in report.__struct_fields__}
+        with self._lock:
+            if self._is_over:
+                return
+            if "level" in words:
+                self._send(words)
+                return
+            self._newest = words
+            if self._timer is None:
+                self._send_newest()
+                self._timer = threading.Timer(REPORT_SECONDS, self._wake)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def end(self) -> None:
+        """Send what is left: the answer follows."""
+        with self._lock:
+            self._is_over = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self._send_newest()
+
+    def _wake(self) -> None:
+        with self._lock:
+            self._timer = None
+            if not self._is_over:
+                self._send_newest()
+
+    def _send_newest(self) -> None:
+        if self._newest is not None:
+            self._send(self._newest)
+            self._newest = None
+
+    def _send(self, words: dict[str, Any]) -> None:
+        words["message"] = words["message"] and words["message"][:_MOST_CHARACTERS]
+        _write_message(self._answers, _encode_message({"id": self._number, "report": words}))
+
+
+def _make_context(
+    wire: Mapping[str, Any], seconds: float | None, take_report: Callable[[Any], None]
+) -> Any:
     """Return the parts of the call's context that can cross to another process."""
     calls = importlib.import_module("tool_engine.model.call")
     errors = importlib.import_module("tool_engine.errors")
@@ -237,7 +303,7 @@ def _make_context(wire: Mapping[str, Any], seconds: float | None) -> Any:
 
     deadline = None if seconds is None else time.monotonic() + seconds
     context = calls.ToolExecutionContext(**wire)
-    return context.bound_to(None, refuse, deadline=deadline)
+    return context.bound_to(None, refuse, deadline=deadline, _take_report=take_report)
 
 
 class _HandlerError(Exception):

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from tool_engine.executors.commands.own_thread import OwnThread
 from tool_engine.executors.commands.supervisor import Bell
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.python.python_entry import compile_entry
+from tool_engine.executors.python.worker import Report
 from tool_engine.executors.python.worker_pool import WorkerPool
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -33,13 +35,14 @@ class _Call(OwnThread[Any]):
         context: dict[str, Any],
         timeout: float | None,
         trace: dict[str, str],
+        hear: Callable[[Report], object],
     ) -> None:
         # The caller's deadline covers the whole run: reserve time to end the processes.
         super().__init__(None if timeout is None else timeout - min(_TO_END, timeout / 10))
-        self._pool, self._params, self._context, self._trace = pool, params, context, trace
+        self._run = partial(pool.run, params, context, trace=trace, hear=hear)
 
     def work(self, deadline: float | None, bell: Bell) -> Any:
-        return self._pool.run(self._params, self._context, deadline, bell, self._trace)
+        return self._run(deadline=deadline, bell=bell)
 
 
 class ProcessExecutor:
@@ -65,7 +68,9 @@ class ProcessExecutor:
             TimeoutError: It did not end in time; nothing of the call is left.
         """
         wire, timeout = context.to_wire(), seconds_left(context)
-        return await _Call(self._find_pool(tool), params, wire, timeout, trace_headers()).run()
+        hear = partial(_pass_on_report, context)
+        pool = self._find_pool(tool)
+        return await _Call(pool, params, wire, timeout, trace_headers(), hear).run()
 
     async def close(self) -> None:
         """End the idle worker processes; the others end with their calls."""
@@ -89,6 +94,13 @@ class ProcessExecutor:
         if known is not None:
             threading.Thread(target=known[1].close, name="tool-workers").start()
         return pool
+
+
+def _pass_on_report(context: ToolExecutionContext, report: Report) -> None:
+    if report.level is None:
+        context.report_progress(report.done, report.total, report.message)
+    else:
+        context.log(report.message or "", report.level)
 
 
 def _is_same(known: Tool, tool: Tool) -> bool:

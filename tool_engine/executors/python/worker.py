@@ -14,13 +14,14 @@ import signal
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
 import msgspec
 
-from tool_engine.errors import ToolExecutionError
+from tool_engine.errors import ConfigurationError, ToolExecutionError
 from tool_engine.executors.commands.captured import Captured
 from tool_engine.executors.commands.strays import MARK, marks_with, new_mark
 from tool_engine.executors.commands.supervisor import MAX_FLOOD, Bell, end_group
@@ -51,12 +52,24 @@ class Fault(msgspec.Struct):
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
+class Report(msgspec.Struct):
+    """What a handler says of its call while it runs it."""
+
+    message: str | None = None
+    level: str | None = None
+    """Of a line to be logged; None: this is about its progress."""
+    done: int | float = 0
+    total: int | float | None = None
+
+
 class Answer(msgspec.Struct):
     """What a worker says to one request."""
 
     id: int
     value: Any = None
     error: Fault | None = None
+    report: Report | None = None
+    """Set: the answer itself is still to come."""
 
 
 class WorkerStoppedError(Exception):
@@ -161,8 +174,9 @@ class Worker:
         deadline: float | None,
         bell: Bell,
         trace: dict[str, str] | None = None,
+        hear: Callable[[Report], object] | None = None,
     ) -> Answer:
-        """Lets it call the handler.
+        """Lets it call the handler; `hear` takes what that reports meanwhile.
 
         Raises:
             UnreadError: It ended, and has not begun with the call.
@@ -186,7 +200,7 @@ class Worker:
             raise ToolExecutionError(
                 f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
             )
-        return self._exchange_message(data, deadline, bell)
+        return self._exchange_message(data, deadline, bell, hear)
 
     def end(self) -> int | None:
         """Ends the process and all that it has started. Blocks.
@@ -238,7 +252,13 @@ class Worker:
             os.set_blocking(file, False)
         return requests, answers, out
 
-    def _exchange_message(self, data: bytes, deadline: float | None, bell: Bell) -> Answer:
+    def _exchange_message(
+        self,
+        data: bytes,
+        deadline: float | None,
+        bell: Bell,
+        hear: Callable[[Report], object] | None = None,
+    ) -> Answer:
         """Sends a message and waits for its answer, whatever the worker does."""
         left = memoryview(len(data).to_bytes(4, "big") + data)
         waiting = select.poll()
@@ -256,8 +276,9 @@ class Worker:
                 waiting.unregister(self._out)
             if self._answers in ready and not self._receive_bytes():
                 waiting.unregister(self._answers)
-            if (answer := self._take_message()) is not None:
-                return answer
+            while (answer := self._take_message(hear)) is not None:
+                if answer.report is None:
+                    return answer
             if self._handle in ready:
                 # What it has not read is in the pipe still.
                 unread = left or any(fcntl.ioctl(self._requests, termios.FIONREAD, bytes(4)))
@@ -279,19 +300,21 @@ class Worker:
         self._received += piece or b""
         return piece != b""
 
-    def _take_message(self) -> Answer | None:
-        """The answer, once it is complete."""
+    def _take_message(self, hear: Callable[[Report], object] | None) -> Answer | None:
+        """The next report, or the answer, once it is complete."""
         size = int.from_bytes(self._received[:4], "big")
         if len(self._received) < 4 or (
             size <= guest.MAX_MESSAGE and len(self._received) < size + 4
         ):
             return None
-        try:
-            answer = _decoder.decode(self._received[4:])
-        except (msgspec.DecodeError, RecursionError):
-            answer = None
-        self._received.clear()
-        if answer is None or answer.id != self._number:
+        answer = None
+        with contextlib.suppress(msgspec.DecodeError, RecursionError, ConfigurationError):
+            answer = _decoder.decode(self._received[4 : size + 4])
+            if answer.report is not None and hear is not None:
+                hear(answer.report)
+        del self._received[: size + 4]
+        is_more = self._received and (answer is None or answer.report is None)
+        if answer is None or answer.id != self._number or is_more:
             self.end()
             raise ToolExecutionError(
                 f"the worker process of {self.entry.place} sent something that is no answer, and "

@@ -11,7 +11,8 @@ import contextlib
 import os
 import select
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -21,6 +22,7 @@ from tool_engine.executors.python.python_entry import PythonEntry
 from tool_engine.executors.python.worker import (
     Answer,
     Fault,
+    Report,
     UnreadError,
     Worker,
     WorkerStoppedError,
@@ -58,6 +60,7 @@ class WorkerPool:
         deadline: float | None,
         bell: Bell,
         trace: dict[str, str] | None = None,
+        hear: Callable[[Report], object] | None = None,
     ) -> Any:
         """What the handler returns. Blocks.
 
@@ -67,6 +70,7 @@ class WorkerPool:
             deadline: When all must be over, on the monotonic clock; None: no limit.
             bell: Ends the call early.
             trace: The headers that name the trace it is part of, see `model.trace`.
+            hear: Takes what the handler reports meanwhile, in this thread.
 
         Raises:
             ToolExecutionError: The handler failed, or its worker process died.
@@ -74,7 +78,8 @@ class WorkerPool:
         """
         try:
             with self._hold_turn(deadline, bell):
-                while (answer := self._try_worker(params, context, deadline, bell, trace)) is None:
+                call = partial(Worker.call, params=params, context=context, trace=trace, hear=hear)
+                while (answer := self._try_worker(call, deadline, bell)) is None:
                     pass
         except WorkerStoppedError as stopped:
             if stopped.reason == "deadline":
@@ -108,19 +113,14 @@ class WorkerPool:
             worker.end()
 
     def _try_worker(
-        self,
-        params: dict[str, Any],
-        context: dict[str, Any],
-        deadline: float | None,
-        bell: Bell,
-        trace: dict[str, str] | None,
+        self, call: Callable[..., Answer], deadline: float | None, bell: Bell
     ) -> Answer | None:
         """The answer of one worker; None: it was idle, and died before it knew of the call."""
         worker = self._take_worker()
         was_idle, is_kept = worker.is_ready, False
         try:
             self._make_ready(worker, deadline, bell)
-            answer = worker.call(params, context, deadline, bell, trace)
+            answer = call(worker, deadline=deadline, bell=bell)
             is_kept = _may_go_on(answer) and worker.is_alive
         except UnreadError:
             # Of a new one the handler's module is at fault, and would end the next one as well.
