@@ -16,6 +16,7 @@ from tool_engine import (
     ToolEngineEventType,
     ToolExecutionResult,
 )
+from tool_engine.model.event import PASSING
 
 EMPTY_FOLDER = str(Path(__file__).parent)
 """A folder without definitions."""
@@ -86,6 +87,10 @@ class Audit:
 
 def _check_call(events: list[ToolEngineEvent], record: ToolCallRecord) -> None:
     kinds = [event.event_type for event in events]
+    told = [place for place, kind in enumerate(kinds) if kind in PASSING]
+    # What a tool says while it runs comes between the start and the end.
+    assert not told or kinds.index(STARTED) < told[0] <= told[-1] < len(kinds) - 1, kinds
+    kinds = [kind for kind in kinds if kind not in PASSING]
     final = events[-1]
     assert kinds[-1] is final_type(record.error_type), (kinds, record)
     retries = [RETRIED] * max(0, record.attempts - 1)

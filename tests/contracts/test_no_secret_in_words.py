@@ -31,6 +31,7 @@ from tool_engine import (
 from tool_engine.agent.loop import AgentLoop
 from tool_engine.agent.models import RecordedModel
 from tool_engine.errors import ChatModelError
+from tool_engine.logger import current_call
 from tool_engine.model.group import ToolGroup
 from tool_engine.protocols.cycle import process_tool_calls
 from tool_engine.protocols.cycle_options import CycleOptions
@@ -162,6 +163,19 @@ async def preview(world: SecretWorld) -> bool:
     world.define(has_handler=False, permission={"execution": "ask_always"}, entry=entry)
     session = ToolSession(world.engine, "chat", approver=Person())
     world.keep(await session.execute("pay", world.arguments))
+    return True
+
+
+async def progress(world: SecretWorld) -> bool:
+    def report() -> str:
+        context = current_call.get().bind(None)
+        context.report_progress(1, None, f"paid with {world.canary}")
+        context.log(f"paid with {world.canary}")
+        return "paid"
+
+    world.on_call = report
+    world.define()
+    await world.call(on_progress=world.fail)
     return True
 
 
@@ -406,6 +420,7 @@ PLACES: dict[str, list[tuple[Callable[[SecretWorld], Awaitable[bool]], tuple[str
     "on_result_failed": [(on_result, KINDS)],
     "presentation_failed": [(presentation, KINDS), (short_forms, KINDS)],
     "preview_failed": [(preview, KINDS)],
+    "progress_listener_failed": [(progress, KINDS)],
     "record_lost": [(records, KINDS)],
     "refusal_not_recorded": [(refusing, KINDS)],
     "reply_not_closed": [(closing_a_reply, KINDS)],

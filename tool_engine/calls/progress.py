@@ -97,19 +97,19 @@ class CallReports:
     def take(self, report: ToolProgress | ToolLogLine) -> None:
         """Take a report, from any thread; one that comes after the end of the call is left out."""
         with self._lock:
-            if self._is_over or not self._note(report) or self._is_waking:
+            if self._is_over or not self._note_report(report) or self._is_waking:
                 return
             self._is_waking = True
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - `get_running_loop` raises
-            self._wake()
+            self._publish_soon()
             return
         try:
-            self._loop.call_soon_threadsafe(self._wake)
+            self._loop.call_soon_threadsafe(self._publish_soon)
         except RuntimeError:
             # The loop is closed, and with it everything that could hear of this.
             self._is_over = True
 
-    def _note(self, report: ToolProgress | ToolLogLine) -> bool:
+    def _note_report(self, report: ToolProgress | ToolLogLine) -> bool:
         """Note what is to be published; False: nothing is."""
         if isinstance(report, ToolLogLine):
             self._lines.append(report)
@@ -128,20 +128,20 @@ class CallReports:
         """Publish what is left: the call ends."""
         if self._timer is not None:
             self._timer.cancel()
-        self._flush()
+        self._publish_all()
         self._is_over = True
 
-    def _wake(self) -> None:
+    def _publish_soon(self) -> None:
         """Publish now, or as soon as the interval is over."""
         if self._is_over or self._timer is not None:
             return
         now = self._loop.time()
         if now >= self._next:
-            self._flush()
+            self._publish_all()
         else:
-            self._timer = self._loop.call_at(self._next, self._flush)
+            self._timer = self._loop.call_at(self._next, self._publish_all)
 
-    def _flush(self) -> None:
+    def _publish_all(self) -> None:
         self._timer, self._next = None, self._loop.time() + _INTERVAL
         with self._lock:
             self._is_waking = False
@@ -155,14 +155,16 @@ class CallReports:
             self._publish_progress(progress)
 
     def _publish_line(self, line: ToolLogLine, dropped: int) -> None:
-        facts: dict[str, Any] = {"level": line.level, "message": self._hide(line.message)}
+        facts: dict[str, Any] = {"level": line.level, "message": self._hide_secrets(line.message)}
         if dropped:
             facts["dropped"] = dropped
         self._publish(self._call, ToolEngineEventType.EXECUTION_LOGGED, facts=facts)
 
     def _publish_progress(self, progress: ToolProgress) -> None:
         if progress.message is not None:
-            progress = msgspec.structs.replace(progress, message=self._hide(progress.message))
+            progress = msgspec.structs.replace(
+                progress, message=self._hide_secrets(progress.message)
+            )
         facts = msgspec.structs.asdict(progress)
         self._publish(self._call, ToolEngineEventType.EXECUTION_PROGRESS, facts=facts)
         listener = self._call.context.on_progress
@@ -179,5 +181,5 @@ class CallReports:
                 error=words_of(error, self._call.secrets),
             )
 
-    def _hide(self, message: str) -> str:
+    def _hide_secrets(self, message: str) -> str:
         return shorten_words(message, self._call.secrets, most=_MOST)

@@ -304,10 +304,10 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
             UnboundContextError: The context does not belong to a running call.
             ConfigurationError: `done` or `total` is no finite number from 0 on.
         """
-        return self._report(ToolProgress(done, total, message))
+        return self._pass_report(ToolProgress(done, total, message))
 
     def log(self, message: str, level: str = "info") -> Reported:
-        """Write a line for whoever watches the call: `await context.log("page 3 is empty")`.
+        """Write a line for a person who watches the call: `await context.log("page 3 is empty")`.
 
         In a plain function or a thread it is called without `await`.
 
@@ -319,9 +319,9 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
             UnboundContextError: The context does not belong to a running call.
             ConfigurationError: The message is no text, or there is no such level.
         """
-        return self._report(ToolLogLine(message, level))
+        return self._pass_report(ToolLogLine(message, level))
 
-    def _report(self, report: ToolProgress | ToolLogLine) -> Reported:
+    def _pass_report(self, report: ToolProgress | ToolLogLine) -> Reported:
         if self._take_report is not None:
             self._take_report(report)
         elif self._call is not None:

@@ -42,7 +42,7 @@ class ToolProgress(msgspec.Struct, Data, frozen=True):
 
 
 class ToolLogLine(msgspec.Struct, Data, frozen=True):
-    """One line that a tool writes for whoever watches its call."""
+    """One line that a tool writes for a person who watches its call."""
 
     message: str
     level: str = "info"

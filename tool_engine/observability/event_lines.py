@@ -31,6 +31,8 @@ LINES: Final = {
     ToolEngineEventType.EXECUTION_COMPLETED: "debug",
     ToolEngineEventType.EXECUTION_FAILED: "warning",
     ToolEngineEventType.EXECUTION_CANCELLED: "info",
+    ToolEngineEventType.EXECUTION_PROGRESS: "debug",
+    ToolEngineEventType.EXECUTION_LOGGED: "info",
 }
 """The level of each event that becomes a line here; others are logged where they arise."""
 _NOBODYS_FAULT: Final = ("tool_not_found", "tool_quarantined", "engine_closed", "cancelled")
@@ -60,7 +62,7 @@ class EventLines:
     def refresh(self) -> None:
         """Subscribe to the events whose lines structlog would write now."""
         is_on = is_configured()
-        types = [kind.value for kind, level in LINES.items() if is_on and _log.is_enabled(level)]
+        types = [kind.value for kind in LINES if is_on and _log.is_enabled(_highest_level(kind))]
         if types == self._types:
             return
         self.end()
@@ -77,7 +79,14 @@ class EventLines:
         self._unsubscribe, self._types = None, []
 
 
+def _highest_level(kind: ToolEngineEventType) -> str:
+    # A tool says at which level its line is.
+    return "error" if kind is ToolEngineEventType.EXECUTION_LOGGED else LINES[kind]
+
+
 def level_of(event: ToolEngineEvent) -> str:
+    if event.event_type is ToolEngineEventType.EXECUTION_LOGGED:
+        return str(event.data["level"])
     result = event.execution_result
     if result is not None and result.error_type in _NOBODYS_FAULT:
         return "info"

@@ -33,6 +33,8 @@ _OF_EVENTS: Final = {
     "execution_completed": "a call succeeded",
     "execution_failed": "a call failed; `info` for what is not to be mended, as an unknown tool",
     "execution_cancelled": "a call ended: its caller was cancelled",
+    "execution_progress": "a tool says how far it has come; `done`, `total` and `message`",
+    "execution_logged": "a tool says something of its call, at a level of its choice; `message`",
 }
 
 FACTS: Final[dict[str, Fact]] = {
@@ -66,6 +68,7 @@ FACTS: Final[dict[str, Fact]] = {
     "presentation_failed": Fact(
         "warning", "code that shows a tool's results failed: the default is shown"
     ),
+    "progress_listener_failed": Fact("warning", "who listens to a call's progress failed"),
     "preview_failed": Fact("debug", "a tool could not tell what a call would change"),
     "calls_not_read": Fact(
         "warning", "a reply holds calls in a provider's form that its protocol does not read"

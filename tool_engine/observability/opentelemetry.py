@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from tool_engine.errors import ConfigurationError, MissingExtraError
 from tool_engine.model.checks.setting_kinds import check_switch
-from tool_engine.model.event import ToolEngineEventType
+from tool_engine.model.event import PASSING, ToolEngineEventType
 from tool_engine.observability.call_follower import (
     CALL_EVENTS,
     CallFollower,
@@ -36,7 +36,9 @@ except ImportError as error:
     ) from error
 
 _SCOPE: Final = "tool_engine"
-_OTHER_EVENTS: Final = tuple(kind for kind in ToolEngineEventType if kind not in CALL_EVENTS)
+_OTHER_EVENTS: Final = tuple(
+    kind for kind in ToolEngineEventType if kind not in CALL_EVENTS and kind not in PASSING
+)
 _instrumented: Final[WeakSet[Any]] = WeakSet()
 
 

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from tool_engine.cli.calls.caller import CALLER, find_approver, summary_facts
+from tool_engine.cli.calls.progress_line import ProgressLine
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.documents import read_entries
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
@@ -17,6 +18,7 @@ from tool_engine.cli.records.recording import recording_engine, records_written
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text, fact_table, results_table
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.named_file import why_unwritten
 from tool_engine.subagent import ToolSubAgent
@@ -89,20 +91,23 @@ async def _run_batch(
     as_json: bool,
 ) -> int:
     changes = {} if records is None else {"max_records": _MOST_TRACED}
-    async with recording_engine(settings, approver=find_approver(), **changes) as engine:
-        agent = ToolSubAgent(CALLER, engine)
-        results: list[ToolExecutionResult] = []
-        # Calls that never wait block the loop; this lets the records be written.
-        for start in range(0, len(calls), _PART):
-            results += await agent.execute_batch(
-                calls[start : start + _PART],
-                parallel=options.is_parallel,
-                max_parallel=options.max_parallel,
-            )
-            await records_written(engine)
-        summary = summary_facts(agent.get_execution_summary())
-        if records is not None:
-            records += await engine.query_call_records()
+    results: list[ToolExecutionResult] = []
+    with ProgressLine() as line:
+        async with recording_engine(settings, approver=find_approver(), **changes) as engine:
+            engine.subscribe(line.log, ToolEngineEventType.EXECUTION_LOGGED)
+            count = line.counter("batch", len(calls))
+            agent = ToolSubAgent(CALLER, engine, on_result_callback=count)
+            # Calls that never wait block the loop; this lets the records be written.
+            for start in range(0, len(calls), _PART):
+                results += await agent.execute_batch(
+                    calls[start : start + _PART],
+                    parallel=options.is_parallel,
+                    max_parallel=options.max_parallel,
+                )
+                await records_written(engine)
+            summary = summary_facts(agent.get_execution_summary())
+            if records is not None:
+                records += await engine.query_call_records()
     if as_json:
         print_json({"results": [result.to_dict() for result in results], "summary": summary})
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -10,6 +11,7 @@ import typer
 from tool_engine.cli.broken import missing_tool
 from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
 from tool_engine.cli.calls.caller import CALLER, find_approver
+from tool_engine.cli.calls.progress_line import ProgressLine
 from tool_engine.cli.console import json_text, make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.options import (
@@ -25,6 +27,7 @@ from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import findings_table
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.event import ToolEngineEventType
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -102,7 +105,10 @@ async def _call_tool(
             raise missing_tool(settings, request.name, engine.list_names(), engine.load_errors)
         arguments = {**params, **parse_arguments(tool, request.words, params)}
         await ExecutorRegistry().prepare([tool])
-        result = await engine.execute(tool.name, arguments, context)
+        with ProgressLine() as line:
+            engine.subscribe(line.log, ToolEngineEventType.EXECUTION_LOGGED)
+            show = partial(line.show, tool.name)
+            result = await engine.execute(tool.name, arguments, context, on_progress=show)
     if as_json:
         print_json(result.to_dict())
     else:

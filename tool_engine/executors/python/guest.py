@@ -255,12 +255,12 @@ class _Reports:
             if self._is_over:
                 return
             if "level" in words:
-                self._send(words)
+                self._send_report(words)
                 return
             self._newest = words
             if self._timer is None:
                 self._send_newest()
-                self._timer = threading.Timer(REPORT_SECONDS, self._wake)
+                self._timer = threading.Timer(REPORT_SECONDS, self._send_later)
                 self._timer.daemon = True
                 self._timer.start()
 
@@ -272,7 +272,7 @@ class _Reports:
                 self._timer.cancel()
             self._send_newest()
 
-    def _wake(self) -> None:
+    def _send_later(self) -> None:
         with self._lock:
             self._timer = None
             if not self._is_over:
@@ -280,10 +280,10 @@ class _Reports:
 
     def _send_newest(self) -> None:
         if self._newest is not None:
-            self._send(self._newest)
+            self._send_report(self._newest)
             self._newest = None
 
-    def _send(self, words: dict[str, Any]) -> None:
+    def _send_report(self, words: dict[str, Any]) -> None:
         words["message"] = words["message"] and words["message"][:_MOST_CHARACTERS]
         _write_message(self._answers, _encode_message({"id": self._number, "report": words}))
 

@@ -97,6 +97,8 @@ class ProcessExecutor:
 
 
 def _pass_on_report(context: ToolExecutionContext, report: Report) -> None:
+    if context.bound_call is None:
+        return
     if report.level is None:
         context.report_progress(report.done, report.total, report.message)
     else:

@@ -309,9 +309,10 @@ class Worker:
             return None
         answer = None
         with contextlib.suppress(msgspec.DecodeError, RecursionError, ConfigurationError):
-            answer = _decoder.decode(self._received[4 : size + 4])
-            if answer.report is not None and hear is not None:
-                hear(answer.report)
+            read = _decoder.decode(self._received[4 : size + 4])
+            if read.report is not None and hear is not None:
+                hear(read.report)
+            answer = read
         del self._received[: size + 4]
         is_more = self._received and (answer is None or answer.report is None)
         if answer is None or answer.id != self._number or is_more:
