@@ -274,9 +274,7 @@ class ToolSession(KnownArguments, Source):
             ConfigurationError: The context is none, or `on_progress` is no plain function.
             asyncio.CancelledError: The caller was cancelled.
         """
-        if on_progress is not None:
-            context = heard_by(on_progress, context)
-        # It is good for this call, however this call ends.
+        context = context if on_progress is None else heard_by(on_progress, context)
         yes = take_yes(self, params)
         if get_running_loop() is self.home.loop:
             return await self.calls.execute(tool_name, params, context, yes)
@@ -326,7 +324,7 @@ class ToolSession(KnownArguments, Source):
         plan = plan_helper(self._tools, tools, changes)
         child = type(self)(
             keep(self.source, lambda tool: tool.name in plan.tools),
-            f"{self.session_id}/{self.children if name is None else name}",
+            f"{self.session_id}/{self._state.children if name is None else name}",
             plan.config,
             self.gate.approver,
             agent_id=self.agent_id,
@@ -495,6 +493,11 @@ class ToolSession(KnownArguments, Source):
         """
         own = self.toolbox.config
         return own.enabled if config is None else narrow_settings(own, config).enabled
+
+    @property
+    def revisions(self) -> tuple[str, ...]:
+        """The saved states that its storage may hold, its own first."""
+        return self._state.revisions
 
     def left_out(self) -> list[str]:
         """Return the tools and groups that must still be registered again."""
