@@ -348,6 +348,18 @@ async def test_register_tool_value(engine: ToolEngine) -> None:
     assert (await engine.execute("made")).output == {"result": 3}
 
 
+async def test_register_tool_that_was_read_from_a_file(engine: ToolEngine, tmp_path: Path) -> None:
+    """It is no part of the folder, so that no reload takes it away."""
+    text = "name: read\ndescription: Reads.\nentry: {type: builtin, handler: echo}\n"
+    other = tmp_path / "elsewhere.yaml"
+    other.write_text(text)
+    for tool in (ToolConfigLoader().load_text(text), ToolConfigLoader().load_file(other)):
+        engine.register_tool(tool, lambda: "here")
+        await engine.reload()
+        assert (await engine.execute("read")).output == {"result": "here"}
+        engine.unregister_tool("read")
+
+
 async def test_register_tool_without_a_handler(engine: ToolEngine) -> None:
     """K6: without a handler, the executor of the handler's name runs the tool."""
     engine.register_tool(definition(entry={"type": "builtin", "handler": "echo"}))

@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
+from msgspec.structs import replace
+
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
@@ -360,7 +362,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         """Add a tool that no file defines; it stays across reloads.
 
         Args:
-            tool: The tool, or its definition as a mapping.
+            tool: The tool, also one that was read from a file, or its definition as a mapping.
             handler: Called with the validated parameters as keywords, and with the
                 `ToolExecutionContext` if it has a parameter named `context`; sync handlers run in
                 a thread. None: an executor of the handler's name runs it.
@@ -371,6 +373,9 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         """
         self._require_open()
         loaded = tool if isinstance(tool, Tool) else ToolConfigLoader().from_mapping(tool)
+        if loaded.source is not None:
+            # What was read from a file and is registered here is no part of the folder.
+            loaded = replace(loaded, source=None)
         index = self.index.with_tool(loaded)
         if handler is None and (problems := self._registry.check_entry(loaded)):
             raise DefinitionError(*problems)

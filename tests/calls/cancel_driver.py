@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
+from unittest.mock import patch
 
 from tests.calls.virtual_loop import VirtualLoop
 
@@ -231,7 +232,11 @@ class Stage:
 def perform(scene: Scene, strikes: Strikes) -> Stage:
     """One performance on a loop of its own; asserts what must hold after it."""
     try:
-        with asyncio.Runner(loop_factory=SteppingLoop) as runner:
+        # How long a step takes on a busy machine must not decide how many steps there are.
+        with (
+            patch("tool_engine.model.pace.monotonic", float),
+            asyncio.Runner(loop_factory=SteppingLoop) as runner,
+        ):
             return runner.run(_Performance(scene, strikes).play())
     except BaseException as error:
         error.add_note(f"scene {name_of(scene)!r}, {strikes}")

@@ -90,6 +90,14 @@ class AgentEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
             fields["result"] = hide_secrets(_without_secrets(fields["result"]), self._secrets)
         return {key: value for key, value in fields.items() if value is not None}
 
+    @property
+    def shown_result(self) -> ToolExecutionResult | None:
+        """The result for people, without the secrets that calls of its turn ran with."""
+        if self.result is None or not self._secrets:
+            return self.result
+        output, error = hide_secrets([self.result.output, self.result.error], self._secrets)
+        return msgspec.structs.replace(self.result, output=output, error=error)
+
     def _shown_arguments(self) -> str:
         written = self.tool_call_arguments_complete or ""
         try:

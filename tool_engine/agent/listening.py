@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,13 +19,12 @@ from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_asked, secrets_of, words_of
+from tool_engine.session.recent_secrets import RecentSecrets
 
 OnEvent = Callable[[AgentEvent], object]
 """A listener: a plain function; its errors are logged."""
 
 _log: Final = get_logger(__name__)
-_MOST_KNOWN: Final = 64
-"""How many calls' secrets are remembered, to hide them in later error messages."""
 
 
 class Listeners:
@@ -35,12 +33,18 @@ class Listeners:
     Args:
         on_event: Hears every event.
         find: Returns the tool of a name, to know which arguments are secret.
+        known: The secrets of the conversation's newest calls.
 
     Raises:
         ConfigurationError: `on_event` is no plain function: a coroutine would never be awaited.
     """
 
-    def __init__(self, on_event: OnEvent | None, find: Callable[[str], Tool | None]) -> None:
+    def __init__(
+        self,
+        on_event: OnEvent | None,
+        find: Callable[[str], Tool | None],
+        known: RecentSecrets,
+    ) -> None:
         call = getattr(type(on_event), "__call__", None)  # noqa: B004 - an object's own
         is_async = any(inspect.iscoroutinefunction(each) for each in (on_event, call))
         if on_event is not None and (is_async or not callable(on_event)):
@@ -51,7 +55,8 @@ class Listeners:
         self._heard_by: list[OnEvent] = [] if on_event is None else [on_event]
         self._find = find
         self.secrets: tuple[OwnSecrets, ...] = ()
-        self._known: deque[OwnSecrets] = deque(maxlen=_MOST_KNOWN)
+        self._known = known
+        known.watch(self._note_known)
         self.round = 0
         self._begun: object | None = None
         self._requests: set[str] = set()
@@ -98,22 +103,29 @@ class Listeners:
         arguments = _read_arguments(what["tool_call_arguments_complete"])
         if arguments is None:
             return names
-        return names | self._remember_secrets(secrets_of(tool, arguments)).names
+        secrets = secrets_of(tool, arguments)
+        self._known.add(secrets)
+        return names | secrets.names
 
     def note_call(self, tool_name: str, arguments: dict[str, Any]) -> None:
         tool = self._find(tool_name)
-        if tool is not None and secret_names(tool):
-            self._remember_secrets(secrets_of(tool, arguments))
+        if tool is not None:
+            self._known.note(tool, arguments)
+
+    def note_kept_call(self, tool_name: str, arguments: dict[str, Any]) -> None:
+        """Note the secrets of a call of an earlier turn, perhaps of another process."""
+        tool = self._find(tool_name)
+        if tool is not None:
+            self._known.note_kept(tool, arguments)
 
     def known_secrets(self) -> tuple[OwnSecrets, ...]:
         """Return the newest calls' secrets, also of earlier turns: requests repeat them."""
         return tuple(self._known)
 
-    def _remember_secrets(self, secrets: OwnSecrets) -> OwnSecrets:
-        if not any(each.hides_the_same(secrets) for each in self.secrets):
+    def _note_known(self, secrets: OwnSecrets) -> None:
+        """Hide secrets in the events of the turn that runs, too."""
+        if self.is_running and not any(each.hides_the_same(secrets) for each in self.secrets):
             self.secrets = (*self.secrets, secrets)
-            self._known.append(secrets)
-        return secrets
 
     def pass_on(self, event: AgentEvent) -> None:
         if event.request is not None:

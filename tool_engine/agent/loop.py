@@ -88,7 +88,7 @@ class AgentLoop(KnownArguments):
         self.record = Transcript()
         self.children: dict[str, ChildHistory] = {}
         """Sub-agents' work by the id of the call that they worked for."""
-        self.listeners = Listeners(on_event, self._find_tool)
+        self.listeners = Listeners(on_event, self._find_tool, session.calls.secrets)
         self.listeners.watch(session.gate)
         if sub_agents:
             import_module("tool_engine.agent.sub_agents").offer_sub_agents(self)
@@ -253,6 +253,8 @@ class AgentLoop(KnownArguments):
         loop.record = Transcript(kept.transcript)
         loop.children = kept.children
         session.read_labels.note(_find_labels_read(kept, session))
+        for name, arguments in loop.record.newest_calls():
+            loop.listeners.note_kept_call(name, arguments)
         return loop
 
     def _begin_turn(self, text: object) -> object:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,6 +14,9 @@ from tool_engine.model.record import ToolCallSummary, success_rate
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.cycle import as_execution_result, as_tool_request
 from tool_engine.protocols.object_arguments import make_readable
+
+_MOST_CALLS: Final = 1_000
+"""How many calls are looked through for secrets when a conversation is restored."""
 
 
 class TranscriptEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +78,18 @@ class Transcript:
     ) -> None:
         for call, result in zip(calls, results, strict=True):
             ended = as_execution_result(result)
-            fields = {**as_tool_request(call), **ended, "callId": result.call_id}
+            ran = {
+                "callId": result.call_id,
+                "definitionHash": result.metadata.get("definition_hash"),
+            }
+            fields = {**as_tool_request(call), **ended, **ran}
             self.add("tool", ended["result"], toolCall=fields)
             self._count_call(fields)
+
+    def newest_calls(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return names and arguments of the newest calls, the oldest first."""
+        newest = itertools.islice(_list_calls(reversed(self.entries)), _MOST_CALLS)
+        return [*newest][::-1]
 
     def summary(self, session_id: str) -> ToolCallSummary:
         """Return totals of the calls for a conversation of this id."""
@@ -99,6 +112,15 @@ class Transcript:
 
     def to_list(self) -> list[dict[str, Any]]:
         return list(msgspec.to_builtins(self.entries))
+
+
+def _list_calls(entries: Iterable[TranscriptEntry]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for entry in entries:
+        call = entry.metadata.get("toolCall")
+        if isinstance(call, dict):
+            name, arguments = call.get("toolName"), call.get("args")
+            if isinstance(name, str) and isinstance(arguments, dict):
+                yield name, arguments
 
 
 def _make_readable(value: Any) -> Any:

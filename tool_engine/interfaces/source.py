@@ -7,7 +7,7 @@ engine, a part of one under other names, or something that is no engine at all.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -17,6 +17,7 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.finding import make_refused
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
+from tool_engine.redaction import OwnSecrets
 
 NO_GROUPS: Final[Mapping[str, ToolGroup]] = MappingProxyType({})
 _LONGEST_NAME: Final = 80
@@ -61,6 +62,8 @@ class Source(Protocol):
     """
     is_engine: bool = False
     """True: it runs its calls itself, in place of passing them on."""
+    secrets: Iterable[OwnSecrets] = ()
+    """What its newest calls ran with that is secret, to be hidden in messages about them."""
 
     if TYPE_CHECKING:
 

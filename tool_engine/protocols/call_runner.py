@@ -337,6 +337,9 @@ class CallRunner:
 
     def _list_secrets(self, turn: _Turn) -> tuple[OwnSecrets | None, ...]:
         """Return the secrets that foreign code may repeat in its errors."""
+        return (*self._list_sent(turn), *self._source.secrets)
+
+    def _list_sent(self, turn: _Turn) -> tuple[OwnSecrets | None, ...]:
         route, call = turn.route, turn.call
         tool = route.tool
         # In unreadable arguments, no part can be recognized as the secret.

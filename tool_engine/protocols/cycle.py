@@ -31,6 +31,7 @@ from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.protocols.result_content import REQUEST_ID, text_of
 from tool_engine.redaction import redact_text, secrets_if_known, words_of
+from tool_engine.sources.foreign import as_source
 
 _log: Final = get_logger(__name__)
 
@@ -238,7 +239,8 @@ def _format_results(
         secrets = [
             secrets_if_known(engine.get(result.tool_name), call.arguments) for result, call in sent
         ]
-        message = f"the results could not be written down: {words_of(error, *secrets)}"
+        known = as_source(engine).secrets
+        message = f"the results could not be written down: {words_of(error, *secrets, *known)}"
         finding = _report_fault("results_not_formatted", protocol, message)
         return replace(parsed, findings=[*parsed.findings, finding]), None
 

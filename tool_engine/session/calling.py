@@ -84,6 +84,7 @@ class SessionCalls:
         self._results = parts.results
         self._deferred = parts.deferred
         self._home = parts.home
+        self.secrets = parts.secrets
         self._showing = Showing(parts.tools, parts.caller, parts.policy, parts.results)
         self._keeper = ResultKeeper(parts)
         self.news: list[str] = []
@@ -232,6 +233,7 @@ class SessionCalls:
             is_nested=is_nested,
             home=self._home,
         )
+        self.secrets.note(placed.tool, expanded.params)
         whole = scope if asked is None else join_scopes(scope, asked, kept)
         bound = self._caller.bind(context, placed.tool, whole)
         try:

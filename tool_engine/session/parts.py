@@ -21,6 +21,7 @@ from tool_engine.session.reading.presentation import (
     add_return_types,
     check_presentations,
 )
+from tool_engine.session.recent_secrets import RecentSecrets
 from tool_engine.session.repetition import RepetitionGuard
 from tool_engine.session.showing import ShownResults
 from tool_engine.session.storing import find_storage
@@ -57,6 +58,8 @@ class SessionParts(NamedTuple):
     """Request token -> facts about a call that waits for an answer; its helpers share it."""
     home: HomeLoop
     """The event loop that it lives on; its helpers share it."""
+    secrets: RecentSecrets
+    """What its newest calls were sent that is secret; its helpers share it."""
 
 
 def make_parts(
@@ -116,6 +119,7 @@ def make_parts(
         ShownResults() if parent is None else parent.results,
         {} if parent is None else parent.deferred,
         HomeLoop() if parent is None else parent.home,
+        RecentSecrets(kept) if parent is None else parent.secrets,
     )
 
 

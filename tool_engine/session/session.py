@@ -131,7 +131,7 @@ class ToolSession(KnownArguments, Source):
         """Data saved with the conversation, such as its messages: JSON values."""
         self.policy, self.results, self.deferred = parts.policy, parts.results, parts.deferred
         self.storage = choose_storage(storage, self.source)
-        self.calls = SessionCalls(parts)
+        self.calls, self.secrets = SessionCalls(parts), parts.secrets
         self._state = SessionState(parts, self.calls)
         self._replies = ReplyRunner(self, parts)
         self._discovery = ToolDiscoveryService(self.toolbox, self.protocol)

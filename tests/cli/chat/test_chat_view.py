@@ -16,6 +16,7 @@ from tool_engine.cli.chat.chat_view import JSONView, PlainView, TerminalView
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.redaction import secrets_of
 
 CALL: dict[str, Any] = {"tool_call_id": "1", "tool_call_name": "pay"}
 
@@ -156,13 +157,17 @@ def test_result_repeats_no_secret_argument(
 ) -> None:
     """A tool that tells what it was given tells no secret of it, whether it succeeds or fails."""
     password = ToolParameter(name="word", type="string", description="The word", secret=True)
-    view = kind(lambda _: msgspec.structs.replace(TOOL, parameters=[password]))
+    tool = msgspec.structs.replace(TOOL, parameters=[password])
+    view = kind(lambda _: tool)
+    secrets = (secrets_of(tool, {"word": "open sesame!"}),)
     for result in (
         ToolExecutionResult(True, "pay", {"said": "open sesame!"}),
         ToolExecutionResult(False, "pay", {}, "no 'open sesame!'", "execution_error"),
     ):
         view.hear(begun('{"word": "open sesame!"}'))
-        view.hear(AgentEvent(type=AgentEventType.TOOL_RESULT, result=result, **CALL))
+        view.hear(
+            AgentEvent(type=AgentEventType.TOOL_RESULT, result=result, _secrets=secrets, **CALL)
+        )
     view.failed("over")
     shown = capsys.readouterr().err
     assert "sesame" not in shown

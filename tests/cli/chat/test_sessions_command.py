@@ -16,6 +16,7 @@ from tests.contracts.test_approval_storage_contract import request_for
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.chat import answering
 from tool_engine.cli.chat.kept_secrets import KeptSecrets
+from tool_engine.cli.settings import Settings
 from tool_engine.config import ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import SessionConflictError
@@ -346,7 +347,8 @@ def test_arguments_of_a_tool_that_is_not_there(
     (tools / "unlock.yaml").unlink()
     done = command("--records", url, "sessions", "show", "door", *form)
     assert done.code == 0, done.err
-    assert "has no tool unlock: all of its arguments are hidden" in done.err
+    said = "does not have the definition that unlock ran with: all of its arguments are hidden"
+    assert said in done.err
     arguments = json.dumps({"pin": "[hidden]", "note": "[hidden]"})
     assert (json.dumps(arguments) if form else f"unlock({arguments})") in done.out
     assert f'"pin": "{PIN}", "note": "with {PIN}"}})' not in done.out
@@ -357,9 +359,10 @@ def test_half_a_call_in_a_conversation() -> None:
     tool = ToolConfigLoader().load_text(SECRETIVE)
     half = {"name": "unlock", "arguments": '{"pin": "zeb'}
     raw = {"toolName": "unlock", "args": {}, "rawBlock": "pin: zeb"}
-    known: list[dict[str, Tool]] = [{"unlock": tool}, {}]
+    ran = {"toolName": "unlock", "args": {}, "definitionHash": tool.definition_hash}
+    known: list[list[Tool]] = [[tool], []]
     for tools in known:
-        found = KeptSecrets({"more": [half, raw]}, tools.get)
+        found = KeptSecrets({"more": [half, raw, ran]}, tools)
         assert found.hide([half, raw]) == [
             {"name": "unlock", "arguments": "[hidden]"},
             {"toolName": "unlock", "args": {}, "rawBlock": "[hidden]"},
@@ -387,3 +390,44 @@ def test_secret_parameters_of_an_answered_call(
     assert done.code == 0, done.err
     assert PIN not in done.out
     assert "[hidden]" in done.out
+
+
+BREAKING = """
+name: unlock
+description: Unlocks a door.
+effect: read
+parameters:
+  - {name: expression, type: string, required: true, secret: true, description: The pin.}
+entry: {type: builtin, handler: calculator}
+"""
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "by reference": (SECRETIVE, {"pin": "$VAR_REF{{pin}}"}),
+    "by default": (SECRETIVE.replace("required: true", f"default: {PIN}"), {}),
+    "to a tool that fails": (BREAKING, {"expression": f"1 + {PIN} ("}),
+}
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_secrets_of_an_approved_call(
+    tools: Path, url: str, capsys: pytest.CaptureFixture[str], way: str, as_json: bool
+) -> None:
+    """However the secret came into the call, and whether it succeeds or fails, it is hidden."""
+    definition, sent = WAYS[way]
+    (tools / "unlock.yaml").write_text(definition)
+
+    async def ask() -> str:
+        config = ToolEngineConfig(tools_directory=str(tools), auto_reload=False, records=url)
+        async with ToolEngine(config) as engine:
+            session = ToolSession(engine, "s", ToolCallConfig(require_confirmation=True), Later())
+            session.variables.add(Variable(name="pin", value=PIN))
+            result = await session.execute("unlock", sent)
+            await session.save()
+            return result.approval_token or ""
+
+    token = asyncio.run(ask())
+    settings = Settings(str(tools), records=url)
+    code = answering.answer(settings, token, is_approved=True, reason=None, as_json=as_json)
+    shown = capsys.readouterr().out
+    assert (code, PIN in shown) == (int(way == "to a tool that fails"), False)
+    assert shown

@@ -20,7 +20,7 @@ from tool_engine.engine import ToolEngine
 from tool_engine.errors import SessionConflictError
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.redaction import OwnSecrets
+from tool_engine.redaction import OwnSecrets, secrets_asked
 from tool_engine.session.session import ToolSession
 from tool_engine.session.variables.store import VariableStore
 
@@ -64,7 +64,7 @@ async def _answer_request(
         # The book of the conversation has the arguments whole.
         kept = {each.token: each for each in session.pending_approvals}
         asked = kept.get(token, request)
-        secrets = OwnSecrets(asked.params, asked.secret_names, asked.secret_names)
+        secrets = secrets_asked(asked)
         try:
             result = await session.resume(token, decision)
         finally:

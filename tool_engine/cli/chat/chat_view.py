@@ -17,9 +17,6 @@ from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent, AgentEventType
 from tool_engine.cli.chat.input import LEAVE_PASTES, MARK_PASTES
 from tool_engine.cli.console import make_console, plain, print_json_line, visible
-from tool_engine.knowledge.entry import VisibleCall, secret_names
-from tool_engine.knowledge.snapshot import snapshot
-from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact_text
 from tool_engine.session.reading.compression import compressed_args, compressed_result
@@ -111,8 +108,6 @@ class PlainView(ChatView):
         self._asked: set[str] = set()
         self._held: list[tuple[str, str]] = []
         """Notes that wait until no question is open."""
-        self._secretive: dict[str, VisibleCall] = {}
-        """The running calls of which a tool calls something secret."""
 
     def hear(self, event: AgentEvent) -> None:
         """Print text as it comes, and each call and result."""
@@ -167,7 +162,6 @@ class PlainView(ChatView):
             self.note(text, style)
 
     def _clear_state(self) -> None:
-        self._secretive.clear()
         self._asked.clear()
         self._show_held()
         self._end_line()
@@ -190,21 +184,15 @@ class PlainView(ChatView):
             arguments = None
         shown = redact_text(written)
         if isinstance(arguments, dict):
-            tool = self._find(name)
-            shown = compressed_args(arguments, None, tool)
-            if secret_names(tool):
-                self._secretive[_call_key(event)] = VisibleCall(snapshot(arguments), tool)
+            shown = compressed_args(arguments, None, self._find(name))
         return f"{_indent_of(event)}→ {_shorten_text(name)}({_shorten_text(shown)})"
 
     def _note_result(self, event: AgentEvent) -> None:
-        result, indent = event.result, _indent_of(event)
+        result, indent = event.shown_result, _indent_of(event)
         if result is None:
             return
-        visible_call = self._secretive.pop(_call_key(event), None)
-        safe = result if visible_call is None else _without_secrets(result, visible_call)
-        text = (
-            f"{_shorten_text(event.tool_call_name or '')}: {_shorten_text(compressed_result(safe))}"
-        )
+        name = _shorten_text(event.tool_call_name or "")
+        text = f"{name}: {_shorten_text(compressed_result(result))}"
         style = "dim" if result.is_success else "red"
         # A call that never ran, or that its turn did not wait for, has no known time.
         is_timed = result.is_success or result.execution_time > 0
@@ -319,12 +307,6 @@ def _is_shown(event: AgentEvent) -> bool:
 
 def _call_key(event: AgentEvent) -> str:
     return f"{event.parent_call_id} {event.tool_call_id}"
-
-
-def _without_secrets(result: ToolExecutionResult, call: VisibleCall) -> ToolExecutionResult:
-    """Return the result without the secrets of the arguments."""
-    output, error = call.result(snapshot(result.output)), call.error(result.error)
-    return msgspec.structs.replace(result, output=output, error=error)
 
 
 def _is_new_round(event: AgentEvent) -> bool:

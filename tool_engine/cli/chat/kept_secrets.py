@@ -1,25 +1,33 @@
 """What may a command show of a conversation that was kept with its secrets?
 
-A session is kept as it is, or it could not go on. The definitions say which arguments are secret;
-of a tool without a definition here, every argument may be one.
+A session is kept as it is, or it could not go on. The definitions say which arguments are secret.
+A name is no definition: a view may give it to another tool, and a session may have one of its own.
+So a kept call says with which definition it ran, and where that is not here, or is not known, every
+argument may be a secret.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from tool_engine.cli.console import json_text
+from tool_engine.errors import VariableError
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.text.neutral_text import neutralize
 from tool_engine.redaction import HIDDEN, OwnSecrets, secrets_of
+from tool_engine.session.recent_secrets import read_kept_arguments
+from tool_engine.session.variables.store import VariableStore
 
 _NAMES: Final = ("toolName", "tool_name", "name")
 _ARGUMENTS: Final = ("args", "arguments", "input", "params")
 """Keys of the arguments in a transcript, a request, and messages as the providers have them."""
 _RAW: Final = "rawBlock"
 """The key of the arguments as the model wrote them."""
+_DEFINITION: Final = "definitionHash"
 _DEEPEST: Final = 64
 
 
@@ -28,6 +36,10 @@ class _KeptCall(NamedTuple):
     key: str
     """The key under which the arguments stand."""
     arguments: dict[str, Any]
+    raw: str
+    """What the model wrote, where that is known."""
+    definition: str | None
+    """The hash of the definition that it ran with; None: it is not known."""
 
 
 class KeptSecrets:
@@ -35,19 +47,31 @@ class KeptSecrets:
 
     Args:
         data: What was kept.
-        find: Returns the tool of a name, or None.
+        tools: The tools whose definitions are here.
     """
 
-    def __init__(self, data: Mapping[str, Any], find: Callable[[str], Tool | None]) -> None:
-        self._find = find
+    def __init__(self, data: Mapping[str, Any], tools: Iterable[Tool]) -> None:
+        self._tools = {each.definition_hash: each for each in tools if each.definition_hash}
         self._calls = [
             call for each in _find_mappings(data) if (call := _find_call(each)) is not None
         ]
+        self._definitions: dict[str, set[str]] = {}
+        for each in self._calls:
+            if each.definition is not None:
+                self._definitions.setdefault(each.tool, set()).add(each.definition)
+        self._variables = VariableStore()
+        with suppress(VariableError):
+            self._variables = VariableStore.from_dict(data.get("variables", {}))
+
+    def _find_tool(self, call: _KeptCall) -> Tool | None:
+        """Return the tool that ran; None: its definition is not here, or not known."""
+        known = {call.definition} if call.definition else self._definitions.get(call.tool, set())
+        return self._tools.get(next(iter(known))) if len(known) == 1 else None
 
     @property
     def unknown(self) -> list[str]:
-        """The names of called tools without a definition."""
-        return sorted({each.tool for each in self._calls if self._find(each.tool) is None})
+        """The names of called tools of which it is not known here what is secret."""
+        return sorted({each.tool for each in self._calls if self._find_tool(each) is None} - {""})
 
     def hide(self, value: Any) -> Any:
         """Return a copy of any part of the conversation, without secrets."""
@@ -62,15 +86,20 @@ class KeptSecrets:
         params: dict[str, Any] = {}
         names, parts, declared, filled = set[str](), set[str](), set[str](), list[Any]()
         for number, call in enumerate(self._calls):
-            tool = self._find(call.tool)
+            tool = self._find_tool(call)
+            if call.raw and (tool is None or (_has_secrets(tool) and not call.arguments)):
+                # No argument of it could be read: any part of it may be the secret.
+                filled.append(call.raw)
             if tool is None:
                 continue
-            secrets = secrets_of(tool, call.arguments)
-            # Parameters of several tools may have one name, and only one of them be secret.
-            named = {name: f"{number} {name}" for name in call.arguments}
-            params.update((named[name], value) for name, value in call.arguments.items())
-            names.update(named[name] for name in secrets.names & named.keys())
-            parts |= secrets.parts
+            arguments = read_kept_arguments(tool, call.arguments, self._variables)
+            for form, sent in enumerate((arguments, _neutralize_texts(arguments))):
+                secrets = secrets_of(tool, sent)
+                # Parameters of several tools may have one name, and only one of them be secret.
+                named = {name: f"{number} {form} {name}" for name in sent}
+                params.update((named[name], value) for name, value in sent.items())
+                names.update(named[name] for name in secrets.names & named.keys())
+                parts |= secrets.parts
             declared |= tool.declared_keys
             filled += (value for _, value in tool.secret_defaults)
         return OwnSecrets(params, names, parts, filled=filled, declared=declared)
@@ -88,26 +117,40 @@ class KeptSecrets:
             return copy
         for key in (call.key, _RAW):
             if key in value:
-                copy[key] = self._write_like(call.tool, value[key])
+                copy[key] = _write_like(self._find_tool(call), value[key])
         return copy
 
-    def _hide_values(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of one call; of an unknown tool only their names."""
-        tool = self._find(name)
-        if tool is None:
-            return dict.fromkeys(arguments, HIDDEN)
-        return secrets_of(tool, arguments).params(arguments)
 
-    def _write_like(self, name: str, written: Any) -> Any:
-        """Return arguments in the form that they were written in."""
-        tool, arguments = self._find(name), _read_object(written)
-        if tool is not None and not (tool.secret_names or tool.secret_parts):
-            return written
-        if arguments is None:
-            # Half a call, or one in a form of its own: any part of it may be the secret.
-            return HIDDEN if written else written
-        shown = self._hide_values(name, arguments)
-        return json_text(shown, indent=None) if isinstance(written, str) else shown
+def _has_secrets(tool: Tool) -> bool:
+    return bool(tool.secret_names or tool.secret_parts)
+
+
+def _neutralize_texts(value: Any) -> Any:
+    """Return the value as the texts of results show it, without marks of calls."""
+    if isinstance(value, str):
+        return neutralize(value)
+    if isinstance(value, Mapping):
+        return {key: _neutralize_texts(each) for key, each in value.items()}
+    return [_neutralize_texts(each) for each in value] if isinstance(value, list) else value
+
+
+def _hide_values(tool: Tool | None, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of one call; of an unknown tool only their names."""
+    if tool is None:
+        return dict.fromkeys(arguments, HIDDEN)
+    return secrets_of(tool, arguments).params(arguments)
+
+
+def _write_like(tool: Tool | None, written: Any) -> Any:
+    """Return arguments in the form that they were written in."""
+    if tool is not None and not _has_secrets(tool):
+        return written
+    arguments = _read_object(written)
+    if arguments is None:
+        # Half a call, or one in a form of its own: any part of it may be the secret.
+        return HIDDEN if written else written
+    shown = _hide_values(tool, arguments)
+    return json_text(shown, indent=None) if isinstance(written, str) else shown
 
 
 def _find_call(value: Mapping[str, Any]) -> _KeptCall | None:
@@ -115,7 +158,14 @@ def _find_call(value: Mapping[str, Any]) -> _KeptCall | None:
     key = next((key for key in _ARGUMENTS if isinstance(value.get(key), str | Mapping)), None)
     if name is None or key is None:
         return None
-    return _KeptCall(name, key, _read_object(value[key]) or {})
+    raw, definition = value.get(_RAW), value.get(_DEFINITION)
+    return _KeptCall(
+        name,
+        key,
+        _read_object(value[key]) or {},
+        raw if isinstance(raw, str) else "",
+        definition if isinstance(definition, str) else None,
+    )
 
 
 def _read_object(value: Any) -> dict[str, Any] | None:

@@ -143,12 +143,12 @@ async def _print_session(settings: Settings, session_id: str, *, as_json: bool) 
     if data is None or info is None:
         raise _unknown_error(session_id)
     # Reads files.
-    secrets = KeptSecrets(data, (await asyncio.to_thread(_load_tools, settings)).get)
+    secrets = KeptSecrets(data, await asyncio.to_thread(_load_tools, settings))
     if secrets.unknown:
         names = ", ".join(map(visible, secrets.unknown))
         sys.stderr.write(
-            f"warning: {settings.tools} has no tool {names}: all of its arguments are hidden, what "
-            "was answered is not; name its folder with --tools\n"
+            f"warning: {settings.tools} does not have the definition that {names} ran with: all of "
+            "its arguments are hidden, what was answered is not; name its folder with --tools\n"
         )
     if as_json:
         asked = [_describe_request(each) for each in requests]
@@ -201,12 +201,11 @@ async def _find_session(store: ToolKnowledgeStore, session_id: str) -> SessionIn
     return None
 
 
-def _load_tools(settings: Settings) -> dict[str, Tool]:
+def _load_tools(settings: Settings) -> list[Tool]:
     """Return the tools that can be loaded; none where there is no folder."""
     if not Path(settings.tools).is_dir():
-        return {}
-    found = ToolConfigLoader().load_directory(settings.tools, settings.is_recursive)
-    return {tool.name: tool for tool in found}
+        return []
+    return ToolConfigLoader().load_directory(settings.tools, settings.is_recursive)
 
 
 def _print_messages(data: Mapping[str, Any], secrets: KeptSecrets) -> None:

@@ -40,7 +40,6 @@ IDLE_SECONDS: Final = 300.0
 
 REPORT_SECONDS: Final = 0.05
 """The least seconds between two reports of the progress of one call."""
-
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _MOST_CHARACTERS: Final = 4_000
 _SECONDS_TO_CLEAN: Final = 1.0
