@@ -59,6 +59,8 @@ def test_a_word_is_read_by_the_declared_type(kind: str, text: str, value: object
         ("number", "nan", "write key=2.5"),
         ("number", "inf", "write key=2.5"),
         ("number", "1_0.5", "write key=2.5"),
+        ("number", "١", "write key=2.5"),
+        ("integer", "١", "write key=5"),
         ("boolean", "yes", "key=true or key=false"),
         ("boolean", "True", "key=true or key=false"),
         ("boolean", "1", "key=true or key=false"),

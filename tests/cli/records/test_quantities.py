@@ -33,6 +33,8 @@ def test_moments() -> None:
     zoned = parse_moment("--since", "2026-11-01T08:30:00+02:00")
     assert zoned == datetime(2026, 11, 1, 6, 30, tzinfo=UTC)
     assert parse_moment("--since", "999999999w") < datetime(2, 1, 1, tzinfo=UTC)
+    assert parse_moment("--since", "0001-01-01") <= datetime(1, 1, 2, tzinfo=UTC)
+    assert parse_moment("--until", "9999-12-31T23:59-12:00") > datetime(9999, 12, 30, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("word", ["", "yesterday", "2026-13-01", "0s", "0001-01-01T00:00+14:00x"])

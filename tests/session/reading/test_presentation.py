@@ -233,7 +233,10 @@ def test_the_model_asks_for_more_or_less(limit: Any) -> None:
 @pytest.mark.parametrize("limit", [None, "all", "", True, False, [], {}, float("nan"), "1e3", "٣"])
 def test_a_limit_that_is_no_number(limit: Any) -> None:
     """U38: it says nothing, and the default holds."""
-    assert present(result_of("x" * 8_000), {"limit": limit}).is_truncated is False
+    found = present(result_of("x" * 8_000), {"limit": limit})
+    assert found.is_truncated is False
+    assert [each for each in found.findings if "no number of characters" in each] == found.findings
+    assert bool(found.findings) is (limit is not None)
     assert present(result_of("x" * 8_001), {"limit": limit}).is_truncated is True
 
 

@@ -193,7 +193,7 @@ def _read_number(key: str, text: str, secrets: OwnSecrets) -> int | float:
     if _INTEGER.fullmatch(text.strip()):
         return int(text)
     try:
-        value = float(text.replace("_", "x"))
+        value = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

@@ -110,7 +110,8 @@ async def _print_records(settings: Settings, query: RecordQuery, *, as_json: boo
         for record in records:
             _print_json(record)
     elif not records:
-        sys.stderr.write("no such calls are recorded\n")
+        none = "no such calls are recorded" if query.limit else "--limit 0 shows none"
+        sys.stderr.write(f"{none}\n")
     elif (console := make_console()).width >= WIDE:
         console.print(_make_history_table(records, console))
     else:

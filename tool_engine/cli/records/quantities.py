@@ -34,12 +34,17 @@ def parse_moment(option: str, word: str) -> datetime:
         except OverflowError:
             return datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
     try:
-        return datetime.fromisoformat(word).astimezone(UTC)
-    except (ValueError, OverflowError):
+        moment = datetime.fromisoformat(word)
+    except ValueError:
         raise CommandError(
             f"{option} takes a duration such as 1h, or a time such as 2026-11-01 or "
             f"2026-11-01T08:30; got {word!r}"
         ) from None
+    try:
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        # The first or the last day that there is, in a zone in which it is another one.
+        return moment.replace(tzinfo=UTC)
 
 
 def parse_size(option: str, word: str) -> int:

@@ -23,6 +23,7 @@ from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds
+from tool_engine.model.json.one_line import shorten_repr
 from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
@@ -174,7 +175,7 @@ def present(
     findings: list[str] = []
     find_secrets = partial(secrets_if_known, tool, args)
     formatted, is_as_kept = _format_result(result, args, presentation, findings, find_secrets)
-    asked = _find_asked_limit(args, tool)
+    asked = _find_asked_limit(args, tool, findings)
     if presentation.is_whole or asked == 0:
         return Presented(formatted, formatted, False, findings)
     hinting = Hinting(variable, is_as_kept, language, has_reader)
@@ -240,8 +241,10 @@ def _find_most(*limits: int | None) -> float:
     return DEFAULT_LIMIT
 
 
-def _find_asked_limit(args: Mapping[str, Any], tool: Tool | None) -> int | None:
-    """Return the model's limit, 0 for all; None: it asked for none."""
+def _find_asked_limit(
+    args: Mapping[str, Any], tool: Tool | None, findings: list[str]
+) -> int | None:
+    """Return the model's limit, 0 for all; None: it asked for none, or for what is none."""
     limit = args.get(_LIMIT)
     if limit is None or _declares_limit(tool):
         return None
@@ -249,7 +252,11 @@ def _find_asked_limit(args: Mapping[str, Any], tool: Tool | None) -> int | None:
         # The text protocols send nothing but texts.
         limit = int(limit)
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit:
-        return None  # NaN alone is not equal to itself
+        findings.append(
+            f"the limit {shorten_repr(limit)} is no number of characters, and was left out: write "
+            "a whole number, 0 for all"
+        )
+        return None
     return 0 if limit <= 0 or limit == math.inf else math.ceil(limit)
 
 
