@@ -463,11 +463,7 @@ async def test_a_conflict_that_comes_in_a_conversation(
         session.tools()
     cycle = await session.process_cycle(vcp("mine", "slow", text="hi"))
     assert kinds(cycle) == ["tool_not_found", None]
-    assert [
-        each
-        for each in session.toolbox.findings
-        if "own tool 'mine' and a tool of its catalog" in each
-    ]
+    assert [each for each in session.toolbox.findings if "the catalog's 'mine'" in each]
 
 
 async def test_two_conversations(engine: ToolEngine) -> None:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -20,7 +19,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
 from tool_engine.session.toolbox.toolbox import Toolbox
-from tool_engine.sources.composition import keep, prefix, rename
 
 
 @pytest.fixture
@@ -221,7 +219,7 @@ async def test_an_own_tool_hides_none(engine: ToolEngine) -> None:
     assert names(toolbox) == ["note", "query", "mine"]
     tools.append(own("draft"))
     with pytest.raises(
-        ToolConflictError, match=r"own tool 'draft' and a tool of its catalog.*another name"
+        ToolConflictError, match=r"own tool 'draft' and the catalog's 'draft'.*pref"
     ):
         toolbox.tools()
     assert toolbox.find("draft") is None, "it stands for neither of them"
@@ -232,33 +230,6 @@ async def test_an_own_tool_hides_none(engine: ToolEngine) -> None:
     with pytest.raises(ToolConflictError, match=r"two tools named 'mine' of its own"):
         toolbox.tools()
     assert toolbox.find("mine") is None
-
-
-@pytest.mark.parametrize("view", ["prefix", "rename", "keep"])
-async def test_no_view_frees_the_name_of_an_own_tool(engine: ToolEngine, view: str) -> None:
-    """A call goes by its name to what runs it, whatever the view shows: the cure is said at once.
-
-    Looked at: tools that a session registers, those of its variables, and of skills.
-    """
-    source = {
-        "prefix": lambda: prefix(engine, "z_"),
-        "rename": lambda: rename(engine, {"note": "z_note"}),
-        "keep": lambda: keep(engine, ["query"]),
-    }[view]()
-    session = ToolSession(source, "chat")
-    tool = msgspec.structs.replace(own("note"), parameters=[])
-    with pytest.raises(ToolConflictError, match="register the session's under another name"):
-        session.register_tool(tool, lambda: "own")
-    session.register_tool(msgspec.structs.replace(tool, name="my_note"), lambda: "own")
-    assert (await session.execute("my_note")).output == {"result": "own"}
-    # A tool of a session's variables has a name that cannot be chosen.
-    engine.register_tool({"name": "write_var", "description": "d"}, lambda: "the engine's")
-    with pytest.raises(ToolConflictError, match="rename the other one where it is defined"):
-        session.tools()
-    engine.unregister_tool("write_var")
-    engine.register_tool({"name": "write_variable", "description": "d"}, lambda: "the engine's")
-    written = await session.execute("write_var", {"name": "a", "value": 1, "desc": "x"})
-    assert written.is_success, written.error
 
 
 async def test_a_group_of_the_session(engine: ToolEngine) -> None:

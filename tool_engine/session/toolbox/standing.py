@@ -170,13 +170,10 @@ def _find_conflicts(own: Sequence[Tool], names: set[str], catalog: Source) -> di
             taken[tool.name] = (
                 f"the session has two tools named {tool.name!r} of its own: rename one"
             )
-        elif tool.name in names or not catalog.has_room(tool.name):
-            # Also where a view shows the other one under another name, or not at all: what runs
-            # the calls finds it there.
+        elif tool.name in names or catalog.get(tool.name) is not None:
             taken[tool.name] = (
-                f"the session's own tool {tool.name!r} and a tool of its catalog have one name, "
-                "which no view around the catalog frees: register the session's under another "
-                "name, or rename the other one where it is defined"
+                f"the session's own tool {tool.name!r} and the catalog's {tool.name!r} have "
+                "one name: rename one, or put prefix() or rename() around the catalog"
             )
         seen.add(tool.name)
     return taken
