@@ -22,7 +22,7 @@ from tool_engine.interfaces import Run, Slot
 from tool_engine.knowledge.entry import VisibleCall, secret_names
 from tool_engine.logger import current_call
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import check_context
+from tool_engine.model.caller import check_context, is_of_own
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.settings.settable import settable
 from tool_engine.model.tool import Tool
@@ -312,6 +312,7 @@ def nested_context(
         # A tool cannot do what its conversation forbids, nor act for another conversation.
         scope=outer.scope if source is outer else narrowed(outer.scope, source.scope),
         _is_for_tool=context is None,
+        _is_of_own=source.bound_call is None and is_of_own(source),
     )
 
 

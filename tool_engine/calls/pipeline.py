@@ -54,7 +54,7 @@ from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
 from tool_engine.knowledge.snapshot import pack_plain, snapshot
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import check_context, heard_by
+from tool_engine.model.caller import check_context, heard_by, is_of_own
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.progress import ToolLogLine, ToolProgress
 from tool_engine.model.record import next_serial
@@ -173,7 +173,8 @@ class Pipeline:
         if near is not None and parent is _UNASKED:
             return await self._make_inner_call(near, tool_name, params, context)
         try:
-            plan, packed = self._plans.get(tool_name), pack_plain(params)
+            plan = None if is_of_own(context) else self._plans.get(tool_name)
+            packed = pack_plain(params)
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
             plan, packed = None, b""
         call = Call(self, next_serial(), name_call(self._prefix), tool_name, packed, context, plan)
@@ -377,7 +378,7 @@ class Pipeline:
         parent: Slot | None,
     ) -> ToolExecutionResult:
         """Run a tool's inner call, and count it as a use where a conversation counts."""
-        uses = self._take_uses(tool_name, inner.scope)
+        uses = self._take_uses(tool_name, inner)
         if isinstance(uses, Refusal):
             return self.refuse(tool_name, params, inner, uses)
         result = await self.execute(tool_name, params, inner, parent=parent)
@@ -386,14 +387,15 @@ class Pipeline:
                 each.give_back()
         return result
 
-    def _take_uses(self, tool_name: str, scope: CallScope | None) -> Refusal | Iterable[Use]:
+    def _take_uses(self, name: str, context: ToolExecutionContext) -> Refusal | Iterable[Use]:
         """Count a tool's inner call; one without an existing tool is not counted."""
-        if scope is None or not isinstance(tool_name, str):
+        scope = context.scope
+        if scope is None or not isinstance(name, str):
             return ()
-        tool = self._find(tool_name)
+        tool = None if is_of_own(context) else self._find(name)
         if tool is not None:
             return take_uses(scope, tool, self._consents.home)
-        own = scope.own(tool_name)
+        own = scope.own(name)
         return () if own is None else take_uses(scope, own[0], None)
 
     def refuse(
@@ -445,10 +447,10 @@ class Pipeline:
             raise self._disowned
         if self._is_closed:
             return Failure("engine_closed", "the engine is closed and takes no more calls")
-        name = call.tool_name
-        tool = self._find(name) if isinstance(name, str) else None
-        if tool is None and call.context.scope is not None and not self._consents.is_guest(call):
-            own = call.context.scope.own(name)
+        name, scope, is_own = call.tool_name, call.context.scope, is_of_own(call.context)
+        tool = self._find(name) if isinstance(name, str) and not is_own else None
+        if tool is None and scope is not None and (is_own or not self._consents.is_guest(call)):
+            own = scope.own(name)
             if own is not None:
                 return self._planner.plan(*own)
         if tool is None:

@@ -195,6 +195,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     _call: Any = None
     _take_report: Callable[[ToolProgress | ToolLogLine], object] | None = None
     _is_for_tool: bool = False
+    _is_of_own: bool = False
     _is_changed: bool = False
 
     def __post_init__(self) -> None:

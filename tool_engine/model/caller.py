@@ -29,6 +29,14 @@ def check_context(context: object) -> TypeGuard[ToolExecutionContext]:
     )
 
 
+def is_of_own(context: object) -> bool:
+    """Return True if the call is of a tool that only its conversation has.
+
+    It goes past what else bears the name, in views and in the engine.
+    """
+    return isinstance(context, ToolExecutionContext) and context._is_of_own  # noqa: SLF001 - of the same room
+
+
 def heard_by(
     listener: Callable[[ToolProgress], object] | None, context: ToolExecutionContext | None
 ) -> ToolExecutionContext:

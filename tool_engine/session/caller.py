@@ -51,7 +51,12 @@ class Caller:
         return self.session_id if self._parent is None else self._parent.root_id
 
     def bind(
-        self, context: ToolExecutionContext | None, tool: Tool | None, scope: CallScope
+        self,
+        context: ToolExecutionContext | None,
+        tool: Tool | None,
+        scope: CallScope,
+        *,
+        is_own: bool = False,
     ) -> ToolExecutionContext:
         """Return a copy of a context that names the conversation.
 
@@ -59,6 +64,7 @@ class Caller:
             context: Who calls, and within which limits; None: the conversation itself.
             tool: What is called; None: it is not known.
             scope: What the conversation adds to the call.
+            is_own: Whether only the conversation has the tool.
 
         Raises:
             ConfigurationError: The context is none.
@@ -71,6 +77,7 @@ class Caller:
                 session_id=self.session_id,
                 timeout=self.find_timeout(tool),
                 scope=scope,
+                _is_of_own=is_own,
             )
         check_context(context)
         timeout = context.timeout
@@ -87,6 +94,7 @@ class Caller:
             session_id=self.session_id,
             timeout=timeout,
             scope=scope,
+            _is_of_own=is_own,
         )
 
     def find_timeout(self, tool: Tool | None) -> float:

@@ -16,7 +16,7 @@ from tool_engine.calls.uses import is_use
 from tool_engine.errors import ApprovalError, VariableError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext
-from tool_engine.model.caller import check_context
+from tool_engine.model.caller import check_context, is_of_own
 from tool_engine.model.finding import finding_of
 from tool_engine.model.json.plain import read_plain
 from tool_engine.model.outcome import ErrorType
@@ -112,6 +112,10 @@ class SessionCalls:
         """
         if context is not None:
             check_context(context)
+        if is_of_own(context):
+            # It belongs to a conversation that has this one among its sources.
+            result = await self._tools.source.execute(tool_name, params, context)
+            return as_session_result(result)
         params = {} if params is None else read_plain(params)
         if self._variables.has_large and isinstance(params, dict) and may_refer(params):
             await make_ready(params, self._variables)
@@ -130,7 +134,10 @@ class SessionCalls:
         self, tool_name: str, params: Any, context: ToolExecutionContext | None, refusal: Refusal
     ) -> SessionResult:
         """End a call that is not made, and keep nothing."""
-        bound = self._bind_refused(context, None)
+        if is_of_own(context):
+            result = self._tools.source.refuse(tool_name, params, context, refusal)
+            return as_session_result(result)
+        bound = self._bind_refused(context, self._tools.toolbox.find(tool_name))
         return as_session_result(self._tools.source.refuse(tool_name, params, bound, refusal))
 
     async def resume(self, token: str, decision: Answer) -> SessionResult:
@@ -185,10 +192,12 @@ class SessionCalls:
         return await self._run_call(placed, request.params, expanded, None, request, kept=kept)
 
     def _bind_refused(
-        self, context: ToolExecutionContext | None, tool: Tool | None
+        self, context: ToolExecutionContext | None, placed: Placed | None
     ) -> ToolExecutionContext:
         scope = SessionScope(self._tools.find_own, self._gate, _NOTHING, showing=self._showing)
-        return self._caller.bind(context, tool, scope)
+        if placed is None:
+            return self._caller.bind(context, None, scope)
+        return self._caller.bind(context, placed.tool, scope, is_own=placed.is_own)
 
     async def _end_refused(
         self,
@@ -198,7 +207,7 @@ class SessionCalls:
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> SessionResult:
-        bound = self._bind_refused(context, None if placed is None else placed.tool)
+        bound = self._bind_refused(context, placed)
         sent = params if isinstance(params, dict) else {"value": params}
         result = self._tools.source.refuse(tool_name, sent, bound, refusal)
         return await self._keeper.finish(tool_name, placed, sent, _NOTHING, result)
@@ -235,7 +244,7 @@ class SessionCalls:
         )
         self.secrets.note(placed.tool, expanded.params)
         whole = scope if asked is None else join_scopes(scope, asked, kept)
-        bound = self._caller.bind(context, placed.tool, whole)
+        bound = self._caller.bind(context, placed.tool, whole, is_own=placed.is_own)
         try:
             result = await tools.source.execute(tool_name, expanded.params, bound)
         except asyncio.CancelledError:

@@ -18,6 +18,7 @@ from tool_engine.errors import (
 )
 from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.caller import is_of_own
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup
@@ -234,6 +235,8 @@ class CombinedTools(Source):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
+        if is_of_own(context) and self._sources:
+            return await self._find_runner().execute(tool_name, params, context)
         entry = self._find_current().entries.get(tool_name)
         if entry is not None:
             result = await self._sources[entry.source].execute(entry.own.name, params, context)
@@ -254,14 +257,22 @@ class CombinedTools(Source):
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> ToolExecutionResult:
-        entry = self._find_current().entries.get(tool_name)
+        entry = None if is_of_own(context) else self._find_current().entries.get(tool_name)
         if entry is not None:
             source, own = self._sources[entry.source], entry.own.name
         elif self._sources:
-            source, own = next(iter(self._sources.values())), tool_name
+            source, own = self._find_runner(), tool_name
         else:
             return super().refuse(tool_name, params, context, refusal)
         return named(source.refuse(own, params, context, refusal), tool_name)
+
+    def _find_runner(self) -> Source:
+        """Return what runs, and records, the calls of tools that only a conversation has."""
+        sources = list(self._sources.values())
+        with_engine = (
+            each for each in sources if any(leaf.is_engine for leaf in each.list_origins())
+        )
+        return next(with_engine, sources[0])
 
     def _explain_missing(self, tool_name: str) -> str:
         if tool_name in self._find_current().refused:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tool_engine.errors import ToolConflictError, ToolNotFoundError
 from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import check_context
+from tool_engine.model.caller import check_context, is_of_own
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
@@ -138,6 +138,8 @@ class ToolView(Source):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
+        if is_of_own(context):
+            return await self._source.execute(tool_name, params, context)
         entry = self._find_current().entries.get(tool_name)
         if entry is not None:
             result = await self._source.execute(entry.own.name, params, context)
@@ -153,7 +155,7 @@ class ToolView(Source):
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> ToolExecutionResult:
-        entry = self._find_current().entries.get(tool_name)
+        entry = None if is_of_own(context) else self._find_current().entries.get(tool_name)
         own = tool_name if entry is None else entry.own.name
         return named(self._source.refuse(own, params, context, refusal), tool_name)
 
