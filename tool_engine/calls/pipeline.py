@@ -173,7 +173,7 @@ class Pipeline:
         if near is not None and parent is _UNASKED:
             return await self._make_inner_call(near, tool_name, params, context)
         try:
-            plan = None if is_of_own(context) else self._plans.get(tool_name)
+            plan = None if context._is_of_own else self._plans.get(tool_name)  # noqa: SLF001
             packed = pack_plain(params)
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
             plan, packed = None, b""
