@@ -193,10 +193,9 @@ class Pipeline:
                     return ready
                 plan, arguments = ready
             request = self._make_request(plan, context, arguments, parent)
-        slot = self._controller.admit_nowait(request, self._time(), call.call_id)
+        call.slot = slot = self._controller.admit_nowait(request, self._time(), call.call_id)
         if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
             return call.ended()
-        call.slot = slot
         try:
             if self._bus.has_subscribers:
                 self._announce_start(call, slot)
@@ -501,6 +500,7 @@ class Pipeline:
                 self._end_broken(call, slot)
             raise
         if not isinstance(now, Failure):
+            call.slot = slot
             return slot
         call.waited = self._time() - began
         if slot is not None:
