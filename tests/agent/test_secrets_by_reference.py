@@ -124,6 +124,42 @@ async def test_a_resumed_conversation(
     assert [each for each in said if SECRET in each] == []
 
 
+@pytest.mark.parametrize("value", [SECRET, f'"{SECRET}" \\ "{SECRET}"'], ids=["plain", "quotes"])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"pin": SECRET, "keys": ["$VAR_REF{{gone}}"]},
+        {"pin": "$VAR_REF{{pin}}", "keys": ["$VAR_REF{{gone}}"]},
+        {"keys": ["$VAR_REF{{pin}}"]},
+        {"keys": ["first", SECRET]},
+    ],
+    ids=["sent", "referred", "listed", "sent in a list"],
+)
+async def test_each_kept_argument_is_looked_at_by_itself(
+    engine: ToolEngine, sent: dict[str, Any], value: str
+) -> None:
+    """Another one that leads nowhere by now hides no less; quotes in a value break no list."""
+    secret = {"description": "S.", "secret": True}
+    pin, keys = {"name": "pin", "type": "string"}, {"name": "keys", "type": "array"}
+    parameters = [{**pin, **secret}, {**keys, **secret}]
+    tool = {"name": "open", "description": "Opens.", "effect": "write", "parameters": parameters}
+    engine.register_tool(tool, lambda pin="", keys=(): f"got {pin} {' '.join(keys)}")
+    session = session_of(engine)
+    session.variables.add(Variable(name="pin", value=value))
+    session.variables.add(Variable(name="gone", value="of no interest"))
+    replies = [{"calls": [{"name": "open", "arguments": sent}]}, {"text": "ok"}]
+    loop = AgentLoop(session, RecordedModel({"replies": replies}))
+    await loop.run("open it")
+    restored = ToolSession.from_dict(session.to_dict(), engine)
+    restored.variables.remove(["gone"])
+    resumed = AgentLoop.from_dict(loop.to_dict(), restored, Quoting([], at=1))
+    with pytest.raises(ChatModelError) as failed:
+        await resumed.run("and again")
+    assert SECRET in str(loop.messages)
+    assert "cannot read" in str(failed.value)
+    assert SECRET not in str(failed.value)
+
+
 @pytest.mark.parametrize("sent", SENT)
 @pytest.mark.parametrize("place", ["on_event", "on_result"])
 async def test_code_that_quotes_what_it_hears(

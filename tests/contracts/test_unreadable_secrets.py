@@ -14,6 +14,8 @@ import pytest
 
 from tests.growth import growth_of
 from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent, ToolSession
+from tool_engine.agent.loop import AgentLoop
+from tool_engine.agent.models import RecordedModel
 from tool_engine.protocols import process_tool_calls
 from tool_engine.redaction import hide_quotes
 
@@ -68,7 +70,7 @@ def replies(arguments: str) -> dict[str, Any]:
 async def test_unreadable_arguments_are_not_repeated(
     arguments: str, protocol: str, in_session: bool
 ) -> None:
-    """Result, record, events and repairs hold no part of them, where the tool takes a secret."""
+    """Result, record, events, findings and what is said of the call hold no part of them."""
     async with ToolEngine(ToolEngineConfig(auto_reload=False)) as engine:
         pin = {"name": "pin", "type": "string", "description": "P.", "secret": True}
         engine.register_tool({"name": "log_in", "description": "L.", "parameters": [pin]}, log_in)
@@ -82,8 +84,26 @@ async def test_unreadable_arguments_are_not_repeated(
         records = await engine.store.query_call_records()
     said = [each.to_dict() for each in done.execution_results]
     said += [each.to_dict() for each in events]
+    said += [[each.error, each.repairs] for each in done.parsed_requests]
+    said += [each.to_dict() for each in done.findings]
     assert SECRET not in json.dumps(said, default=repr)
     assert SECRET not in repr(records)
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+async def test_a_turn_repeats_no_unreadable_arguments(arguments: str) -> None:
+    """What an agent's listener and its answer hear of the call quotes none of it."""
+    async with ToolEngine(ToolEngineConfig(auto_reload=False)) as engine:
+        pin = {"name": "pin", "type": "string", "description": "P.", "secret": True}
+        engine.register_tool({"name": "log_in", "description": "L.", "parameters": [pin]}, log_in)
+        model = RecordedModel(
+            {"replies": [{"reply": replies(arguments)["openai"]}, {"text": "Done."}]}
+        )
+        found: list[Any] = []
+        loop = AgentLoop(ToolSession(engine, "one"), model, on_event=found.append)
+        answer = await loop.run("Log in.")
+    found = [each.finding for each in found if each.finding is not None]
+    assert SECRET not in repr([found, answer.findings])
 
 
 async def test_a_tool_without_secrets_is_told_where_the_fault_is() -> None:

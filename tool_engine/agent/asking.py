@@ -18,9 +18,11 @@ from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.output import to_text
 from tool_engine.model.pace import Pace
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
+from tool_engine.model.tool import Tool
 from tool_engine.protocols.cycle import parse_reply
 from tool_engine.protocols.large_replies import estimate_size, read_in_time
 from tool_engine.protocols.object_arguments import make_readable
+from tool_engine.protocols.unread_words import hide_unread
 from tool_engine.redaction import OwnSecrets, redact_text, words_of
 
 Emit = Callable[..., None]
@@ -38,11 +40,16 @@ class Asking:
     """One request to a model, and its reply so far."""
 
     def __init__(
-        self, model: ChatModel, emit: Emit, find_secrets: Callable[[], Iterable[OwnSecrets]]
+        self,
+        model: ChatModel,
+        emit: Emit,
+        find_secrets: Callable[[], Iterable[OwnSecrets]],
+        find_tool: Callable[[str], Tool | None],
     ) -> None:
         self._model = model
         self._emit = emit
         self._find_secrets = find_secrets
+        self._find_tool = find_tool
         self._said: list[str] = []
         self._half = ""
         """Half of a surrogate pair that waits for its other half in the next chunk."""
@@ -74,6 +81,7 @@ class Asking:
             if isinstance(error, ToolEngineError):
                 raise
             raise _make_failure(self._model, error, self._find_secrets()) from error
+        reply = hide_unread(reply, self._find_tool)
         for finding in reply.findings:
             self._emit(AgentEventType.FINDING, finding=finding, tool_call_id=finding.call_id)
             await self._pace.step()

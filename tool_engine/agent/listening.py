@@ -53,7 +53,7 @@ class Listeners:
                 "stream() instead, or makes a task"
             )
         self._heard_by: list[OnEvent] = [] if on_event is None else [on_event]
-        self._find = find
+        self.find_tool = find
         self.secrets: tuple[OwnSecrets, ...] = ()
         self._known = known
         known.watch(self._note_known)
@@ -96,7 +96,7 @@ class Listeners:
 
     def _note_secrets(self, what: dict[str, Any]) -> frozenset[str]:
         """Remember a call's secret values; return the names of those arguments."""
-        tool = self._find(what["tool_call_name"] or "")
+        tool = self.find_tool(what["tool_call_name"] or "")
         names = secret_names(tool)
         if tool is None or not names:
             return names
@@ -108,13 +108,13 @@ class Listeners:
         return names | secrets.names
 
     def note_call(self, tool_name: str, arguments: dict[str, Any]) -> None:
-        tool = self._find(tool_name)
+        tool = self.find_tool(tool_name)
         if tool is not None:
             self._known.note(tool, arguments)
 
     def note_kept_call(self, tool_name: str, arguments: dict[str, Any]) -> None:
         """Note the secrets of a call of an earlier turn, perhaps of another process."""
-        tool = self._find(tool_name)
+        tool = self.find_tool(tool_name)
         if tool is not None:
             self._known.note_kept(tool, arguments)
 
@@ -145,7 +145,7 @@ class Listeners:
     def _secrets_of(self, event: AgentEvent) -> tuple[OwnSecrets | None, ...]:
         """Return the secrets that a failing listener may repeat; None: unknown."""
         if event.type in (AgentEventType.TOOL_CALL_START, AgentEventType.TOOL_CALL_CHUNK):
-            tool = self._find(event.tool_call_name or "")
+            tool = self.find_tool(event.tool_call_name or "")
             if tool is None or secret_names(tool):
                 return (None,)  # a part of a secret cannot be recognized
         names, secrets = event._names, event._secrets  # noqa: SLF001 - the engine's own

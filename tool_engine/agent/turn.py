@@ -153,7 +153,9 @@ class Turn:
 
     async def _ask_model(self) -> ParsedReply:
         self._emit(AgentEventType.ROUND_STARTED)
-        asking = self._asking = Asking(self._model, self._emit, self._listeners.known_secrets)
+        asking = self._asking = Asking(
+            self._model, self._emit, self._listeners.known_secrets, self._listeners.find_tool
+        )
         request = self._conversation.request(may_call=self._last is None)
         reply = await asking.ask(request)
         self._asking = None

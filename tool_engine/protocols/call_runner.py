@@ -32,6 +32,7 @@ from tool_engine.protocols.parallel_calls import count_workers
 from tool_engine.protocols.result_content import REQUEST_ID, withhold_unreviewed
 from tool_engine.protocols.routing import Route, Router
 from tool_engine.protocols.sent_argument_names import name_as_sent
+from tool_engine.protocols.unread_words import hide_in_call, takes_secrets
 from tool_engine.protocols.written_arguments import written
 from tool_engine.redaction import OwnSecrets, hide_quotes, secrets_if_known, words_of
 from tool_engine.sources.foreign import check_caller_of_tools
@@ -194,10 +195,9 @@ class CallRunner:
         call, most = turn.call, self._options.max_calls
         if not call.is_runnable:
             message = call.error or "the reply ended inside this call: write it again, shorter"
-            if self._takes_secrets(call):
+            if takes_secrets(self._source.get, call.tool_name):
                 message = hide_quotes(message)
-                repairs = tuple(map(hide_quotes, call.repairs))
-                turn.call = msgspec.structs.replace(call, error=message, repairs=repairs)
+                turn.call = msgspec.structs.replace(hide_in_call(call), error=message)
             return self._refuse_call(turn, message, ErrorType.VALIDATION_ERROR)
         if place >= most:
             first = "call of a reply is" if most == 1 else f"{most} calls of a reply are"
@@ -324,16 +324,6 @@ class CallRunner:
         finally:
             written.reset(sent)
             allowed.reset(said)
-
-    def _takes_secrets(self, call: ToolCall) -> bool:
-        """Return True if the call's tool declares secrets, or is not known."""
-        try:
-            tool = self._source.get(call.tool_name)
-        except BaseException as error:  # a foreign engine may raise anything
-            if ends_caller(error):
-                raise
-            return True
-        return tool is None or bool(tool.secret_names or tool.secret_parts)
 
     def _list_secrets(self, turn: _Turn) -> tuple[OwnSecrets | None, ...]:
         """Return the secrets that foreign code may repeat in its errors."""

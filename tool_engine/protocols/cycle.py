@@ -30,6 +30,7 @@ from tool_engine.protocols.native_calls import find_form
 from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.protocols.result_content import REQUEST_ID, text_of
+from tool_engine.protocols.unread_words import hide_unread
 from tool_engine.redaction import redact_text, secrets_if_known, words_of
 from tool_engine.sources.foreign import as_source
 
@@ -116,6 +117,7 @@ async def process_tool_calls(
         parsed = _note_unread(parsed, reply, speaks)
     runner = CallRunner(engine, chosen, has_commands=is_text, fit=coerce if is_text else None)
     results = await runner.run(parsed.calls)
+    parsed = hide_unread(parsed, as_source(engine).get)
     formatted = None
     if chosen.format_results and results:
         write = partial(_format_results, speaks, engine)

@@ -70,12 +70,16 @@ def read_kept_arguments(
 ) -> dict[str, Any]:
     """Return what a call was sent, from what a transcript has of it.
 
-    There every value is a text, and a reference stands for itself.
+    There every value is a text, and a reference stands for itself. One that leads nowhere any more
+    stays as it is, and takes no other with it.
     """
-    with suppress(VariableError):
-        params = expand(params, variables).params
     texts = {each.name for each in tool.parameters if each.type == "string"}
-    return {key: value if key in texts else _read_json(value) for key, value in params.items()}
+    # Read before anything is put in, which may have quotes.
+    read = {key: value if key in texts else _read_json(value) for key, value in params.items()}
+    for key, value in read.items():
+        with suppress(VariableError):
+            read[key] = expand({key: value}, variables).params[key]
+    return read
 
 
 def _read_json(text: Any) -> Any:
