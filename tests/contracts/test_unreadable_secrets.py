@@ -82,7 +82,7 @@ async def test_unreadable_arguments_are_not_repeated(
         else:
             done = await process_tool_calls(engine, reply, protocol)
         records = await engine.store.query_call_records()
-    said = [each.to_dict() for each in done.execution_results]
+    said: list[Any] = [each.to_dict() for each in done.execution_results]
     said += [each.to_dict() for each in events]
     said += [[each.error, each.repairs] for each in done.parsed_requests]
     said += [each.to_dict() for each in done.findings]
