@@ -148,6 +148,51 @@ print(json.dumps([told, os.getpid(), "ended"]))
     assert registered.startswith("EngineClosedError")
 
 
+def test_what_waits_in_the_parent(tmp_path: Path) -> None:
+    """A question, a turn and a stream that the child has a copy of cannot go on there."""
+    told, parent, answered = run(
+        tmp_path,
+        """
+async def misuse():
+    told = [await error_of(loop.run("go")), await error_of(session.process(CALL, "function_call"))]
+    try:
+        told.append(repr(queue.allow(token)))
+    except Exception as error:
+        told.append(f"{type(error).__name__}: {error}")
+    told.append(await error_of(asyncio.wait_for(anext(stream), 5)))
+    own = QueueApprover()
+    return told + [[each.token for each in queue.pending_approvals], repr(own)]
+CALL = '<function_call>{"name": "ok", "arguments": {"who": "a"}}</function_call>'
+async def main():
+    global loop, session, queue, token, stream
+    queue = QueueApprover()
+    async with engine:
+        session = ToolSession(engine, "free")
+        model = RecordedModel({"replies": [{"calls": [{"name": "ok", "arguments": {"who": "a"}}]},
+            {"text": "done"}]})
+        loop, stream = AgentLoop(session, model), engine.events()
+        asking = ToolSession(engine, "asks", {"require_confirmation": True}, approver=queue)
+        asked = asyncio.create_task(asking.execute("ok", {"who": "b"}))
+        token = (await queue.wait_for_request()).token
+        told = await asyncio.to_thread(child, misuse)
+        queue.allow(token)
+        answered = (await asked).is_success
+        await stream.aclose()
+    return [told, os.getpid(), answered]
+print(json.dumps(asyncio.run(main())))
+""",
+    )
+    turn, cycle, answer, heard, pending, own = told
+    for each in (turn, cycle):
+        assert each.startswith("EngineClosedError: the engine cannot be used here"), told
+    assert answer == (
+        f"ApprovalError: the call of 'ok' waits for its answer in process {parent}, from which "
+        "this one was forked: answer it there"
+    )
+    assert heard.startswith(f"EngineClosedError: this stream was opened in process {parent}")
+    assert (pending, own, answered) == ([], "QueueApprover(0 pending)", True)
+
+
 def test_a_child_that_makes_its_own(tmp_path: Path) -> None:
     """Beside one that was loaded before the fork, a new engine works, on the same database."""
     ids, rows = run(

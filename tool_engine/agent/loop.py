@@ -23,6 +23,7 @@ from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
+from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.redaction import shorten_words, words_of
@@ -236,7 +237,7 @@ class AgentLoop(KnownArguments):
             SessionError: The data is something else, or for another protocol.
         """
         try:
-            kept = msgspec.convert(data, _Kept)
+            kept = convert_value(data, _Kept)
         except msgspec.ValidationError as error:
             raise SessionError(f"this is no kept conversation: {error}") from error
         # Checked before the loop is made: the session would keep a failed one among its listeners.

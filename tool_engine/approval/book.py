@@ -23,6 +23,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, is_plain
 from tool_engine.model.call import check_timeout
 from tool_engine.model.foreign import ends_caller
+from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.json.output import shown
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.tool import Tool
@@ -360,7 +361,7 @@ class ApprovalBook:
             ApprovalError: The data is not what `to_dict` writes; the message names the place.
         """
         try:
-            kept = msgspec.convert(data, _Kept)
+            kept = convert_value(data, _Kept)
         except msgspec.ValidationError as error:
             raise ApprovalError(f"these are no kept approvals: {error}") from error
         book = cls(kept.session_id, kept.timeout, clock=clock, storage=storage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 
 from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.errors import ApprovalError
@@ -35,8 +36,8 @@ class QueueApprover(KnownArguments):
 
     @property
     def pending_approvals(self) -> list[ApprovalRequest]:
-        """Return the requests that wait for an answer, oldest first."""
-        return [each.request for each in list(self._asked.values())]
+        """Return the requests that wait for an answer in this process, oldest first."""
+        return [each.request for each in list(self._asked.values()) if each.is_here]
 
     def allow(self, token: str, *, is_remembered: bool | None = None) -> ApprovalRequest:
         """Let the call of a request run; `ApprovalDecision` says what is remembered.
@@ -67,10 +68,16 @@ class QueueApprover(KnownArguments):
                 now, and the call ends as `approval_required`.
 
         Raises:
-            ApprovalError: No request waits under this token, or that is no answer: then the request
-                waits on.
+            ApprovalError: No request waits under this token, or in another process; or that is no
+                answer: then the request waits on.
         """
         said = decision_from(decision)
+        known = self._asked.get(token)
+        if known is not None and not known.is_here:
+            raise ApprovalError(
+                f"the call of {known.request.tool_name!r} waits for its answer in process "
+                f"{known.process}, from which this one was forked: answer it there"
+            )
         asked = self._asked.pop(token, None)
         if asked is None:
             raise ApprovalError(
@@ -97,7 +104,7 @@ class QueueApprover(KnownArguments):
             while True:
                 watcher.clear()
                 for asked in self._asked.values():
-                    if not asked.is_seen:
+                    if not asked.is_seen and asked.is_here:
                         asked.is_seen = True
                         return asked.request
                 await watcher.wait()
@@ -109,8 +116,14 @@ class _Asked:
     def __init__(self, request: ApprovalRequest) -> None:
         self.request = request
         self.is_seen = False
+        self.process = os.getpid()
         self._loop = asyncio.get_running_loop()
         self.decision: asyncio.Future[ApprovalDecision | None] = self._loop.create_future()
+
+    @property
+    def is_here(self) -> bool:
+        """Return True if its call waits in this process; a forked one has a copy of the list."""
+        return self.process == os.getpid()
 
     def settle(self, decision: ApprovalDecision | None) -> None:
         """Hand the decision to the waiting call, from any thread."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from tool_engine.errors import EventsLostError
+from tool_engine.errors import EngineClosedError, EventsLostError
 from tool_engine.events.mailbox import CutError, Mailbox
 from tool_engine.events.replay import Replay
 from tool_engine.events.subscriber import Subscriber
@@ -37,6 +38,7 @@ class EventStream:
         self._unsubscribe = unsubscribe
         self._replay = replay
         self._is_closed = False
+        self._process = os.getpid()
 
     @property
     def dropped(self) -> int:
@@ -53,6 +55,12 @@ class EventStream:
     async def __anext__(self) -> ToolEngineEvent:
         if self._is_closed:
             raise StopAsyncIteration
+        if os.getpid() != self._process:
+            # Nothing would ever come.
+            raise EngineClosedError(
+                f"this stream was opened in process {self._process} and hears of what happens "
+                "there; open one of an engine that is made after the fork"
+            )
         if self._replay is not None:
             return await self._replay.next()
         try:

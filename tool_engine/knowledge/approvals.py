@@ -18,6 +18,7 @@ from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import copied_whole
+from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.session import check_session_id
 from tool_engine.redaction import secrets_asked
 
@@ -83,7 +84,7 @@ def decision_of(data: object, session_id: str) -> ApprovalDecision:
 
 def _convert_kept(data: object, kind: type[_Kept], session_id: str) -> _Kept:
     try:
-        return msgspec.convert(data, kind)
+        return convert_value(data, kind)
     except msgspec.ValidationError as error:
         raise SessionError(
             f"what is kept is no {kind.__name__} of this version: {error}; delete the session "

@@ -19,6 +19,7 @@ from tool_engine.interfaces.source import Source
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal
 from tool_engine.model.json.data import Data
+from tool_engine.model.json.kinds import convert_value
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.spending import (
     CALLS,
@@ -295,7 +296,7 @@ class Meter:
         Raises:
             msgspec.ValidationError: It is something else; nothing has changed then.
         """
-        kept = msgspec.convert(data, Kept)
+        kept = convert_value(data, Kept)
         self._own.uses = dict(kept.by_tool if kept.uses is None else kept.uses)
         self._own.kept = replace(kept, uses=None)
         self._own.set_turn(kept.rounds, kept.calls_of_turn, kept.seconds)

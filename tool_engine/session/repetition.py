@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.json.output import to_text
 
 _VOLATILE: Final = re.compile(
@@ -100,7 +101,7 @@ class RepetitionGuard:
         Raises:
             msgspec.ValidationError: It is something else.
         """
-        kept = msgspec.convert(data, _Kept)
+        kept = convert_value(data, _Kept)
         self._turns.clear()
         self._turns.extend(kept.turns)
 

@@ -13,6 +13,7 @@ import msgspec
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.errors import SessionConflictError, SessionError, ToolEngineError
 from tool_engine.interfaces import Approver, SessionStorage, Source, ToolSource
+from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.session import check_session_id, revision_of
 from tool_engine.session.calling import SessionCalls
@@ -308,7 +309,7 @@ def _translate_errors() -> Iterator[None]:
 
 def _read_kept(data: Mapping[str, Any], sources: list[str], *, in_pieces: bool = False) -> Restored:
     """Return what `to_dict` wrote, for a conversation that has these engines."""
-    kept = _adapt_sources(msgspec.convert(dict(data), KeptSession), sources)
+    kept = _adapt_sources(convert_value(dict(data), KeptSession), sources)
     return Restored(kept, VariableStore.from_dict(kept.variables, in_pieces=in_pieces))
 
 

@@ -19,6 +19,7 @@ from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.setting_kinds import check_switch
+from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.reply import ParsedReply
 from tool_engine.named_file import write_named
 from tool_engine.protocols.chunks import plain
@@ -139,7 +140,7 @@ class RecordingModel:
         read = self._read_chunks(shown)
         hidden = redact(_list_shown(read))
         if hidden != _list_shown(read):
-            calls = [msgspec.convert(call, ScriptCall) for call in hidden["calls"]]
+            calls = [convert_value(call, ScriptCall) for call in hidden["calls"]]
             if error is not None:
                 return ScriptReply(error=error)
             return ScriptReply(text=hidden["text"] or ("" if calls else HIDDEN), calls=calls)

@@ -11,6 +11,7 @@ import msgspec
 
 from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.errors import ConfigurationError, DefinitionError
+from tool_engine.model.json.kinds import convert_value
 from tool_engine.named_file import read_named, why_unread
 
 
@@ -75,7 +76,7 @@ def read_script(source: str | os.PathLike[str] | Mapping[str, Any]) -> Script:
     place = "the script" if isinstance(source, Mapping) else os.fspath(source)
     try:
         value = source if isinstance(source, Mapping) else _load_file(Path(source))
-        script = msgspec.convert(value, Script)
+        script = convert_value(value, Script)
     except OSError as error:
         raise ConfigurationError(f"cannot read {place}: {why_unread(error)}") from error
     except (DefinitionError, msgspec.MsgspecError) as error:

@@ -14,6 +14,7 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.group import ToolGroup
+from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 
 PREFIX: Final = "group:"
@@ -61,7 +62,7 @@ class LockedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
         if not fields.keys() <= known:
             raise ValueError(f"it has {', '.join(sorted(fields.keys() - known))}")
         try:
-            made = msgspec.convert({"name": name, **fields}, cls)
+            made = convert_value({"name": name, **fields}, cls)
             made.as_group()
         except (msgspec.ValidationError, ConfigurationError) as error:
             raise ValueError(str(error)) from error

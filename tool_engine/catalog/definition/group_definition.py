@@ -13,6 +13,7 @@ import msgspec
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.definition.permission import build_permission
 from tool_engine.catalog.definition.structure import structure_faults
+from tool_engine.catalog.definition.tool_definition import plain_data
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_nearest
@@ -37,6 +38,10 @@ def is_group(definition: Any) -> bool:
 
 def group_faults(definition: Mapping[str, Any]) -> list[Fault]:
     """Return every fault; `build_group` takes only definitions without one."""
+    faults: list[Fault] = []
+    plain_data(definition, (), faults)
+    if faults:
+        return faults
     faults = structure_faults(definition)
     for key in _LISTS:
         faults += islice(_find_repeated(key, definition.get(key)), MAX_PROBLEMS)

@@ -186,7 +186,8 @@ def _plain_mapping(value: Mapping[Any, Any], path: Path, faults: list[Fault]) ->
     plain: dict[str, Any] = {}
     for key, item in value.items():
         if isinstance(key, str):
-            plain[str(key)] = plain_data(item, (*path, str(key)), faults)
+            name = _plain_text(key, path, faults)
+            plain[name] = plain_data(item, (*path, name), faults)
         else:
             faults.append(Fault(path, f"the key {key!r} must be text"))
     return plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -12,7 +12,21 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.output import shown
 
+_Made = TypeVar("_Made")
 _CONTAINERS = (dict, list, tuple, msgspec.Struct)
+
+
+def convert_value(value: Any, kind: type[_Made]) -> _Made:
+    """Return a value as an object of a class, as `msgspec.convert` does.
+
+    Raises:
+        msgspec.ValidationError: It is none, or half of a surrogate pair is in it.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except UnicodeEncodeError:
+        # That is how `msgspec` says that a text cannot be anything else.
+        raise msgspec.ValidationError("half of a surrogate pair is no text") from None
 
 
 def check_kinds(setting: msgspec.Struct, names: Collection[str] | None = None) -> None:
@@ -35,7 +49,7 @@ def check_kinds(setting: msgspec.Struct, names: Collection[str] | None = None) -
             check_switch(field.name, value)
             continue
         try:
-            converted = msgspec.convert(value, field.type)
+            converted = convert_value(value, field.type)
         except msgspec.ValidationError as error:
             place, fault = _place_of(field.name, field.type, value, error)
             raise ConfigurationError(f"{place}: {fault}, got {shown(value)[:80]}") from error
@@ -58,8 +72,8 @@ def _place_of(
     entries = value.items() if isinstance(value, Mapping) and get_origin(kind) is dict else ()
     for key, each in entries:
         try:
-            msgspec.convert(each, get_args(kind)[1])
-            msgspec.convert({key: each}, kind)
+            convert_value(each, get_args(kind)[1])
+            convert_value({key: each}, kind)
         except msgspec.ValidationError as fault:
             return f"{name}[{key!r}]", fault
     return name, error

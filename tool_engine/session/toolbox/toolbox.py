@@ -14,6 +14,7 @@ from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.json.copying import live
+from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
@@ -308,7 +309,7 @@ class Toolbox:
             SessionError: The data is not what `to_dict` writes; the message names the place.
         """
         try:
-            kept = msgspec.convert(data, _Kept)
+            kept = convert_value(data, _Kept)
         except (msgspec.ValidationError, ConfigurationError) as error:
             raise SessionError(f"this is no kept toolbox: {error}") from error
         self.config = replace(

@@ -18,6 +18,7 @@ from tool_engine.model.checks.known_fields import KnownArguments, KnownFields
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.json.data import Data
+from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.json.output import to_text
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.session.variables.texts import LARGE, KeptTexts, keep_in_pieces, without_halves
@@ -268,7 +269,7 @@ class VariableStore(KnownArguments):
             VariableError: The data is not what `to_dict` writes; the message names the place.
         """
         try:
-            kept = msgspec.convert(data, _Kept)
+            kept = convert_value(data, _Kept)
             store = cls(kept.capacity, kept.max_chars)
         except (msgspec.ValidationError, ConfigurationError) as error:
             raise VariableError(f"these are no kept variables: {error}") from error
@@ -326,7 +327,7 @@ def _check_variable(variable: Any) -> Variable:
         kind = type(variable).__name__
         raise VariableError(f"no {kind} can be kept: pass Variable(name=..., value=...)")
     try:
-        return msgspec.convert(msgspec.structs.asdict(variable), Variable)
+        return convert_value(msgspec.structs.asdict(variable), Variable)
     except msgspec.ValidationError as error:
         name = str(variable.name)[:80]
         raise VariableError(f"the variable {name!r} cannot be kept: {error}") from error
