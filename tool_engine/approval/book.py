@@ -266,9 +266,9 @@ class ApprovalBook:
             )
         if decision.is_approved and not request.is_about(tool):
             raise ApprovalError(
-                f"{request.tool_name!r} is not what was approved: here the name has another "
-                f"definition than version {request.tool_version} that was asked about; answer "
-                "where it was asked, or call it again to be asked again"
+                f"{request.tool_name!r} is not what was approved: here its definition is another "
+                f"one than that of version {request.tool_version} that was asked about, since it "
+                "has changed or another tool has the name; call it again to be asked again"
             )
 
     # Decisions.

@@ -169,12 +169,11 @@ class Pipeline:
         context = ANONYMOUS if context is None is on_progress else heard_by(on_progress, context)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             return await self._execute_at_home(tool_name, params, context)
-        near = current_call.get() or context._call  # noqa: SLF001 - the engine's own
+        near, is_own = current_call.get() or context._call, context._is_of_own  # noqa: SLF001 - its own
         if near is not None and parent is _UNASKED:
             return await self._make_inner_call(near, tool_name, params, context)
         try:
-            plan = None if context._is_of_own else self._plans.get(tool_name)  # noqa: SLF001
-            packed = pack_plain(params)
+            plan, packed = None if is_own else self._plans.get(tool_name), pack_plain(params)
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
             plan, packed = None, b""
         call = Call(self, next_serial(), name_call(self._prefix), tool_name, packed, context, plan)
