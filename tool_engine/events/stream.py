@@ -58,8 +58,8 @@ class EventStream:
         if os.getpid() != self._process:
             # Nothing would ever come.
             raise EngineClosedError(
-                f"this stream was opened in process {self._process} and hears of what happens "
-                "there; open one of an engine that is made after the fork"
+                f"this stream was opened in process {self._process}, and hears only of what "
+                "happens there"
             )
         if self._replay is not None:
             return await self._replay.next()
