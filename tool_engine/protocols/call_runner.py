@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.errors import ConfigurationError, EngineClosedError, ToolEngineError
+from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.interfaces.source import CallsTools, Source
 from tool_engine.logger import get_logger
 from tool_engine.model.call import (
@@ -220,9 +220,7 @@ class CallRunner:
                 raise
             return self._refuse_call(turn, "the call was cancelled", ErrorType.CANCELLED)
         except BaseException as error:  # one failure must not lose the other results
-            if ends_caller(error) or isinstance(error, EngineClosedError):
-                # An engine that is closed ends calls with a result: it raises where it is another
-                # process's, so that no call can be made.
+            if ends_caller(error):
                 raise
             if clock.expired():
                 return self._refuse_late(turn)
