@@ -104,7 +104,8 @@ async def _read_pages(
     store: ToolKnowledgeStore, query: RecordQuery
 ) -> AsyncIterator[Sequence[ToolCallRecord]]:
     left = query.limit
-    end = query.end or datetime.now(UTC) + _LATE
+    soon = datetime.now(UTC) + _LATE
+    end = query.end or max(query.start or soon, soon)
     page = msgspec.structs.replace(query, end=end, oldest_first=True, offset=0, after=None)
     while left is None or left > 0:
         size = _PAGE if left is None else min(_PAGE, left)

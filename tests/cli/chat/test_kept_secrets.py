@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ from tests.calls.audit import EMPTY_FOLDER
 from tests.cli.chat.test_sessions_command import PIN, SECRETIVE, asks
 from tool_engine import (
     AgentLoop,
+    DeferredApprover,
+    Permission,
     RecordedModel,
+    ToolCallConfig,
     ToolEngine,
     ToolEngineConfig,
     ToolSession,
@@ -21,6 +25,7 @@ from tool_engine import (
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.chat.sessions_command import print_session
 from tool_engine.cli.settings import Settings
+from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.sources.composition import rename
 
 INNOCENT = SECRETIVE.replace(", secret: true", "")
@@ -104,6 +109,77 @@ def test_a_name_is_no_definition(
     assert "does not have the definition that unlock ran with" in err
     # The variable that a person put there is no argument.
     assert PIN not in out.replace(f'"value": "{PIN}"', "")
+
+
+def _put_before(old: dict[str, Any], new: dict[str, Any], *parts: str) -> dict[str, Any]:
+    """The new conversation with parts of an old one before it."""
+    loops = old["more"]["loop"], new["more"]["loop"]
+    joined = {part: loops[0][part] + loops[1][part] for part in parts}
+    return {**new, "more": {"loop": {**loops[1], **joined}}}
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("parts", [("messages", "transcript"), ("messages",)])
+@pytest.mark.parametrize("protocol", ["openai", "openai_responses", "anthropic", "gemini"])
+def test_a_conversation_with_calls_of_which_nothing_is_known(
+    tools: Path,
+    capsys: pytest.CaptureFixture[str],
+    protocol: str,
+    parts: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Other calls of the name ran with a definition that is here: that says nothing of these.
+
+    Looked at: calls that were kept before the hash was, messages that a program brought along.
+    """
+    (tools / "unlock.yaml").write_text(INNOCENT)
+
+    async def run() -> dict[str, Any]:
+        async with engine_of(SECRETIVE, repeats=False) as engine:
+            old = await converse(engine, [asks(PIN), {"text": "Done."}], protocol)
+        async with engine_of(INNOCENT, repeats=False) as engine:
+            new = await converse(engine, [asks("heron"), {"text": "Done."}], protocol)
+        for entry in old["more"]["loop"]["transcript"]:
+            entry["metadata"].get("toolCall", {}).pop("definitionHash", None)
+        return _put_before(old, new, *parts)
+
+    out, err = show(tools, asyncio.run(run()), capsys, as_json=as_json)
+    assert "does not have the definition that unlock ran with" in err
+    assert PIN not in out.replace(f'"value": "{PIN}"', "")
+    assert "heron" in out
+
+
+@pytest.mark.parametrize("here", [SECRETIVE, INNOCENT])
+def test_results_of_calls_that_no_transcript_has(
+    tools: Path, capsys: pytest.CaptureFixture[str], here: str
+) -> None:
+    """A program calls for itself: which values were secret is kept nowhere, and results have them.
+
+    Looked at: results in variables, the news of calls that were approved, secret defaults.
+    """
+    (tools / "unlock.yaml").write_text(here)
+
+    async def run() -> dict[str, Any]:
+        async with engine_of(SECRETIVE, INNOCENT.replace("unlock", "note")) as engine:
+            session = ToolSession(
+                engine,
+                "door",
+                ToolCallConfig(
+                    tool_permissions={"unlock": Permission(execution=ExecutionPolicy.ASK_ALWAYS)}
+                ),
+                DeferredApprover(),
+            )
+            asked = await session.execute("unlock", {"pin": PIN})
+            await session.resume(asked.approval_token or "", True)
+            await session.execute("note", {"pin": "heron"})
+            kept = session.to_dict()
+        assert PIN in str(kept["news"])
+        assert PIN in str(kept["variables"])
+        return kept
+
+    out, _ = show(tools, asyncio.run(run()), capsys, as_json=True)
+    assert PIN not in out
+    assert "heron" in json.loads(out)["data"]["variables"]["variables"][-1]["value"]
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -217,7 +217,7 @@ def test_tool_has_changed_meanwhile(command: Command, url: str, token: str, tool
     path.write_text(path.read_text().replace("Use it to test.", "Use it."))
     done = command("--records", url, "sessions", "approve", token, "--json")
     assert done.code == 1
-    assert "has changed" in done.json["error"]["message"]
+    assert "has changed or another tool has the name" in done.json["error"]["message"]
 
 
 def test_delete(command: Command, url: str, token: str) -> None:

@@ -98,6 +98,19 @@ def test_calls_of_call_and_batch_are_recorded(command: Command, tmp_path: Path) 
     assert command("--tools", str(other), "history", "--json").out == ""
 
 
+@pytest.mark.parametrize("verb", ["history", "stats", "events", "export"])
+def test_a_time_to_come(command: Command, url: str, verb: str) -> None:
+    """Nothing has ended since then, which is no mistake. Looked at: all that take `--since`."""
+    done = command("--records", url, verb, "--since", "9999-01-01")
+    assert (done.code, "inner" in done.out, "error" in done.err) == (0, False, False)
+
+
+def test_a_limit_of_none(command: Command, url: str) -> None:
+    """Who asks for no call learns nothing of the calls that there are."""
+    done = command("--records", url, "history", "--limit", "0")
+    assert (done.code, done.out, done.err) == (0, "", "--limit 0 shows none\n")
+
+
 @pytest.mark.parametrize(
     "words",
     [

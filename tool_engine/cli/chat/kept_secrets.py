@@ -3,12 +3,15 @@
 A session is kept as it is, or it could not go on. The definitions say which arguments are secret.
 A name is no definition: a view may give it to another tool, and a session may have one of its own.
 So a kept call says with which definition it ran, and where that is not here, or is not known, every
-argument may be a secret.
+argument may be a secret. What a call answered may repeat it: of a call without its arguments in the
+conversation, a result is shown only if nothing of them had to be hidden when they were kept.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -20,14 +23,20 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.text.neutral_text import neutralize
 from tool_engine.redaction import HIDDEN, OwnSecrets, secrets_of
 from tool_engine.session.recent_secrets import read_kept_arguments
-from tool_engine.session.variables.store import VariableStore
+from tool_engine.session.variables.store import VariableKind, VariableStore
 
 _NAMES: Final = ("toolName", "tool_name", "name")
 _ARGUMENTS: Final = ("args", "arguments", "input", "params")
 """Keys of the arguments in a transcript, a request, and messages as the providers have them."""
 _RAW: Final = "rawBlock"
 """The key of the arguments as the model wrote them."""
-_DEFINITION: Final = "definitionHash"
+_DEFINITIONS: Final = ("definitionHash", "definition_hash")
+_STATUS: Final = "status"
+"""The key of how a call ended, which only the transcript has."""
+_NEWS: Final = "news"
+"""The key of what the model is to hear of calls that ended meanwhile."""
+_OF_ARGUMENTS: Final = re.compile(r"_args(-\d+)?$")
+"""How the name of a variable with a call's arguments ends; that of its result: `_result`."""
 _DEEPEST: Final = 64
 
 
@@ -40,6 +49,8 @@ class _KeptCall(NamedTuple):
     """What the model wrote, where that is known."""
     definition: str | None
     """The hash of the definition that it ran with; None: it is not known."""
+    has_ended: bool
+    """Whether this is what the transcript has of its end."""
 
 
 class KeptSecrets:
@@ -55,18 +66,19 @@ class KeptSecrets:
         self._calls = [
             call for each in _find_mappings(data) if (call := _find_call(each)) is not None
         ]
-        self._definitions: dict[str, set[str]] = {}
-        for each in self._calls:
-            if each.definition is not None:
-                self._definitions.setdefault(each.tool, set()).add(each.definition)
+        self._definitions = _find_definitions(self._calls)
+        self._plain, self._has_unread = _find_plain_results(data)
         self._variables = VariableStore()
         with suppress(VariableError):
             self._variables = VariableStore.from_dict(data.get("variables", {}))
 
     def _find_tool(self, call: _KeptCall) -> Tool | None:
         """Return the tool that ran; None: its definition is not here, or not known."""
-        known = {call.definition} if call.definition else self._definitions.get(call.tool, set())
-        return self._tools.get(next(iter(known))) if len(known) == 1 else None
+        known = {call.definition}
+        if call.definition is None and not call.has_ended:
+            known = self._definitions.get(call.tool, set())
+        definition = next(iter(known)) if len(known) == 1 else None
+        return None if definition is None else self._tools.get(definition)
 
     @property
     def unknown(self) -> list[str]:
@@ -75,7 +87,10 @@ class KeptSecrets:
 
     def hide(self, value: Any) -> Any:
         """Return a copy of any part of the conversation, without secrets."""
-        return self._all_secrets.value(self._hide_arguments(value))
+        hidden = self._hide_arguments(value)
+        if isinstance(value, Mapping) and value.get(_NEWS) and self._has_unread:
+            hidden[_NEWS] = HIDDEN
+        return self._all_secrets.value(hidden)
 
     def hide_text(self, text: str) -> str:
         return self._all_secrets.text(text)
@@ -101,7 +116,8 @@ class KeptSecrets:
                 names.update(named[name] for name in secrets.names & named.keys())
                 parts |= secrets.parts
             declared |= tool.declared_keys
-            filled += (value for _, value in tool.secret_defaults)
+        # A call that filled one in need not be in the transcript.
+        filled += (value for tool in self._tools.values() for _, value in tool.secret_defaults)
         return OwnSecrets(params, names, parts, filled=filled, declared=declared)
 
     def _hide_arguments(self, value: Any, depth: int = 0) -> Any:
@@ -112,6 +128,8 @@ class KeptSecrets:
         if not isinstance(value, Mapping):
             return value
         copy = {key: self._hide_arguments(each, depth + 1) for key, each in value.items()}
+        if value.get("kind") == VariableKind.TOOL_CALL_RESULT.value:
+            copy["value"] = copy.get("value") if value.get("name") in self._plain else HIDDEN
         call = _find_call(value)
         if call is None:
             return copy
@@ -119,6 +137,42 @@ class KeptSecrets:
             if key in value:
                 copy[key] = _write_like(self._find_tool(call), value[key])
         return copy
+
+
+def _find_definitions(calls: Iterable[_KeptCall]) -> dict[str, set[str | None]]:
+    """Return with which definitions the calls of each name ran; None: with one that is not known.
+
+    Messages do not say with which one a call of theirs ran. It is sure where all calls of that name
+    have ended with the same, and there are no more of them in the messages than have ended.
+    """
+    found: dict[str, set[str | None]] = {}
+    ended, asked = Counter[str](), Counter[tuple[str, str]]()
+    for each in calls:
+        if each.has_ended:
+            ended[each.tool] += 1
+            found.setdefault(each.tool, set()).add(each.definition)
+        elif each.definition is None:
+            asked[each.tool, each.key] += 1
+    for (tool, _), count in asked.items():
+        if count > ended[tool]:
+            found.setdefault(tool, set()).add(None)
+    return found
+
+
+def _find_plain_results(data: Mapping[str, Any]) -> tuple[set[str], bool]:
+    """Return the results whose arguments were kept whole, and whether others were not.
+
+    A conversation hides the secrets of its calls when it keeps their arguments, by the definitions
+    that they ran with: where nothing had to be hidden, there was no secret.
+    """
+    plain, has_others = set[str](), False
+    for each in _find_mappings(data.get("variables")):
+        if each.get("kind") == VariableKind.TOOL_CALL_ARGS.value:
+            is_plain = HIDDEN not in json_text(each.get("value"), indent=None)
+            has_others = has_others or not is_plain
+            if is_plain:
+                plain.add(_OF_ARGUMENTS.sub(r"_result\1", str(each.get("name"))))
+    return plain, has_others
 
 
 def _has_secrets(tool: Tool) -> bool:
@@ -158,13 +212,16 @@ def _find_call(value: Mapping[str, Any]) -> _KeptCall | None:
     key = next((key for key in _ARGUMENTS if isinstance(value.get(key), str | Mapping)), None)
     if name is None or key is None:
         return None
-    raw, definition = value.get(_RAW), value.get(_DEFINITION)
+    raw = value.get(_RAW)
+    definition = next((value[key] for key in _DEFINITIONS if value.get(key)), None)
     return _KeptCall(
         name,
         key,
         _read_object(value[key]) or {},
         raw if isinstance(raw, str) else "",
         definition if isinstance(definition, str) else None,
+        # Calls in messages of some providers have a status, too.
+        _STATUS in value and _NAMES[0] in value,
     )
 
 
