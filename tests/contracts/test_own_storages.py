@@ -1,8 +1,9 @@
 """What does a program hear of a storage of its own that fails in a way of its own?
 
 One kind of error, with the cause, and no word of what is kept. Looked at: records, events,
-conversations (`tests/session/test_storing.py`); what raises at once and what raises when awaited;
-`BaseException`s of other libraries; errors of the engine's own kinds, which stay what they are.
+conversations (`tests/session/test_storing.py`); what raises at once, what raises when awaited, and
+what returns something else; `BaseException`s of other libraries; errors of the engine's own kinds,
+which stay what they are.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine import ToolEngine, ToolEngineConfig, ToolKnowledgeStore
+from tool_engine import ToolEngine, ToolEngineConfig, ToolKnowledgeStore, ToolSubAgent
 from tool_engine.errors import ConfigurationError, RecordsUnavailableError
 from tool_engine.events import MemoryEventStorage
 from tool_engine.knowledge.memory import MemoryStorage
@@ -67,6 +68,55 @@ async def test_events(kind: type[BaseException]) -> None:
         replay = aiter(engine.events(after=0))
         with pytest.raises(RecordsUnavailableError, match="event storage Own failed in read"):
             await anext(replay)
+
+
+JUNK: tuple[Any, ...] = (None, 5, "", {"a": 1}, [None], [{"tool_name": "one"}])
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=repr)
+@pytest.mark.parametrize("asked", [each for each in ASKED if each not in ("opening", "closing")])
+async def test_records_that_are_none(asked: str, junk: Any) -> None:
+    """What a storage returns is looked at before anything is made of it."""
+    method, ask = ASKED[asked]
+    if method == "prune" and junk == 5:
+        return
+
+    async def answer(*args: Any) -> Any:
+        return junk
+
+    storage = type("Own", (MemoryStorage,), {method: staticmethod(answer)})()
+    engine = ToolEngine(ToolEngineConfig(auto_reload=False), store=ToolKnowledgeStore(storage))
+    with pytest.raises(
+        RecordsUnavailableError, match=rf"storage Own failed in {method}: it returned \w+ in place"
+    ) as caught:
+        await ask(engine)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("junk", [None, [None], [{"event_type": "tool_added"}]], ids=repr)
+async def test_events_that_are_none(junk: Any) -> None:
+    """A replay passes on nothing but events."""
+
+    async def answer(*args: Any) -> Any:
+        return junk
+
+    storage = type("Own", (MemoryEventStorage,), {"read": staticmethod(answer)})()
+    config = ToolEngineConfig(auto_reload=False)
+    async with ToolEngine(config, event_storage=storage) as engine:
+        with pytest.raises(RecordsUnavailableError, match="failed in read: it returned"):
+            await anext(aiter(engine.events(after=0)))
+
+
+async def test_a_time_until_which_records_are_gone_that_is_none() -> None:
+    """A sub-agent's history asks for it."""
+
+    async def answer(*args: Any) -> Any:
+        return "yesterday"
+
+    storage = type("Own", (MemoryStorage,), {"removed_until": staticmethod(answer)})()
+    engine = ToolEngine(ToolEngineConfig(auto_reload=False), store=ToolKnowledgeStore(storage))
+    with pytest.raises(RecordsUnavailableError, match="it returned str in place of a time"):
+        await ToolSubAgent.restore("a", engine)
 
 
 async def test_what_a_storage_says_in_the_words_of_the_engine() -> None:

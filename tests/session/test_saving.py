@@ -279,7 +279,7 @@ async def test_a_save_of_which_nobody_knows(engine: ToolEngine, fails: str) -> N
     storage.fails = ""
     reader = await restored(engine, storage)
     assert reader.more == {"turn": 1 if fails == "before" else 79}
-    assert len(session.revisions) <= 66
+    assert len(session._state.revisions) <= 66
     await session.save({"turn": 2})
     assert (await restored(engine, storage)).more == {"turn": 2}
     with pytest.raises(SessionConflictError):
@@ -297,7 +297,7 @@ async def test_a_later_save_that_is_not_known_either(engine: ToolEngine) -> None
             await session.save()
     storage.fails = ""
     await session.save({"turn": 1})
-    assert len(session.revisions) == 1
+    assert len(session._state.revisions) == 1
 
 
 async def test_a_save_that_ends_while_another_one_runs(engine: ToolEngine) -> None:
@@ -361,7 +361,7 @@ async def test_saves_of_one_session_at_once(engine: ToolEngine) -> None:
     found = await restored(engine, engine.store.sessions)
     assert found.more == {"turn": 8}
     await session.save()
-    assert len(session.revisions) == 1
+    assert len(session._state.revisions) == 1
 
 
 async def test_a_slow_save_that_is_overtaken(engine: ToolEngine) -> None:

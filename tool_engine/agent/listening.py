@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
@@ -16,6 +15,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.entry import secret_names
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_asked, secrets_of, words_of
@@ -45,9 +45,7 @@ class Listeners:
         find: Callable[[str], Tool | None],
         known: RecentSecrets,
     ) -> None:
-        call = getattr(type(on_event), "__call__", None)  # noqa: B004 - an object's own
-        is_async = any(inspect.iscoroutinefunction(each) for each in (on_event, call))
-        if on_event is not None and (is_async or not callable(on_event)):
+        if on_event is not None and (is_async(on_event) or not callable(on_event)):
             raise ConfigurationError(
                 f"on_event must be a plain function, got {on_event!r}: what has to wait reads "
                 "stream() instead, or makes a task"

@@ -400,8 +400,8 @@ def _bound_output(output: dict[str, Any]) -> dict[str, Any]:
 
 def _without_secrets(call: Call, failure: Failure) -> Failure:
     visible = call.visible
-    if visible is None or failure.error_type == "approval_required":
-        # This is no tool's message, and the caller needs the token in it.
+    if visible is None or failure.is_hidden or failure.error_type == "approval_required":
+        # A request for consent is no tool's message, and the caller needs the token in it.
         return failure
     error = visible.error(failure.error) or ""
     details = None if failure.details is None else visible.value(failure.details)

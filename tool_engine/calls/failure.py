@@ -21,6 +21,8 @@ class Failure(NamedTuple):
     """The findings about the arguments, for `validation_errors`."""
     is_final: bool = False
     """Whether another attempt would fail in the same way."""
+    is_hidden: bool = False
+    """Whether the secrets of its call are hidden in it already."""
 
 
 def failure_of(error: BaseException, secrets: OwnSecrets = NO_SECRETS) -> Failure:
@@ -30,6 +32,10 @@ def failure_of(error: BaseException, secrets: OwnSecrets = NO_SECRETS) -> Failur
         error: What was raised.
         secrets: The secrets that the call was sent, which its failure must not repeat.
     """
+    return _word_error(error, secrets)._replace(is_hidden=secrets is not NO_SECRETS)
+
+
+def _word_error(error: BaseException, secrets: OwnSecrets) -> Failure:
     if isinstance(error, ToolExecutionError):
         details = secrets.value(_bound_details(error.details, secrets)) if error.details else None
         findings = tuple(secrets.value(list(getattr(error, "findings", ()))))

@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr, replace
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import EventStorage
-from tool_engine.interfaces.asking import ask_storage
+from tool_engine.interfaces.asking import ask_for_all, ask_storage
 from tool_engine.logger import get_logger
 from tool_engine.model.event import PASSING, ToolEngineEvent
 from tool_engine.model.foreign import ends_caller
@@ -101,10 +101,7 @@ class EventLog:
         """Return kept events; see `interfaces.EventStorage`."""
         if self._storage is None:
             return []
-        read: Sequence[ToolEngineEvent] = await ask_storage(
-            "event", self._storage, "read", after, limit
-        )
-        return read
+        return await ask_for_all("event", self._storage, "read", ToolEngineEvent, after, limit)
 
     def _note_lost(self, event: ToolEngineEvent, error: BaseException) -> None:
         self.unkept += 1

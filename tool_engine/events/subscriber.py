@@ -20,6 +20,7 @@ from tool_engine.errors import EventsLostError
 from tool_engine.events.buffer import DROP_OLDEST, Buffer
 from tool_engine.events.wanted import WantedEvents
 from tool_engine.interfaces import EventCallback
+from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.foreign import ends_caller
 
@@ -104,7 +105,7 @@ class CallbackSubscriber(Subscriber):
         self._callback = callback
         self._limit = limit
         self._report = report
-        self.is_plain = not _is_async(callback)
+        self.is_plain = not is_async(callback)
         self._buffer: Buffer[tuple[ToolEngineEvent, Awaitable[None] | None]] = Buffer(limit, policy)
         self._loop = running_loop()
         self._context = contextvars.copy_context()
@@ -249,11 +250,6 @@ class CallbackSubscriber(Subscriber):
 def _close_waiting(waiting: tuple[ToolEngineEvent, Awaitable[None] | None]) -> None:
     if inspect.iscoroutine(waiting[1]):
         waiting[1].close()
-
-
-def _is_async(callback: EventCallback) -> bool:
-    call = getattr(type(callback), "__call__", None)  # noqa: B004 - an object's async __call__
-    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)
 
 
 def is_being_cancelled() -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from tool_engine.errors import ConfigurationError, ToolExecutionError
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext, ValidationError
+from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.settings.field_default import is_field
 from tool_engine.model.tool import Tool
 
@@ -78,7 +79,7 @@ def executor_for(handler: Callable[..., Any], tool: Tool | None = None) -> ToolE
     _check_callable(handler)
     if tool is not None:
         check_handler(handler, tool)
-    if _is_async(handler):
+    if is_async(handler):
         return AsyncHandlerExecutor(handler)
     # A plain `execute` is part of the executor's contract; the Protocol shows the async form.
     return SyncHandlerExecutor(handler)
@@ -177,10 +178,6 @@ def _find_calls(handler: Any) -> tuple[Any, Any]:
     while isinstance(handler, functools.partial):
         handler = handler.func
     return handler, type(handler).__call__
-
-
-def _is_async(handler: Any) -> bool:
-    return any(inspect.iscoroutinefunction(part) for part in _find_calls(handler))
 
 
 def _read_signature(handler: Callable[..., Any]) -> inspect.Signature | None:

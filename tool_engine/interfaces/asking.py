@@ -6,12 +6,15 @@ its cause.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar
 
 from tool_engine.errors import RecordsUnavailableError, ToolEngineError
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.plain import name_of
 from tool_engine.redaction import words_of
+
+_Kept = TypeVar("_Kept")
 
 
 async def ask_storage(kind: str, storage: object, method: str, *args: Any) -> Any:
@@ -35,6 +38,43 @@ async def ask_storage(kind: str, storage: object, method: str, *args: Any) -> An
             raise
         # The words may quote what is kept; a program that needs them finds the cause.
         raise_failure(kind, storage, method, words_of(error, None), error)
+
+
+async def ask_for_one(
+    kind: str, storage: object, method: str, made_of: type[_Kept], *args: Any
+) -> _Kept:
+    """Return the object of a class that an async method of a storage returns.
+
+    Raises:
+        RecordsUnavailableError: It failed, or returned something else.
+    """
+    answer = await ask_storage(kind, storage, method, *args)
+    if not isinstance(answer, made_of):
+        _refuse_answer(kind, storage, method, answer, made_of.__name__)
+    return answer
+
+
+async def ask_for_all(
+    kind: str, storage: object, method: str, made_of: type[_Kept], *args: Any
+) -> Sequence[_Kept]:
+    """Return the objects of a class that an async method of a storage returns.
+
+    Raises:
+        RecordsUnavailableError: It failed, or returned something else.
+    """
+    answer = await ask_storage(kind, storage, method, *args)
+    if isinstance(answer, str | bytes) or not isinstance(answer, Sequence):
+        _refuse_answer(kind, storage, method, answer, f"a list of {made_of.__name__}")
+    for each in answer:
+        if not isinstance(each, made_of):
+            _refuse_answer(kind, storage, method, each, f"a {made_of.__name__} in a list")
+    return answer
+
+
+def _refuse_answer(
+    kind: str, storage: object, method: str, answer: object, expected: str
+) -> NoReturn:
+    raise_failure(kind, storage, method, f"it returned {name_of(answer)} in place of {expected}")
 
 
 def raise_failure(

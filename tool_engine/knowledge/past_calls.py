@@ -13,11 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tool_engine.interfaces.asking import ask_storage
+from tool_engine.interfaces.asking import ask_storage, raise_failure
 from tool_engine.knowledge.entry import VisibleCall
 from tool_engine.knowledge.snapshot import bounded_text, snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.json.plain import name_of
 from tool_engine.model.record import RecordQuery, ToolCallRecord, success_rate
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact_text
@@ -226,7 +227,10 @@ async def _describe_gap(store: ToolKnowledgeStore, since: datetime | None) -> st
     if dropped:
         return f"the store has let go of {dropped} records; older calls may be missing"
     if getattr(store.storage, "removed_until", None) is not None:
-        until = await ask_storage("record", store.storage, "removed_until")
+        until: object = await ask_storage("record", store.storage, "removed_until")
+        if until is not None and not isinstance(until, datetime):
+            why = f"it returned {name_of(until)} in place of a time or None"
+            raise_failure("record", store.storage, "removed_until", why)
         if until is None or (since is not None and since > until):
             return None
         return f"records of calls until {until.isoformat()} were removed; calls may be missing"

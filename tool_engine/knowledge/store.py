@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from msgspec.structs import replace
 
 from tool_engine.interfaces import ApprovalStorage, RecordStorage, SessionStorage
-from tool_engine.interfaces.asking import ask_storage
+from tool_engine.interfaces.asking import ask_for_all, ask_for_one, ask_storage
 from tool_engine.knowledge.entry import kept_record, secrets_of_kept
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.snapshot import bounded_text
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 
 _log: Final = get_logger(__name__)
+_KIND: Final = "record"
 _LOG_EVERY: Final = 1_000
 
 
@@ -125,7 +126,7 @@ class ToolKnowledgeStore(KnownArguments):
                 there is not, or `before` or `after` is no record's id.
             RecordsUnavailableError: The storage failed, or its database does not answer.
         """
-        return list(await self._ask_storage("query", RecordQuery(**filters)))
+        return list(await self._find_records(RecordQuery(**filters)))
 
     async def get_failed(self, **filters: Unpack[RecordFilters]) -> list[ToolCallRecord]:
         """Return the failed calls' records; filters as in `query_call_records`."""
@@ -143,7 +144,7 @@ class ToolKnowledgeStore(KnownArguments):
         `"_truncated" in record.result` says that even here only the beginning was kept.
         """
         query = RecordQuery(call_id=call_id, limit=1, whole=True)
-        found = await self._ask_storage("query", query)
+        found = await self._find_records(query)
         return found[0] if found else None
 
     async def get_tools_below(self, call_id: str) -> frozenset[str]:
@@ -152,7 +153,7 @@ class ToolKnowledgeStore(KnownArguments):
         seen, left = {call_id}, [call_id]
         while left:
             query = RecordQuery(parent_call_id=left.pop())
-            for record in await self._ask_storage("query", query):
+            for record in await self._find_records(query):
                 names.add(record.tool_name)
                 if record.call_id is not None and record.call_id not in seen:
                     seen.add(record.call_id)
@@ -171,7 +172,7 @@ class ToolKnowledgeStore(KnownArguments):
     async def get_call_summary(self, conversation_id: str) -> ToolCallSummary:
         """Return the totals of the kept calls of one conversation."""
         query = RecordQuery(conversation_id=conversation_id)
-        totals: RecordTotals = await self._ask_storage("totals", query)
+        totals = await ask_for_one(_KIND, self.storage, "totals", RecordTotals, query)
         totals = replace(totals, tool_usage=shown_usage(totals.tool_usage))
         return ToolCallSummary.from_totals(conversation_id, totals)
 
@@ -217,7 +218,7 @@ class ToolKnowledgeStore(KnownArguments):
         """
         if getattr(self.storage, "prune", None) is None:
             return 0
-        return int(await self._ask_storage("prune", retention))
+        return await ask_for_one(_KIND, self.storage, "prune", int, retention)
 
     @property
     def sessions(self) -> SessionStorage:
@@ -239,7 +240,7 @@ class ToolKnowledgeStore(KnownArguments):
             MissingExtraError: The libraries of its database are not installed.
         """
         if getattr(self.storage, "open", None) is not None:
-            await self._ask_storage("open")
+            await ask_storage(_KIND, self.storage, "open")
 
     def _memory_of_sessions(self) -> MemorySessionStorage:
         if self._in_memory is None:
@@ -253,23 +254,22 @@ class ToolKnowledgeStore(KnownArguments):
     async def _count_dropped(self) -> int:
         dropped: int | None = getattr(self.storage, "dropped", None)
         if dropped is None:
-            totals: RecordTotals = await self._ask_storage("totals", RecordQuery(limit=0))
-            return totals.dropped
+            query = RecordQuery(limit=0)
+            return (await ask_for_one(_KIND, self.storage, "totals", RecordTotals, query)).dropped
         return dropped
 
     async def _compute_statistics(self, query: RecordQuery) -> CallStatistics:
         if getattr(self.storage, "statistics", None) is None:
-            return CallStatistics.of_records(await self._ask_storage("query", query), redact_text)
-        found: CallStatistics = await self._ask_storage("statistics", query)
-        return found
+            return CallStatistics.of_records(await self._find_records(query), redact_text)
+        return await ask_for_one(_KIND, self.storage, "statistics", CallStatistics, query)
 
     async def close(self) -> None:
         """Let the storage write what is left and release its resources."""
         if getattr(self.storage, "close", None) is not None:
-            await self._ask_storage("close")
+            await ask_storage(_KIND, self.storage, "close")
 
-    async def _ask_storage(self, method: str, *args: Any) -> Any:
-        return await ask_storage("record", self.storage, method, *args)
+    async def _find_records(self, query: RecordQuery) -> Sequence[ToolCallRecord]:
+        return await ask_for_all(_KIND, self.storage, "query", ToolCallRecord, query)
 
     def _storage_failed(self, entry: KeptCall, failure: BaseException) -> None:
         self.failed += 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from asyncio import iscoroutinefunction
 from collections.abc import Generator
 from typing import Any, Final
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.json.data import Data
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -73,9 +73,7 @@ REPORTED: Final = Reported()
 
 def check_listener(name: str, listener: object) -> None:
     """Raise `ConfigurationError` unless `listener` is a plain function."""
-    call = getattr(type(listener), "__call__", None)  # noqa: B004 - an object's own
-    is_async = any(iscoroutinefunction(each) for each in (listener, call))
-    if is_async or not callable(listener):
+    if is_async(listener) or not callable(listener):
         raise ConfigurationError(f"{name} must be a plain function, got {listener!r:.80}")
 
 

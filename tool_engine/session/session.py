@@ -494,11 +494,6 @@ class ToolSession(KnownArguments, Source):
         own = self.toolbox.config
         return own.enabled if config is None else narrow_settings(own, config).enabled
 
-    @property
-    def revisions(self) -> tuple[str, ...]:
-        """The saved states that its storage may hold, its own first."""
-        return self._state.revisions
-
     def left_out(self) -> list[str]:
         """Return the tools and groups that must still be registered again."""
         return self._state.describe_left_out()

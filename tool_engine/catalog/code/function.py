@@ -23,6 +23,7 @@ from tool_engine.catalog.definition.short_form import short_form
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.settings.field_default import is_field, supplier_of
 from tool_engine.model.tool import Tool, ToolCategory
 
@@ -145,7 +146,7 @@ def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
     async def call_async(*, context: ToolExecutionContext, **values: Any) -> Any:
         return await function(**arguments(context, values))
 
-    handler: Callable[..., Any] = call_async if _is_async(function) else call
+    handler: Callable[..., Any] = call_async if is_async(function) else call
     if convert is not None:
         setattr(handler, MISFITS, convert.misfits)
     return handler
@@ -309,13 +310,6 @@ def _read_documentation(function: Callable[..., Any]) -> tuple[str, dict[str, st
     from tool_engine.catalog.code.docstring import read_docstring
 
     return read_docstring(_read_docstring(function))
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    function = _unwrap_partial(function)
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        type(function).__call__
-    )
 
 
 def _read_docstring(function: Callable[..., Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -92,7 +93,7 @@ async def _run_batch(
 ) -> int:
     changes = {} if records is None else {"max_records": _MOST_TRACED}
     results: list[ToolExecutionResult] = []
-    with ProgressLine() as line:
+    with closing(ProgressLine()) as line:
         async with recording_engine(settings, approver=find_approver(), **changes) as engine:
             engine.subscribe(line.log, ToolEngineEventType.EXECUTION_LOGGED)
             count = line.counter("batch", len(calls))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from typing import Annotated, Any
 
@@ -105,7 +106,7 @@ async def _call_tool(
             raise missing_tool(settings, request.name, engine.list_names(), engine.load_errors)
         arguments = {**params, **parse_arguments(tool, request.words, params)}
         await ExecutorRegistry().prepare([tool])
-        with ProgressLine() as line:
+        with closing(ProgressLine()) as line:
             engine.subscribe(line.log, ToolEngineEventType.EXECUTION_LOGGED)
             show = partial(line.show, tool.name)
             result = await engine.execute(tool.name, arguments, context, on_progress=show)

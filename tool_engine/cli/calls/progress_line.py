@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from time import monotonic
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
@@ -31,19 +30,6 @@ class ProgressLine:
     def __init__(self) -> None:
         self._console = make_console(stderr=True)
         self._is_drawn = False
-
-    def __enter__(self) -> Self:
-        """Begin without a line: most calls report nothing."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        """Erase the line."""
-        self._erase_line()
 
     def show(self, name: str, progress: ToolProgress) -> None:
         """Draw how far `name` has come, in place of what stood there."""
@@ -72,11 +58,12 @@ class ProgressLine:
 
     def log(self, event: ToolEngineEvent) -> None:
         """Print a line that a tool has logged; above the progress, and wherever it goes."""
-        self._erase_line()
+        self.close()
         line = f"{event.data['level']}: {' '.join(str(event.data['message']).split())}"
         self._write_text(f"{visible(line)}\n")
 
-    def _erase_line(self) -> None:
+    def close(self) -> None:
+        """Erase the line."""
         if self._is_drawn:
             self._write_text(_ERASE)
             self._is_drawn = False

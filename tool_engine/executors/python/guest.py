@@ -27,7 +27,6 @@ import resource
 import select
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -38,8 +37,6 @@ MAX_MESSAGE: Final = 16 * 1024 * 1024
 IDLE_SECONDS: Final = 300.0
 """A worker without a request for so long ends itself; another one starts when needed."""
 
-REPORT_SECONDS: Final = 0.05
-"""The least seconds between two reports of the progress of one call."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _MOST_CHARACTERS: Final = 4_000
 _SECONDS_TO_CLEAN: Final = 1.0
@@ -190,7 +187,7 @@ def _answer_request(
     try:
         arguments = dict(request["params"])
         if request["context"] is not None:
-            reports = _Reports(answers, request["id"])
+            reports = _make_reports(answers, request["id"])
             arguments["context"] = _make_context(
                 request["context"], request["seconds"], reports.take
             )
@@ -238,53 +235,13 @@ def _hold_trace(headers: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-class _Reports:
-    """What one call reports, from any thread; of its progress only the newest waits."""
+def _make_reports(answers: int, number: int) -> Any:
+    """Return what takes the reports of the call with this number."""
 
-    def __init__(self, answers: int, number: int) -> None:
-        self._answers, self._number = answers, number
-        self._lock = threading.Lock()
-        self._newest: dict[str, Any] | None = None
-        self._timer: threading.Timer | None = None
-        self._is_over = False
+    def send(report: Mapping[str, Any]) -> None:
+        _write_message(answers, _encode_message({"id": number, "report": report}))
 
-    def take(self, report: Any) -> None:
-        words = {name: getattr(report, name) for name in report.__struct_fields__}
-        with self._lock:
-            if self._is_over:
-                return
-            if "level" in words:
-                self._send_report(words)
-                return
-            self._newest = words
-            if self._timer is None:
-                self._send_newest()
-                self._timer = threading.Timer(REPORT_SECONDS, self._send_later)
-                self._timer.daemon = True
-                self._timer.start()
-
-    def end(self) -> None:
-        """Send what is left: the answer follows."""
-        with self._lock:
-            self._is_over = True
-            if self._timer is not None:
-                self._timer.cancel()
-            self._send_newest()
-
-    def _send_later(self) -> None:
-        with self._lock:
-            self._timer = None
-            if not self._is_over:
-                self._send_newest()
-
-    def _send_newest(self) -> None:
-        if self._newest is not None:
-            self._send_report(self._newest)
-            self._newest = None
-
-    def _send_report(self, words: dict[str, Any]) -> None:
-        words["message"] = words["message"] and words["message"][:_MOST_CHARACTERS]
-        _write_message(self._answers, _encode_message({"id": self._number, "report": words}))
+    return importlib.import_module("tool_engine.executors.python.reporting").HandlerReports(send)
 
 
 def _make_context(

@@ -104,6 +104,17 @@ async def test_waits_for_company(rows: Rows, make_writer: Any) -> None:
     await until(lambda: len(rows.ids) > RecordBuffer.look_every)
 
 
+async def test_one_that_is_being_added(rows: Rows, make_writer: Any) -> None:
+    """A call that another thread is adding just now hides no older one, and hurries nothing."""
+    writer = make_writer(3600.0)
+    writer.buffer.add(call(1))
+    assert await writer.flush(BOUND)
+    # Between its two steps: there, and not counted.
+    writer.buffer._append(call(2))
+    assert writer.buffer.passed == 1
+    assert not writer._has_due(1)
+
+
 async def test_interval(rows: Rows, make_writer: Any) -> None:
     """After the interval calls are written without anybody asking, again and again."""
     writer = make_writer(0.01)

@@ -67,10 +67,13 @@ class RecordBuffer:
     @property
     def dropped(self) -> int:
         with self._lock:
-            # One that is being added may be there, and not counted yet.
-            found = self.added - self._given - len(self._waiting)
-            self._dropped = max(self._dropped, found)
-            return self._dropped
+            return self._count_dropped()
+
+    @property
+    def passed(self) -> int:
+        """The number of the newest call that was taken or dropped: all later ones wait."""
+        with self._lock:
+            return self._given + self._count_dropped()
 
     def add(self, kept: KeptCall) -> None:
         """Take one call; never waits, never raises."""
@@ -113,6 +116,12 @@ class RecordBuffer:
         with self._lock:
             left, self._done = self._given - self._done, self._given
             return left
+
+    def _count_dropped(self) -> int:
+        # One that is being added may be there, and not counted yet.
+        found = self.added - self._given - len(self._waiting)
+        self._dropped = max(self._dropped, found)
+        return self._dropped
 
     def _weigh_call(self, kept: KeptCall) -> None:
         size = size_of(kept)

@@ -327,7 +327,7 @@ class RecordWriter:
     def _has_due(self, newest: int) -> bool:
         """Return True if calls up to `newest`, or a whole lot of newer ones, wait."""
         waiting = len(self.buffer)
-        is_old = self.buffer.added - waiting < newest
+        is_old = self.buffer.passed < newest
         return waiting > 0 and (is_old or waiting >= self.buffer.look_every or self._is_closing)
 
     def _make_ahead(self) -> None:
@@ -341,7 +341,7 @@ class RecordWriter:
 
     def _make_batch(self) -> None:
         kept = self.buffer.take(BATCH, _BATCH_BYTES)
-        last = self.buffer.added - len(self.buffer)
+        last = self.buffer.passed
         batch = self._rows.batch(kept)
         if batch.unreadable:
             self._note_refused(batch.unreadable, batch.error)
