@@ -27,6 +27,9 @@ _SHORTEST: Final = 4
 _HEAD: Final = 128
 """Characters by which a secret that goes on past the end of the text is recognised."""
 _DEEPEST: Final = 64
+_FEW_LETTERS: Final = 64
+"""Most characters of a text whose parts are looked at before any form is looked for."""
+_HEAD_LETTERS: Final = 4
 _MOST: Final = 200
 _MOST_SECRETS: Final = 400
 """Texts that are looked for elsewhere; of more, all of the call's texts are hidden unread."""
@@ -216,8 +219,19 @@ class OwnSecrets:
         """Characters of all secrets that are searched."""
         return sum(map(len, self._secret_texts))
 
+    @cached_property
+    def _heads(self) -> frozenset[str] | None:
+        """The first letters of all forms; None: some have fewer."""
+        heads = frozenset(form[:_HEAD_LETTERS] for form in self._secret_texts)
+        return None if min(map(len, heads), default=0) < _HEAD_LETTERS else heads
+
     def _find_spans(self, text: str) -> list[Span]:
         forms: Collection[str] = self._secret_texts
+        if len(text) <= _FEW_LETTERS and self._heads is not None:
+            # Many outputs are many short texts: to look for each form in each takes long.
+            last = len(text) - _HEAD_LETTERS
+            if self._heads.isdisjoint([text[at : at + _HEAD_LETTERS] for at in range(last + 1)]):
+                return []
         if len(forms) > FEW:
             grams = grams_in(text, self._by_end)
             found = [form for gram in (*grams, -1) for form in self._by_end.get(gram, ())]
