@@ -72,14 +72,18 @@ def read_named(path: str | os.PathLike[str]) -> bytes:
 
 def _first_of(pipe: int) -> bytes:
     """Wait for a writer of a named pipe and return its first bytes."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
     try:
+        first = os.read(pipe, 1 << 16)
+        if first or poll.poll(_PATIENCE * 1000):
+            return first
+        # One may have opened it meanwhile, and not written yet.
         first = os.read(pipe, 1 << 16)
     except BlockingIOError:
         # There is one, which takes its time.
         return b""
-    poll = select.poll()
-    poll.register(pipe, select.POLLIN)
-    if not first and not poll.poll(_PATIENCE * 1000):
+    if not first:
         raise OSError(_ALONE, "No program writes to this pipe")
     return first
 

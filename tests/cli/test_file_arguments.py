@@ -158,18 +158,33 @@ def test_a_pipe_that_is_written_to(place: Path, command: Command) -> None:
     assert ended.code == 0, ended
 
 
-def test_a_program_that_takes_its_time(place: Path) -> None:
-    """One that has opened a pipe is waited for, however late it writes."""
-    ready = threading.Event()
+@pytest.mark.parametrize("opens", ["before", "meanwhile"])
+def test_a_program_that_takes_its_time(
+    place: Path, opens: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has opened a pipe is waited for, however late it opens and writes."""
+    ready, is_open, read = threading.Event(), threading.Event(), os.read
 
     def write() -> None:
         with (place / "pipe").open("wb", buffering=0) as stream:
+            is_open.set()
             ready.wait()
             stream.write(b"late")
 
+    def start_writer(*args: Any) -> bytes:
+        monkeypatch.setattr(os, "read", read)
+        data = read(*args)
+        thread.start()
+        is_open.wait()
+        return data
+
     thread = threading.Thread(target=write)
-    thread.start()
     holder = os.open(place / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    if opens == "before":
+        thread.start()
+        is_open.wait()
+    else:
+        monkeypatch.setattr(os, "read", start_writer)
     timer = threading.Timer(0.05, ready.set)
     timer.start()
     assert named_file.read_named(place / "pipe") == b"late"

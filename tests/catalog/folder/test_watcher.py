@@ -319,22 +319,35 @@ async def test_starting_and_stopping(tools: Path) -> None:
 
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["event", "poll"])
-async def test_stopping_from_inside_a_look(tools: Path, is_told: bool) -> None:
-    """K49: a look may stop its own watcher without waiting for itself."""
+async def test_stopping_from_inside_a_look(
+    tools: Path, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K49: a look may stop its own watcher without waiting for itself, and nothing follows."""
     stopped = asyncio.Event()
+    follow, late = file_events.FolderEvents.follow, []
+
+    def note_late(self: file_events.FolderEvents) -> bool:
+        late.extend([self] if stopped.is_set() else [])
+        return follow(self)
 
     async def look(paths: frozenset[str] | None, settle: float) -> Collection[str]:
         if (paths is not None) == is_told:
+            watcher._next_follow = 0.0
             await watcher.stop()
             stopped.set()
         return []
+
+    monkeypatch.setattr(file_events.FolderEvents, "follow", note_late)
 
     watcher = ToolWatcher(tools, look, interval=0.05, watch=is_told)
     await watcher.start()
     (tools / "a.yaml").write_text("x", encoding="utf-8")
     async with asyncio.timeout(BOUND):
         await stopped.wait()
+        while any("tool-watcher" in each.get_name() for each in asyncio.all_tasks()):  # noqa: ASYNC110 - a task has no event
+            await asyncio.sleep(0)
     assert not watcher.is_running
+    assert late == []
 
 
 async def test_stopping_during_start(tools: Path) -> None:

@@ -154,6 +154,8 @@ class ToolWatcher:
         touched = events.take()
         if touched.paths:
             await self._look_at(touched.paths, self._told_settle)
+            if not self._is_running:
+                return  # a stopped watch must not follow the folder anew
         is_new = False
         if loop.time() >= self._next_follow:
             self._next_follow = loop.time() + _FOLDER_INTERVAL
