@@ -108,7 +108,7 @@ def test_every_key_is_explained() -> None:
 def test_the_schema_has_the_keys_that_the_code_reads() -> None:
     """K3: a field of a tool is a key of the schema, under the name that a definition uses."""
     renamed = {"implementation_config": "entry"}
-    made = {"id", "definition_hash", "source", "findings", "once_secret"}
+    made = {"id", "definition_hash", "source", "findings", "once_secret", "input_schema"}
     fields = {renamed.get(field, field) for field in Tool.__struct_fields__} - made
     assert set(TOOL["properties"]) == fields | {"returns", "kind"}
     parameter = {*ToolParameter.__struct_fields__} - {"has_default"}
@@ -145,7 +145,7 @@ def test_the_schema_has_the_words_that_the_code_knows() -> None:
     """K3: choices and defaults are those of the code."""
     about = TOOL["properties"]
     assert about["category"]["enum"] == [category.value for category in ToolCategory]
-    assert SCHEMA["$defs"]["parameter"]["properties"]["type"]["enum"] == list(PARAMETER_TYPES)
+    assert SCHEMA["$defs"]["parameter"]["properties"]["type"]["enum"] == [*PARAMETER_TYPES, "any"]
     assert SCHEMA["$defs"]["value_object"]["properties"]["type"]["enum"] == [
         *PARAMETER_TYPES,
         "any",

@@ -312,7 +312,7 @@ REFUSED = [
     ),
     (HEAD + "effect: read\nretry: {attempts: 2, on: []}\n", (4, 26), "retry.on", "empty"),
     (HEAD + "---\n" + HEAD, (4, 1), "", "one tool"),
-    (HEAD + "parameters: {a: 1}\n", (3, 13), "parameters", "expected a list, got a mapping"),
+    (HEAD + "parameters: {a: 1}\n", (3, 13), "parameters", "expected a list, or the JSON Schema"),
     (HEAD + "parameters: [3]\n", (3, 14), "parameters[0]", "expected a mapping"),
     (
         HEAD + "parameters:\n  - {name: p, type: string}\n",
@@ -337,7 +337,8 @@ REFUSED = [
 ]
 PARAMETER_REFUSED = [
     ("type: sting", "type", "did you mean 'string'"),
-    ("type: any", "type", "expected one of string"),
+    ("type: some", "type", "expected one of string"),
+    ("type: any, min: 1", "min", "the rules for it are enum"),
     ("type: string, min: 1", "min", "the rules for it are pattern, min_length"),
     ("type: boolean, validation: {enum: [true]}", "validation.enum", "it has no rules"),
     ("type: array, enum: [a]", "enum", "items, min_items, max_items"),
@@ -381,7 +382,7 @@ PARAMETER_REFUSED = [
     ("type: array, items: {type: string, default: 1}", "items.default", "expected a string"),
     ("type: string, schema: {}", "schema", "empty"),
     ("type: string, schema: [1]", "schema", "expected a mapping"),
-    ("type: string, schema: {$ref: '#/x'}", "schema.$ref", "write the schema out"),
+    ("type: string, schema: {$ref: '#/x'}", "schema.$ref", "there is no schema at"),
     ("type: string, schema: {minlength: 1}", "schema.minlength", "'minLength'"),
     ("type: string, schema: {contentEncoding: base64}", "schema.contentEncoding", "remove it"),
     ("type: string, schema: {format: money}", "schema.format", "not checked"),

@@ -179,39 +179,43 @@ CURES = [
     Row(HEAD + "output: {min: 3}\n", "add one beside it", swap("min: 3", "min: 3, type: integer")),
     # Parameters in the way of other formats.
     Row(
-        HEAD + "parameters: {type: object, properties: {q: {type: string, maxLength: 3, "
-        "description: 'what, then'}, n: {type: integer, default: 5}}, required: [q]}\n",
-        "for each parameter",
-        said(
-            "{type: object, properties: {q: {type: string, maxLength: 3, description: 'what, "
-            "then'}, n: {type: integer, default: 5}}, required: [q]}",
-            REWRITTEN,
-        ),
-    ),
-    Row(
         HEAD + "parameters: {q: string, n: {type: integer, min: 1}}\n",
         "for each parameter",
         said("{q: string, n: {type: integer, min: 1}}", REWRITTEN),
     ),
     Row(HEAD + "parameters: {q: 5}\n", "for each parameter", said("{q: 5}", REWRITTEN)),
     Row(
-        HEAD + "parameters: {type: object, properties: {a: {$ref: '#/$defs/x'}}}\n",
-        "for each",
-        said("{type: object, properties: {a: {$ref: '#/$defs/x'}}}", REWRITTEN),
+        HEAD + "parameters: {type: array, properties: {}}\n",
+        "write type: object",
+        swap("{type: array, properties: {}}", "{type: object, properties: {a: {type: array}}}"),
     ),
     Row(
-        HEAD + "parameters: {type: object, properties: {a: {type: [integer, 'null']}}}\n",
-        "for each",
-        said("{type: object, properties: {a: {type: [integer, 'null']}}}", REWRITTEN),
+        HEAD + "parameters: {type: object, $schema: 'urn:mine'}\n",
+        "remove the key",
+        swap(", $schema: 'urn:mine'", ""),
+    ),
+    Row(
+        HEAD + "parameters: {type: object, properties: {'': {}}}\n",
+        "change it",
+        swap("''", "a"),
+    ),
+    Row(
+        HEAD + "parameters: {type: object, properties: {a: {writeOnly: true, default: b}}}\n",
+        "this one with secret: true",
+        swap(
+            "{type: object, properties: {a: {writeOnly: true, default: b}}}",
+            "[{name: a, type: string, secret: true, default: b, description: d}]",
+        ),
     ),
     Row(
         HEAD + "inputSchema: {type: object, properties: {q: {type: string, enum: [a]}}}\n",
         "rename it to parameters",
-        said(
-            "inputSchema: {type: object, properties: {q: {type: string, enum: [a]}}}",
-            REWRITTEN,
-            "parameters: {}",
-        ),
+        swap("inputSchema", "parameters"),
+    ),
+    Row(
+        HEAD + "inputSchema: {q: string}\n",
+        "rename it to parameters, and",
+        said("inputSchema: {q: string}", REWRITTEN, "parameters: {}"),
     ),
     # Entries in the way of other formats.
     Row(
@@ -280,8 +284,33 @@ CURES = [
     Row(HEAD + SHORT % f"pattern: '{'a' * 100_000}'", "simplify it", swap("a" * 100_000, "a+")),
     Row(
         HEAD + SHORT % "schema: {$ref: '#/x'}",
-        "write the schema out",
-        swap("$ref: '#/x'", "const: a"),
+        "add $defs",
+        swap("$ref: '#/x'", "$ref: '#/$defs/x', $defs: {x: {const: a}}"),
+    ),
+    Row(
+        HEAD + SHORT % "schema: {$ref: '#/x', $defs: {some: {const: a}}}",
+        "the definitions here are",
+        swap("#/x", "#/$defs/some"),
+    ),
+    Row(
+        HEAD + SHORT % "schema: {$ref: '#/$defs/soem', $defs: {some: {const: a}}}",
+        "",
+        near("#/$defs/soem"),
+    ),
+    Row(
+        HEAD + SHORT % "schema: {$ref: 'http://a.b/c'}",
+        "copy what it means under $defs",
+        swap("$ref: 'http://a.b/c'", "$ref: '#/$defs/c', $defs: {c: {const: a}}"),
+    ),
+    Row(
+        HEAD + SHORT % "schema: {$dynamicRef: '#c'}",
+        "name the schema under $defs",
+        swap("$dynamicRef: '#c'", "$ref: '#/$defs/c', $defs: {c: {const: a}}"),
+    ),
+    Row(
+        HEAD + SHORT.replace("string", "any") % "schema: {anyOf: [{$ref: '#'}]}",
+        "refer to it from properties or items",
+        swap("anyOf: [{$ref: '#'}]", "items: {$ref: '#'}"),
     ),
     Row(HEAD + SHORT % "schema: {zzzzz: 1}", "remove it", swap("{zzzzz: 1}", "{const: a}")),
     Row(HEAD + SHORT % "schema: {minlength: 1}", "", near("minlength")),

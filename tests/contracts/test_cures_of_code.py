@@ -54,6 +54,14 @@ def registered(handler: Callable[..., Any], *parameters: dict[str, Any]) -> Tool
     return engine
 
 
+def open_tool(is_open: bool) -> ToolEngine:
+    """An engine that took a function for a schema that takes other arguments, or does not."""
+    engine = ToolEngine()
+    schema = {"type": "object", "additionalProperties": is_open}
+    engine.register_tool({**HEAD, "effect": "read", "parameters": schema}, lambda: 1)
+    return engine
+
+
 def with_context(context: ToolExecutionContext) -> None:
     """Takes the context of its call."""
 
@@ -104,6 +112,8 @@ LOCAL = {key: value.rstrip("Z") for key, value in DATES.items()}
 CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
     ("executors/handler.py: rename the tool's parameter",
      lambda: registered(with_context, {**Q, "name": "context"}), lambda: registered(with_context)),
+    (("executors/handler.py: write additionalProperties: false, or let the function take "
+      "**others"), lambda: open_tool(True), lambda: open_tool(False)),
     ("executors/handler.py: return the whole value instead",
      lambda: registered(lambda q: (yield q), Q), lambda: registered(lambda q: q, Q)),
     ("executors/handler.py: remove the '/' from its signature",

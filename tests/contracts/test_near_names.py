@@ -430,7 +430,7 @@ async def test_the_name_that_was_meant_is_offered_by_an_engine(
 
 ELSEWHERE = {
     # No message: arguments under a misspelled name of a secret are kept out of the records.
-    "redaction/own.py",
+    "redaction/tool_secrets.py",
     # tests/agent/models/test_clients.py: needs an SDK; tests/protocols/test_routing.py: a router.
     "agent/models/client.py",
     "protocols/routing.py",

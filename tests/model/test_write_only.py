@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.errors import DefinitionError
+from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.model.tool import write_only_names
 
 SECRET = {"type": "string", "writeOnly": True}
@@ -40,18 +39,44 @@ def test_by_a_reference(password: dict[str, Any]) -> None:
     assert set(write_only_names(schema)) == {"password"}
 
 
-@pytest.mark.parametrize("keyword", ["$ref", "$defs", "definitions"])
-def test_definitions_have_no_references(keyword: str) -> None:
-    """R5: in a definition each part is written out where it is used."""
-    schema = {"type": "object", keyword: "#/x" if keyword == "$ref" else {"x": SECRET}}
-    parameter = {"name": "login", "type": "object", "description": "Who", "schema": schema}
-    with pytest.raises(DefinitionError, match="write the schema out where it is used"):
-        ToolConfigLoader().from_mapping(
-            {
-                "name": "sign_in",
-                "version": "1.0.0",
-                "description": "Signs in",
-                "parameters": [parameter],
-                "entry": {"type": "builtin", "handler": "echo"},
-            }
-        )
+LOGIN = {"properties": {"user": {"type": "string"}, "password": {"$ref": "#/$defs/secret"}}}
+DEFINED = {"login": {"type": "object", **LOGIN}, "secret": SECRET}
+LISTED = {
+    "name": "login",
+    "type": "object",
+    "description": "Who",
+    "schema": {"$ref": "#/$defs/login", "$defs": DEFINED},
+}
+WRITTEN = {
+    "type": "object",
+    "properties": {"login": {"$ref": "#/$defs/login"}},
+    "$defs": DEFINED,
+}
+
+
+@pytest.mark.parametrize("parameters", [[LISTED], WRITTEN], ids=["listed", "written"])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"user": "ann", "password": "hunter22"},
+        {"user": "ann", "pasword": "hunter22"},
+        '{"user": "ann", "password": "hunter22"}',
+        [{"password": "hunter22"}],
+    ],
+)
+async def test_secrets_behind_a_reference(parameters: Any, sent: Any) -> None:
+    """R5: what a definition says elsewhere is hidden, whatever form it was sent in."""
+    engine = ToolEngine(ToolEngineConfig(auto_reload=False))
+    engine.register_tool(
+        {"name": "sign_in", "description": "Signs in", "parameters": parameters},
+        lambda login=None: {"seen": login},
+    )
+    seen: list[Any] = []
+    engine.subscribe(lambda event: seen.append(event.to_dict()))
+    async with engine:
+        result = await engine.execute("sign_in", {"login": sent})
+        (record,) = await engine.store.query_call_records()
+    assert result.is_success == isinstance(sent, dict)
+    said = f"{record.to_dict()} {seen} {result.error} {result.validation_errors}"
+    assert "hunter22" not in said
+    assert "[hidden]" in said

@@ -23,7 +23,7 @@ from tool_engine.catalog.lint_rules.examples import EXAMPLE_RULES
 from tool_engine.catalog.lint_rules.parameters import PARAMETER_RULES
 from tool_engine.catalog.lint_rules.rule import WARNING, Flaw, LintRule
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.yaml.document import Document, format_path
+from tool_engine.catalog.yaml.document import Document, Path, format_path
 from tool_engine.catalog.yaml.strict_yaml import parse
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.nearness import suggest_near
@@ -142,7 +142,8 @@ def _find_flaws(
 ) -> Iterator[LintFinding]:
     for rule in rules:
         # Each place costs a look through the text, and no author reads the thousandth finding.
-        for path, message in islice(rule.check(tool), MAX_PROBLEMS):
+        for found, message in islice(rule.check(tool), MAX_PROBLEMS):
+            path = _place_in_schema(tool, found)
             line, column = (None, None) if document is None else document.position(path)
             yield LintFinding(
                 code=rule.code,
@@ -154,6 +155,14 @@ def _find_flaws(
                 line=line,
                 column=column,
             )
+
+
+def _place_in_schema(tool: Tool, path: Path) -> Path:
+    """Return the place of a parameter where the parameters are written as JSON Schema."""
+    if tool.input_schema is None or path[:1] != ("parameters",) or len(path) == 1:
+        return path
+    _, number, *rest = path
+    return ("parameters", "properties", tool.parameters[int(number)].name, *rest)
 
 
 def _read_comments(text: str | bytes, source: str) -> tuple[_Ignored, list[LintFinding]]:

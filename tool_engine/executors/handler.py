@@ -15,6 +15,7 @@ from tool_engine.errors import ConfigurationError, ToolExecutionError
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext, ValidationError
 from tool_engine.model.checks.unawaited import is_async
+from tool_engine.model.schema import takes_others
 from tool_engine.model.settings.field_default import is_field
 from tool_engine.model.tool import Tool
 
@@ -117,6 +118,11 @@ def check_signature(signature: inspect.Signature, name: str, tool: Tool) -> None
                 f"{who} does not take the declared parameter {parameter!r}; it takes "
                 f"({', '.join(taken)})"
             )
+    if not takes_any and tool.input_schema is not None and takes_others(tool.input_schema):
+        raise ConfigurationError(
+            f"{who} takes ({', '.join(taken)}), and its schema lets other arguments through; write "
+            "additionalProperties: false, or let the function take **others"
+        )
     _check_needs(taken, declared, who)
 
 

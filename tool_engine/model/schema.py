@@ -7,10 +7,11 @@ unknown key in it is found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.json.references import embed_schema, resolve_schema
+from tool_engine.model.parameter import PARAMETER_TYPES, ToolParameter
 
 SHORT_KEYS: Final = {
     "enum": "enum",
@@ -23,22 +24,61 @@ SHORT_KEYS: Final = {
     "max_items": "maxItems",
 }
 """Short keys of a `validation` block whose value is the value of a JSON Schema keyword."""
+_OPENING: Final = frozenset(("patternProperties", "unevaluatedProperties"))
 VALIDATION_KEYS: Final = frozenset((*SHORT_KEYS, "items", "properties", "required"))
 """Every key that a `validation` block may have."""
 
 
 def parameters_schema(parameters: Iterable[ToolParameter]) -> dict[str, Any]:
     """Return the schema of a tool's arguments: a closed object, a property per parameter."""
-    listed = list(parameters)
+    listed, definitions = list(parameters), dict[str, Any]()
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {parameter.name: _parameter_schema(parameter) for parameter in listed},
+        "properties": {each.name: _parameter_schema(each, definitions) for each in listed},
     }
     required = [parameter.name for parameter in listed if parameter.required]
     if required:
         schema["required"] = required
     schema["additionalProperties"] = False
-    return schema
+    return _with_definitions(schema, definitions)
+
+
+def parameters_of(schema: Mapping[str, Any]) -> list[ToolParameter]:
+    """Return the parameters that the schema of a tool's arguments declares.
+
+    Those of the object itself, and of all forms that it may have; each has its own part of the
+    schema as `ToolParameter.schema`.
+
+    Args:
+        schema: JSON Schema of an object.
+    """
+    declared: dict[str, Any] = {}
+    required: set[str] = set()
+    for form, is_certain in _list_forms(schema):
+        for name, each in form.get("properties", {}).items():
+            declared.setdefault(name, each)
+        required.update(form.get("required", ()) if is_certain else ())
+    return [_parameter_of(schema, name, each, name in required) for name, each in declared.items()]
+
+
+def takes_others(schema: Mapping[str, Any]) -> bool:
+    """Return True if the schema of a tool's arguments says what others than the declared are.
+
+    A schema that is silent about them takes none, as a list of parameters does: most schemas are,
+    and an argument that is not declared is most often misspelt.
+    """
+    return any(
+        form.get("additionalProperties", False) is not False or not _OPENING.isdisjoint(form)
+        for form, _ in _list_forms(schema)
+    )
+
+
+def closed_schema(schema: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the schema by which arguments are judged where models see `schema`."""
+    if takes_others(schema):
+        return schema
+    properties = {**dict.fromkeys(names, True), **schema.get("properties", {})}
+    return {**schema, "properties": properties, "additionalProperties": False}
 
 
 def value_schema(spec: str | Mapping[str, Any], *, is_open: bool = False) -> dict[str, Any]:
@@ -51,6 +91,13 @@ def value_schema(spec: str | Mapping[str, Any], *, is_open: bool = False) -> dic
         spec: What the definition says of the value.
         is_open: Whether an object may carry more than the properties that are declared.
     """
+    definitions: dict[str, Any] = {}
+    return _with_definitions(_value_schema(spec, definitions, is_open=is_open), definitions)
+
+
+def _value_schema(
+    spec: str | Mapping[str, Any], definitions: dict[str, Any], *, is_open: bool = False
+) -> dict[str, Any]:
     if isinstance(spec, str):
         return {} if spec == "any" else {"type": spec}
     schema: dict[str, Any] = {}
@@ -59,11 +106,15 @@ def value_schema(spec: str | Mapping[str, Any], *, is_open: bool = False) -> dic
     if spec.get("description"):
         schema["description"] = spec["description"]
     rules = {**spec, **spec.get("validation", {})}
-    schema.update(_rules_schema(rules, is_open=is_open))
+    schema.update(_rules_schema(rules, definitions, is_open=is_open))
     if "default" in spec:
         schema["default"] = spec["default"]
-    schema.update(spec.get("schema") or {})
+    schema.update(embed_schema(spec.get("schema") or {}, definitions))
     return schema
+
+
+def _with_definitions(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "$defs": definitions} if definitions else schema
 
 
 def short_rules(spec: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +132,43 @@ def output_schema(spec: Mapping[str, Any]) -> dict[str, Any]:
     return value_schema(spec, is_open=True)
 
 
-def _parameter_schema(parameter: ToolParameter) -> dict[str, Any]:
+def _list_forms(schema: Any) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """Yield what an object must be, and what it may be, with whether it must."""
+    waiting, known = [(schema, True)], set[int]()
+    while waiting:
+        each, is_certain = waiting.pop(0)
+        each = resolve_schema(schema, each) if each is not schema else each
+        if not isinstance(each, Mapping) or id(each) in known:
+            continue
+        known.add(id(each))
+        yield each, is_certain
+        waiting += [(each.get("$ref") and {"$ref": each["$ref"]}, is_certain)]
+        waiting += [(form, is_certain) for form in each.get("allOf", ())]
+        waiting += [(form, False) for key in ("anyOf", "oneOf") for form in each.get(key, ())]
+        waiting += [(each.get(key), False) for key in ("then", "else")]
+
+
+def _parameter_of(
+    whole: Mapping[str, Any], name: str, schema: Any, is_required: bool
+) -> ToolParameter:
+    own = dict(schema) if isinstance(schema, Mapping) else {} if schema else {"not": {}}
+    meant = resolve_schema(whole, own)
+    meant = meant if isinstance(meant, Mapping) else {}
+    kind = own.get("type", meant.get("type"))
+    said = own.get("description", meant.get("description", ""))
+    return ToolParameter(
+        name=name,
+        type=kind if isinstance(kind, str) and kind in PARAMETER_TYPES else "any",
+        required=is_required,
+        default=own.get("default"),
+        description=said if isinstance(said, str) else "",
+        schema=own,
+        has_default="default" in own,
+        secret=own.get("writeOnly") is True or meant.get("writeOnly") is True,
+    )
+
+
+def _parameter_schema(parameter: ToolParameter, definitions: dict[str, Any]) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "type": parameter.type,
         "description": parameter.description,
@@ -91,17 +178,20 @@ def _parameter_schema(parameter: ToolParameter) -> dict[str, Any]:
     if parameter.has_default and not parameter.secret:
         # The schema is sent to models; the default of a secret is not for them.
         spec["default"] = parameter.default
-    return value_schema(spec)
+    return _value_schema(spec, definitions)
 
 
-def _rules_schema(rules: Mapping[str, Any], *, is_open: bool) -> dict[str, Any]:
+def _rules_schema(
+    rules: Mapping[str, Any], definitions: dict[str, Any], *, is_open: bool
+) -> dict[str, Any]:
     schema = {keyword: rules[key] for key, keyword in SHORT_KEYS.items() if key in rules}
     if "items" in rules:
-        schema["items"] = value_schema(rules["items"], is_open=is_open)
+        schema["items"] = _value_schema(rules["items"], definitions, is_open=is_open)
     properties = rules.get("properties")
     if properties:
         schema["properties"] = {
-            name: value_schema(spec, is_open=is_open) for name, spec in properties.items()
+            name: _value_schema(each, definitions, is_open=is_open)
+            for name, each in properties.items()
         }
         if not is_open:
             schema["additionalProperties"] = False

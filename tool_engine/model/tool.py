@@ -121,6 +121,9 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     """The file that the definition came from; None for a tool registered in code."""
     findings: list[str] = []
     """Warnings about the definition, each with its place and cure."""
+    input_schema: dict[str, Any] | None = None
+    """The JSON Schema of the arguments that a definition's `parameters` is; None: it is a list.
+    `parameters` then has what it declares."""
     once_secret: tuple[str, ...] = ()
     """What earlier definitions of its name called secret, and this one does not; hidden, too."""
 
@@ -155,7 +158,8 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
 
         It is the only source for validation, model formats and forms.
         """
-        return parameters_schema(self.parameters)
+        written = self.input_schema
+        return parameters_schema(self.parameters) if written is None else written
 
     @cached_property
     def secret_names(self) -> frozenset[str]:
@@ -171,13 +175,13 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     def secret_defaults(self) -> list[tuple[str | None, Any]]:
         """Secrets filled in as defaults, with the omitted parameter; None: inside one."""
         found: list[tuple[str | None, Any]] = []
-        schemas, parts = self.parameters_schema["properties"], self.secret_parts
+        schemas, parts = self.parameters_schema.get("properties", {}), self.secret_parts
         for each in self.parameters:
             is_secret = each.secret or each.name in parts
             if each.has_default:
                 whole = [each.default] if is_secret else values_under(each.default, parts)
                 found += ((each.name, value) for value in whole)
-            inside = _defaults_inside(schemas[each.name], parts, is_secret=is_secret)
+            inside = _defaults_inside(schemas.get(each.name), parts, is_secret=is_secret)
             found += ((None, value) for value in inside)
         return found
 
@@ -195,7 +199,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
         where nothing had to be hidden; `${env:NAME}` is no secret.
         """
         definition = import_module("tool_engine.catalog.definition.export").definition_of(self)
-        for parameter in definition.get("parameters", ()):
+        for parameter in definition.get("parameters", ()) if self.input_schema is None else ():
             if parameter.get("secret") and parameter.get("default") is not None:
                 parameter["default"] = "[hidden]"
         values: dict[str, Any] = redacted(plain(definition))
@@ -242,7 +246,7 @@ def is_same(new: Tool, old: Tool) -> bool:
 def write_only_names(schema: Any) -> Iterator[str]:
     """Yield the names of the properties that are `writeOnly`, wherever in `schema`.
 
-    Also those that are so by a `$ref`, which a definition cannot have and a tool made in code can.
+    Also those that are so by a `$ref`.
     What is `writeOnly` where nothing has a name in the schema, such as the items of a list or the
     values of a mapping, makes all of the property secret that it belongs to.
     """
@@ -363,7 +367,7 @@ _FIELDS: Final = (
         _PackedField(name, msgspec.Raw, msgspec.json.decode)
         for name in (
             *("tags", "implementation_config", "output", "accepts"),
-            *("examples", "tests", "findings"),
+            *("examples", "tests", "findings", "input_schema"),
         )
     ),
 )

@@ -139,7 +139,7 @@ class Router:
 
 
 def _list_properties(tool: Tool) -> Mapping[str, Any]:
-    properties: Mapping[str, Any] = tool.parameters_schema["properties"]
+    properties: Mapping[str, Any] = tool.parameters_schema.get("properties", {})
     return properties
 
 

@@ -15,9 +15,10 @@ from tool_engine.redaction.error_words import (
     words_of,
 )
 from tool_engine.redaction.known import remember_secret, secret_forms
-from tool_engine.redaction.own import NO_SECRETS, OwnSecrets, find_unlike, secrets_of
+from tool_engine.redaction.own import NO_SECRETS, OwnSecrets
 from tool_engine.redaction.secret_names import is_secret_key
 from tool_engine.redaction.text import HIDDEN, redact_text
+from tool_engine.redaction.tool_secrets import find_unlike, secrets_of
 from tool_engine.redaction.value import redact
 
 __all__ = [

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.tool import Tool
-from tool_engine.redaction.own import NO_SECRETS, OwnSecrets, secrets_of
+from tool_engine.redaction.own import NO_SECRETS, OwnSecrets
 from tool_engine.redaction.splitting import place_to_cut
 from tool_engine.redaction.text import HIDDEN, redact_text
+from tool_engine.redaction.tool_secrets import secrets_of
 
 _MOST: Final = 2_000
 """Longest message that is shown, in characters."""

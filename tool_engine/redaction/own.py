@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
-from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.free_key import free_key
 from tool_engine.model.json.output import to_text
-from tool_engine.model.tool import Tool, values_under, write_only_names
+from tool_engine.model.tool import values_under
 from tool_engine.redaction.known import FEW, GRAM, LONGEST_CODED, grams_in, secret_forms
 from tool_engine.redaction.readings import read_number, readings
 from tool_engine.redaction.spelling import Span, find_spelled, spans_of
@@ -22,7 +21,7 @@ from tool_engine.redaction.splitting import splits_secret
 from tool_engine.redaction.text import HIDDEN, hide_spans, secret_spans
 from tool_engine.redaction.value import redact
 
-_SHORTEST: Final = 4
+SHORTEST: Final = 4
 """Characters; shorter values stand in every second text."""
 _HEAD: Final = 128
 """Characters by which a secret that goes on past the end of the text is recognised."""
@@ -30,7 +29,6 @@ _DEEPEST: Final = 64
 _FEW_LETTERS: Final = 64
 """Most characters of a text whose parts are looked at before any form is looked for."""
 _HEAD_LETTERS: Final = 4
-_MOST: Final = 200
 _MOST_SECRETS: Final = 400
 """Texts that are looked for elsewhere; of more, all of the call's texts are hidden unread."""
 _MOST_CODED: Final = 131_072
@@ -50,8 +48,6 @@ _KEYS_SHOWN: Final = frozenset(
     )
 )
 """Keys that are the engine's own, whatever a call was sent."""
-_OTHER_KEYS: Final = ("additionalProperties", "unevaluatedProperties")
-_ITEMS: Final = ("items", "unevaluatedItems", "contains")
 _CUT: Final = re.compile(r"… \[[\d,]+ characters in all\]\Z")
 """The end of a text that was shortened to be kept."""
 
@@ -76,7 +72,7 @@ class OwnSecrets:
         *,
         filled: Iterable[Any] = (),
         declared: Collection[str] | None = None,
-        shortest: int = _SHORTEST,
+        shortest: int = SHORTEST,
     ) -> None:
         self.names = frozenset(names)
         self.parts = frozenset(parts)
@@ -220,17 +216,17 @@ class OwnSecrets:
         return sum(map(len, self._secret_texts))
 
     @cached_property
-    def _heads(self) -> frozenset[str] | None:
+    def _first_letters(self) -> frozenset[str] | None:
         """The first letters of all forms; None: some have fewer."""
         heads = frozenset(form[:_HEAD_LETTERS] for form in self._secret_texts)
         return None if min(map(len, heads), default=0) < _HEAD_LETTERS else heads
 
     def _find_spans(self, text: str) -> list[Span]:
         forms: Collection[str] = self._secret_texts
-        if len(text) <= _FEW_LETTERS and self._heads is not None:
+        if len(text) <= _FEW_LETTERS and self._first_letters is not None:
             # Many outputs are many short texts: to look for each form in each takes long.
-            last = len(text) - _HEAD_LETTERS
-            if self._heads.isdisjoint([text[at : at + _HEAD_LETTERS] for at in range(last + 1)]):
+            starts = range(len(text) - _HEAD_LETTERS + 1)
+            if self._first_letters.isdisjoint([text[at : at + _HEAD_LETTERS] for at in starts]):
                 return []
         if len(forms) > FEW:
             grams = grams_in(text, self._by_end)
@@ -250,7 +246,7 @@ class OwnSecrets:
     def _without_half(self, text: str, end: int) -> str:
         """Hide the beginning of a secret at the end of a shortened text."""
         for secret in self._secret_texts:
-            for length in range(min(len(secret) - 1, end), _SHORTEST - 1, -1):
+            for length in range(min(len(secret) - 1, end), SHORTEST - 1, -1):
                 if text.startswith(secret[:length], end - length):
                     return f"{text[: end - length]}{HIDDEN}{text[end:]}"
         return text
@@ -266,114 +262,6 @@ def _few_of(read: Iterable[str], shortest: int) -> frozenset[str] | None:
             if len(said) > _MOST_SECRETS or coded > _MOST_CODED:
                 return None
     return frozenset(said)
-
-
-def secrets_of(tool: Tool, params: Mapping[str, Any], *, shortest: int = _SHORTEST) -> OwnSecrets:
-    """Return a tool call's secrets, also those sent under a misspelt name."""
-    names, parts = tool.secret_names, tool.secret_parts
-    if not names and not parts:
-        return NO_SECRETS
-    schemas = tool.parameters_schema["properties"]
-    misspelt = frozenset(_find_misspelt(params, schemas, names | parts))
-    if parts:
-        misspelt |= {name for name in params if any(find_unlike(params[name], schemas.get(name)))}
-        parts |= frozenset(_misspelt_inside(params, tool.parameters_schema, parts))
-    return OwnSecrets(
-        params,
-        names | misspelt,
-        parts,
-        filled=[
-            value
-            for name, value in tool.secret_defaults
-            if name is None or params.get(name) is None
-        ],
-        declared=tool.declared_keys,
-        shortest=shortest,
-    )
-
-
-def find_unlike(value: Any, schema: Any) -> Iterator[bool]:
-    """Yield True for each value in the wrong form where secrets belong.
-
-    For example an object sent as a text: it has no keys that could mark its secrets.
-
-    Args:
-        value: What was sent.
-        schema: What it must be, as JSON Schema.
-    """
-    if value is None or not isinstance(schema, dict):
-        return
-    kind = schema.get("type")
-    is_whole = isinstance(value, Mapping | list | tuple)
-    is_text = isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
-    # The schema is searched last, for that takes longest.
-    is_like = not (is_whole or is_text or kind in ("object", "array"))
-    if is_like or not any(write_only_names(schema)):
-        return
-    if (isinstance(value, Mapping) and kind != "array") or (
-        isinstance(value, list | tuple) and kind != "object"
-    ):
-        for item, below in _walk_parts(value, _list_forms(schema)):
-            yield from find_unlike(item, below)
-    else:
-        yield True
-
-
-def _find_misspelt(
-    sent: Mapping[str, Any], declared: Collection[str], secret: Collection[str]
-) -> Iterator[str]:
-    """Yield undeclared keys of `sent` whose nearest declared key is secret."""
-    for number, name in enumerate(name for name in sent if name not in declared):
-        # Comparing very many takes long; the rest is hidden unseen.
-        if number >= _MOST or find_nearest(name, declared) in secret:
-            yield name
-
-
-def _misspelt_inside(value: Any, schema: Any, secret: Collection[str]) -> Iterator[str]:
-    """Yield the misspelt keys of all objects inside `value`."""
-    waiting = list(_walk_parts(value, [schema]))
-    while waiting:
-        part, below = waiting.pop()
-        if not isinstance(part, Mapping | list | tuple) or not isinstance(below, dict):
-            continue
-        forms = _list_forms(below)
-        if isinstance(part, Mapping):
-            declared = {name for form in forms for name in form.get("properties", ())}
-            if not declared.isdisjoint(secret):
-                yield from _find_misspelt(part, declared, secret)
-        waiting.extend(_walk_parts(part, forms))
-
-
-def _list_forms(schema: Any) -> list[dict[str, Any]]:
-    """Return a schema and its subschemas for the same value."""
-    found, waiting = [], [schema]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            found.append(each)
-            for key in ("allOf", "anyOf", "oneOf"):
-                waiting.extend(each.get(key, ()))
-            waiting += [each.get("then"), each.get("else")]
-            waiting.extend(each.get("dependentSchemas", {}).values())
-    return found
-
-
-def _walk_parts(value: Any, forms: Iterable[dict[str, Any]]) -> Iterator[tuple[Any, Any]]:
-    """Yield the parts of a value, each with every schema that may apply."""
-    for form in forms:
-        if isinstance(value, Mapping):
-            declared = form.get("properties", {})
-            others = [form[key] for key in _OTHER_KEYS if key in form]
-            others += form.get("patternProperties", {}).values()
-            for key, part in value.items():
-                for below in [declared[key]] if key in declared else others:
-                    yield part, below
-        elif isinstance(value, list | tuple):
-            others = [form[key] for key in _ITEMS if key in form]
-            others += form.get("prefixItems", ())
-            for item in value:
-                for below in others:
-                    yield item, below
 
 
 NO_SECRETS: Final = OwnSecrets({})

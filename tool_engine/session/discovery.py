@@ -174,7 +174,7 @@ def _describe_method(tool: Tool, name: str, is_callable: bool) -> dict[str, Any]
             {"name": key, "required": key in required, **spec}
             if isinstance(spec, Mapping)
             else {"name": key, "required": key in required}
-            for key, spec in schema["properties"].items()
+            for key, spec in schema.get("properties", {}).items()
         ],
         "agentCallable": is_callable,
     }

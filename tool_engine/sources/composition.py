@@ -17,6 +17,7 @@ from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.foreign import ends_caller
+from tool_engine.model.schema import parameters_of
 from tool_engine.model.tool import Tool
 from tool_engine.sources.combining import Combination
 from tool_engine.sources.tool_view import ToolView
@@ -28,7 +29,9 @@ Prepare = Callable[[Tool, int], Tool | None]
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_CHANGEABLE: Final = ("description", "parameters", "examples", "output", "status")
+_CHANGEABLE: Final = (
+    *("description", "parameters", "input_schema", "examples", "output", "status"),
+)
 """The fields that a model sees of a tool, which `prepare` may change."""
 
 
@@ -244,6 +247,13 @@ def _apply_changes(tool: Tool, changed: Tool) -> Tool:
     if changed.name != tool.name:
         raise ConfigurationError(
             f"prepare gave the tool {tool.name!r} the name {changed.name!r}: use rename() for that"
+        )
+    if changed.input_schema != tool.input_schema and changed.input_schema is not None:
+        changed = replace(changed, parameters=parameters_of(changed.input_schema))
+    elif tool.input_schema is not None and changed.parameters != tool.parameters:
+        raise ConfigurationError(
+            f"prepare changes the parameters of {tool.name!r}, which are a JSON Schema: change its "
+            "input_schema, which they follow"
         )
     own = {each.name for each in tool.parameters}
     new = [each.name for each in changed.parameters]

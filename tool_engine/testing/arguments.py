@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
+from tool_engine.model.json.references import resolve_pointer
 from tool_engine.testing.patterns import MAX_TEXT, NoValueError, TextMaker, plain_text
 
 ANNOTATIONS: Final = frozenset(
@@ -32,7 +33,10 @@ _UNDERSTOOD: Final = ANNOTATIONS | {
     *("items", "minItems", "maxItems", "uniqueItems"),
     *("properties", "required", "additionalProperties", "anyOf"),
 }
+_OF_ALL: Final = _UNDERSTOOD - {"anyOf", "enum", "const"} | {"$schema", "$defs", "definitions"}
 _ANY_TYPE: Final = ("string", "number", "integer", "boolean", "array", "object", "null")
+_DEEPEST: Final = 20
+_FEW_LEVELS: Final = 3
 _MAX_VALUES: Final = 10_000
 _MORE_TEXT: Final = 40
 _MORE_ITEMS: Final = 3
@@ -58,6 +62,7 @@ class ArgumentMaker:
         self._known = known
         self._left = 0
         self._texts: dict[str, TextMaker] = {}
+        self._depth = 0
         self.notes: dict[str, str] = {}
         """Parameter -> why no value could be made for it."""
 
@@ -71,6 +76,9 @@ class ArgumentMaker:
         Raises:
             NoValueError: A required parameter has no value that could be made.
         """
+        for keyword in self._schema:
+            if keyword not in _OF_ALL:
+                raise NoValueError(f"no arguments are made where all of them have {keyword!r}")
         made: dict[str, Any] = {}
         required = self._schema.get("required", ())
         for name, schema in self._schema.get("properties", {}).items():
@@ -104,6 +112,8 @@ class ArgumentMaker:
             raise NoValueError(f"a value of more than {_MAX_VALUES} parts is not made")
         if not isinstance(schema, dict):
             schema = {}
+        if "$ref" in schema:
+            return self._make_referenced(schema, whole)
         for keyword in schema:
             if keyword not in _UNDERSTOOD:
                 raise NoValueError(f"no values are made from the keyword {keyword!r}")
@@ -115,6 +125,19 @@ class ArgumentMaker:
             return self._random.choice(_fitting_options(schema))
         kind = self._random.choice(types_of(schema) or _ANY_TYPE)
         return self._of_kind(kind, schema, whole)
+
+    def _make_referenced(self, schema: dict[str, Any], whole: bool) -> Any:
+        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+        meant = resolve_pointer(self._schema, schema["$ref"])
+        if not isinstance(meant, dict) or (beside.keys() - ANNOTATIONS) & meant.keys():
+            raise NoValueError("no values are made where a $ref has other rules beside it")
+        self._depth += 1
+        try:
+            if self._depth > _DEEPEST:
+                raise NoValueError(f"no values are made of more than {_DEEPEST} levels of a $ref")
+            return self._make_value({**meant, **beside}, whole and self._depth < _FEW_LEVELS)
+        finally:
+            self._depth -= 1
 
     def _of_kind(self, kind: str, schema: dict[str, Any], whole: bool) -> Any:
         if kind == "string":
@@ -135,6 +158,10 @@ class ArgumentMaker:
         if not isinstance(branch, dict) or (outer.keys() - ANNOTATIONS) & branch.keys():
             raise NoValueError("no values are made where anyOf repeats a keyword beside it")
         return {**outer, **branch}
+
+    def _picks_optional(self) -> bool:
+        """Return True where a value is made that may be left out; never in many references."""
+        return self._depth < _FEW_LEVELS and self._random.random() < 0.6
 
     def _make_text(self, schema: dict[str, Any]) -> str:
         least = int(schema.get("minLength", 0))
@@ -196,7 +223,7 @@ class ArgumentMaker:
         if whole:
             least = max(least, min(1, most))
         # Lists in lists in lists grow without bound, so the deep ones are short.
-        is_deep = self._left < _MAX_VALUES - 1_000
+        is_deep = self._left < _MAX_VALUES - 1_000 or self._depth >= _FEW_LEVELS
         count = least if whole or is_deep else self._pick_between(least, min(most, least + 50))
         make = self._make_unique_items if schema.get("uniqueItems") else self._make_items
         return make(schema.get("items", {}), count, least, whole)
@@ -220,7 +247,7 @@ class ArgumentMaker:
         made = {
             name: self._make_value(item, whole)
             for name, item in properties.items()
-            if whole or name in required or self._random.random() < 0.6
+            if whole or name in required or self._picks_optional()
         }
         rest = schema.get("additionalProperties", {})
         for name in required:

@@ -9,7 +9,7 @@ concurrency limits are lifted and retries do not pause; the number of attempts s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -102,6 +102,8 @@ def _name_parameter(path: Path, definition: dict[str, Any]) -> Path:
     """Return a path that names a parameter instead of counting it."""
     if path[:1] != ("parameters",):
         return path
-    parameters: Sequence[Any] = definition.get("parameters", ())
+    parameters: Any = definition.get("parameters", ())
+    if isinstance(parameters, dict):
+        return ("parameters", "properties", *path[1:])
     names = [each.get("name") for each in parameters if isinstance(each, dict)]
     return ("parameters", names.index(path[1])) if path[1:] and path[1] in names else path[:1]

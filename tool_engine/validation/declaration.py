@@ -14,8 +14,14 @@ from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
 from tool_engine.model.json.plain import read_plain
+from tool_engine.model.json.references import DEFINITIONS
 from tool_engine.model.parameter import PARAMETER_TYPES, ToolParameter
-from tool_engine.model.schema import VALIDATION_KEYS, parameters_schema
+from tool_engine.model.schema import (
+    VALIDATION_KEYS,
+    closed_schema,
+    parameters_of,
+    parameters_schema,
+)
 from tool_engine.model.tool import Tool
 from tool_engine.validation.filling import Filling, Place, misfits
 from tool_engine.validation.position import Position, build_validator, can_be_split
@@ -42,10 +48,12 @@ class Declaration:
         if problems:
             raise DefinitionError(*problems)
         try:
-            self.schema: dict[str, Any] = tool.parameters_schema
+            self.schema: dict[str, Any] = _judged_schema(tool)
             self.rules: jsonschema_rs.Draft202012Validator = build_validator(self.schema)
         except _UNREADABLE as error:
             raise DefinitionError(*self._explain_unreadable(error)) from error
+        self.declared: dict[str, Any] = _declared_only(tool, self.schema)
+        """The schema of the arguments one by one: none must be there, none needs another."""
         short = {
             each.name: {"validation": each.validation, "schema": each.schema}
             for each in tool.parameters
@@ -65,7 +73,7 @@ class Declaration:
         }
         # A default of null says "none given", whatever the parameter's type.
         values = {name: value for name, value in declared.items() if value is not None}
-        return {**declared, **self._judge_values(values, without_required(self.schema))}
+        return {**declared, **self._judge_values(values, self.declared)}
 
     def filling(self) -> Filling | None:
         """Return the defaults to fill in inside the arguments; None: none.
@@ -73,10 +81,9 @@ class Declaration:
         Raises:
             DefinitionError: A default inside an object breaks its own rules.
         """
-        properties = self.schema["properties"]
         keys = {
             name: filling
-            for name, schema in properties.items()
+            for name, schema in self.declared["properties"].items()
             if (filling := Filling.of(schema, self._judge_nested, (name,))) is not None
         }
         if not keys:
@@ -84,7 +91,7 @@ class Declaration:
         filling = Filling({}, keys)
         problems = [
             self._explain_broken(error, tuple(error.instance_path))
-            for error in misfits(filling, build_validator(without_required(self.schema)))
+            for error in misfits(filling, build_validator(self.declared))
         ]
         if problems:
             raise DefinitionError(*problems)
@@ -92,8 +99,10 @@ class Declaration:
 
     def _judge_nested(self, place: Place) -> Any:
         # References lead to the parameters, so these must stand where they did.
-        below = {} if can_be_split(place.schema) else self.schema["properties"]
-        schema = {"type": "object", "properties": {**below, _DEFAULT: place.schema}}
+        schema = {"type": "object", "properties": {_DEFAULT: place.schema}}
+        if not can_be_split(place.schema):
+            below = self.declared
+            schema = {**below, "properties": {**below["properties"], _DEFAULT: place.schema}}
         judged = self._judge_values({_DEFAULT: place.default}, schema, place.path)
         return judged[_DEFAULT]
 
@@ -135,6 +144,10 @@ class Declaration:
 
     def _find_problems(self) -> Iterator[DefinitionProblem]:
         names: dict[str, int] = {}
+        written = self._tool.input_schema
+        if written is not None and self._tool.parameters != parameters_of(written):
+            message = "they are not those of input_schema; leave one of the two out"
+            yield self._locate_problem("parameters", message)
         for index, parameter in enumerate(self._tool.parameters):
             place = f"parameters[{index}]"
             first = names.setdefault(parameter.name, index)
@@ -153,7 +166,8 @@ class Declaration:
 
     def _explain_unreadable(self, whole: Exception) -> list[DefinitionProblem]:
         problems = []
-        for index, parameter in enumerate(self._tool.parameters):
+        listed = self._tool.parameters if self._tool.input_schema is None else ()
+        for index, parameter in enumerate(listed):
             try:
                 build_validator(parameters_schema([parameter]))
             except _UNREADABLE as error:
@@ -173,6 +187,8 @@ class Declaration:
     def _make_problem(self, path: Path, message: str) -> DefinitionProblem:
         names = [parameter.name for parameter in self._tool.parameters]
         place = f"parameters[{names.index(str(path[0]))}].default" if path else "parameters"
+        if path and self._tool.input_schema is not None:
+            place = f"parameters.properties.{path[0]}.default"
         return self._locate_problem(place, f"the default of {subject(path)} {message}; correct it")
 
     def _locate_problem(self, place: str, message: str) -> DefinitionProblem:
@@ -180,9 +196,20 @@ class Declaration:
         return DefinitionProblem(message, file, path=place)
 
 
-def without_required(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return `schema` without its `required` lists."""
-    return {keyword: value for keyword, value in schema.items() if keyword != "required"}
+def _judged_schema(tool: Tool) -> dict[str, Any]:
+    if tool.input_schema is None:
+        return tool.parameters_schema
+    return closed_schema(tool.input_schema, (each.name for each in tool.parameters))
+
+
+def _declared_only(tool: Tool, schema: dict[str, Any]) -> dict[str, Any]:
+    if tool.input_schema is None:
+        return {keyword: value for keyword, value in schema.items() if keyword != "required"}
+    named: dict[str, Any] = {
+        keyword: schema[keyword] for keyword in DEFINITIONS if keyword in schema
+    }
+    properties = {each.name: each.schema or {} for each in tool.parameters}
+    return {"type": "object", "properties": properties, **named}
 
 
 def _explain_parameter(parameter: ToolParameter, error: Exception) -> str:

@@ -120,7 +120,9 @@ class Findings:
     def _describe_breach(self, breach: Broken) -> ValidationError:
         path, value, reading = breach.path, breach.value, breach.read()
         actual = shown(value, path, self._secrets)
-        if self._secrets and any(find_unlike(value, _position_at(self._root, path).certain)):
+        if self._secrets and any(
+            find_unlike(value, _position_at(self._root, path).certain, self._root.certain)
+        ):
             actual = HIDDEN
         message = f"{subject(path)} must {reading.rule}"
         if actual == HIDDEN:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
+from tool_engine.model.json.references import resolve_pointer
 from tool_engine.model.schema import short_rules
 
 _BRANCHES: Final = ("allOf", "anyOf", "oneOf")
@@ -298,17 +299,8 @@ def _find_applicable(root: dict[str, Any], schemas: Iterable[Any]) -> Iterator[d
         yield schema
         branches = [branch for keyword in _BRANCHES for branch in schema.get(keyword, ())]
         branches += [schema.get(keyword) for keyword in _CONDITIONS]
-        branches.append(_resolve_reference(root, schema.get("$ref")))
+        branches.append(resolve_pointer(root, schema.get("$ref")))
         pending.extend(branch for branch in branches if isinstance(branch, dict))
-
-
-def _resolve_reference(root: Any, reference: object) -> Any:
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return None
-    for token in reference[2:].split("/"):
-        key = token.replace("~1", "/").replace("~0", "~")
-        root = root.get(key) if isinstance(root, dict) else None
-    return root
 
 
 def _list_types(schema: dict[str, Any]) -> list[str]:

@@ -26,7 +26,7 @@ from tool_engine.validation.acceptance import (
     unshare,
 )
 from tool_engine.validation.breaches import Breach, Broken, Missing, breaches, is_small
-from tool_engine.validation.declaration import Declaration, without_required
+from tool_engine.validation.declaration import Declaration
 from tool_engine.validation.findings import Findings
 from tool_engine.validation.position import Position, build_validator, can_be_split
 from tool_engine.validation.rules import phrase_of
@@ -91,8 +91,8 @@ class CompiledParameters:
         DefinitionError: A schema, a pattern or a default of the tool is wrong.
     """
 
-    __slots__ = ("_defaults", "_filling", "_is_split", "_loose", "_optional", "_root", "_rules",
-                 "_schema", "_secrets", "_strict", "_unshared", "accept",
+    __slots__ = ("_declared", "_defaults", "_filling", "_is_split", "_loose", "_optional", "_root",
+                 "_rules", "_schema", "_secrets", "_strict", "_unshared", "accept",
                  "accept_packed")  # fmt: skip
 
     accept: Accept
@@ -105,6 +105,7 @@ class CompiledParameters:
     def __init__(self, tool: Tool, *, strict: bool = False) -> None:
         declaration = Declaration(tool)
         self._schema = declaration.schema
+        self._declared = declaration.declared
         self._rules = declaration.rules
         self._root = declaration.root
         self._is_split = can_be_split(self._schema)
@@ -183,7 +184,7 @@ class CompiledParameters:
     def _are_right(self, some: dict[str, Any]) -> bool:
         """True if `some` of the arguments are right, whatever the others are."""
         if self._loose is None:
-            self._loose = build_validator(without_required(self._schema))
+            self._loose = build_validator(self._declared)
         return self._loose.is_valid(some)
 
     def _accept_carefully(self, params: Any) -> dict[str, Any] | None:

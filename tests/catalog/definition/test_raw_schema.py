@@ -20,6 +20,16 @@ from tool_engine.catalog.definition.workload import Workload
         {"prefixItems": [{"format": "date"}], "items": False},
         {"dependentSchemas": {"a": {"required": ["b"]}}, "if": True, "then": {}},
         {"title": "t", "examples": [{"$ref": "no schema, only a value"}]},
+        {"items": {"$ref": "#"}},
+        {"$ref": "#/$defs/a%20b~1c", "$defs": {"a b/c": {"type": "integer", "default": 3}}},
+        {
+            "anyOf": [{"items": {"$ref": "#/anyOf/0"}}, {"$ref": "#/definitions/n"}],
+            "definitions": {"n": {"properties": {"n": {"$ref": "#/definitions/n"}}}},
+        },
+        {
+            "$defs": {"n": {"type": "integer"}},
+            "properties": {"a": {"$ref": "#/$defs/n", "default": 1}},
+        },
     ],
 )
 def test_supported(schema: dict[str, Any]) -> None:
@@ -30,9 +40,17 @@ def test_supported(schema: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("schema", "path"),
     [
-        ({"$defs": {}}, ("$defs",)),
-        ({"definitions": {}}, ("definitions",)),
-        ({"anyOf": [{"$ref": "#"}]}, ("anyOf", 0, "$ref")),
+        ({"$defs": {"a": {"nullable": True}}}, ("$defs", "a", "nullable")),
+        ({"definitions": {"a": {"default": 1, "type": "null"}}}, ("definitions", "a", "default")),
+        ({"anyOf": [{"$ref": "#"}]}, ()),
+        ({"$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}}, ("$defs", "a")),
+        ({"items": {"$ref": "#/$defs/b"}, "$defs": {"a": {}}}, ("items", "$ref")),
+        ({"items": {"$ref": "#/$defs"}, "$defs": {"a": {}}}, ("items", "$ref")),
+        ({"items": {"$ref": "#/examples/0"}, "examples": [{}]}, ("items", "$ref")),
+        ({"items": {"$ref": "file:///etc/passwd"}}, ("items", "$ref")),
+        ({"items": {"$ref": "http://127.0.0.1:1/x"}}, ("items", "$ref")),
+        ({"items": {"$ref": 3}}, ("items", "$ref")),
+        ({"$id": "x"}, ("$id",)),
         ({"properties": {"a": {"nullable": True}}}, ("properties", "a", "nullable")),
         ({"not": {"$dynamicRef": "#x"}}, ("not", "$dynamicRef")),
         ({"patternProperties": {"(?=a)": {}}}, ("patternProperties", "(?=a)")),
@@ -51,8 +69,8 @@ def test_unsupported(schema: dict[str, Any], path: tuple[str | int, ...]) -> Non
 
 
 def test_tables() -> None:
-    """K8: references, which could not stand alone, are in no table."""
-    assert not {"$ref", "$id", "$anchor", "$dynamicRef", "contentEncoding"} & KEYWORDS
+    """K8: what names a place in another way than by its path is in no table."""
+    assert not {"$id", "$anchor", "$dynamicRef", "contentEncoding"} & KEYWORDS
     assert "uuid" in FORMATS
 
 

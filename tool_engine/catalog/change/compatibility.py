@@ -93,10 +93,17 @@ def compare(old: Tool, new: Tool) -> ToolDiff:
         'cosmetic'
     """
     changes: list[ToolChange] = []
+    is_listed = old.input_schema is None and new.input_schema is None
+    left_out = _NOT_CONTENT if is_listed else _NOT_CONTENT | {"parameters", "input_schema"}
     for field in Tool.__struct_fields__:
         before, after = getattr(old, field), getattr(new, field)
-        if field not in _NOT_CONTENT and not is_same(before, after):
+        if field not in left_out and not is_same(before, after):
             changes += _COMPARED.get(field, _compare_unknown)(field, before, after)
+    if left_out != _NOT_CONTENT:
+        for change in schema_changes(old.parameters_schema, new.parameters_schema):
+            hides = bool(old.secret_names | new.secret_names)
+            level = _INPUT_LEVELS[change.reach]
+            changes.append(_schema_change("parameters", change, level, is_secret=hides))
     if not changes and old.definition_hash != new.definition_hash:
         message = "the definition is written in another way and means the same"
         changes.append(ToolChange("", "rewritten", COSMETIC, None, None, message))
@@ -312,8 +319,9 @@ def _compare_default(
 
 def _schema_of(parameter: ToolParameter) -> dict[str, Any]:
     plain = msgspec.structs.replace(parameter, default=None, has_default=False)
-    schema: dict[str, Any] = parameters_schema([plain])["properties"][parameter.name]
-    return schema
+    whole = parameters_schema([plain])
+    schema: dict[str, Any] = whole["properties"][parameter.name]
+    return {**schema, "$defs": whole["$defs"]} if "$defs" in whole else schema
 
 
 def _takes_null(schema: dict[str, Any]) -> bool:
@@ -329,6 +337,7 @@ _COMPARED: Final[Mapping[str, _Comparison]] = {
     "category": _compatible,
     "tags": _cosmetic,
     "parameters": _compare_parameters,
+    "input_schema": _compare_unknown,
     "implementation_config": _compare_entry,
     "status": _compatible,
     "output": _compare_output,

@@ -54,7 +54,11 @@ def definition_of(tool: Tool) -> dict[str, Any]:
     """Return the tool's definition as a mapping without keys at their default."""
     optional = {
         "tags": list(tool.tags),
-        "parameters": [_export_parameter(parameter) for parameter in tool.parameters],
+        "parameters": (
+            [_export_parameter(each) for each in tool.parameters]
+            if tool.input_schema is None
+            else tool.input_schema
+        ),
         "entry": tool.implementation_config,
         "output": _export_output(tool.output),
         "author": tool.author,

@@ -15,6 +15,7 @@ from tool_engine.model.schema import SHORT_KEYS
 
 SCHEMA_KEYS: Final = frozenset({"inputSchema", "input_schema"})
 """Keys under which other formats have the JSON Schema of all parameters."""
+_SIGNS: Final = ("properties", "$ref", "allOf", "anyOf", "oneOf")
 _OTHER_NAMES: Final = {
     **{keyword: key for key, keyword in SHORT_KEYS.items() if keyword != key},
     "returns_schema": "output",
@@ -45,7 +46,6 @@ _FORM: Final = (
     "write a list, with a mapping for each parameter: "
     '[{"name": "q", "type": "string", "required": true, "description": "what it is"}]'
 )
-_REFERENCE: Final = re.compile(r"'\$(?:ref|defs|dynamicRef)'")
 _UNQUOTED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _WORDS: Final = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n"))
 
@@ -79,9 +79,20 @@ def list_cure(key: object, text: str) -> str:
     return cure if len(cure) <= _LONGEST_CURE else "write it as a list"
 
 
+def is_root_schema(value: Mapping[str, Any]) -> bool:
+    """Return True if a mapping is the schema of an object, and no list of names."""
+    if value.get("type") == "object":
+        return True
+    properties = value.get("properties", {})
+    are_schemas = isinstance(properties, dict) and all(
+        isinstance(each, dict | bool) for each in properties.values()
+    )
+    return are_schemas and any(isinstance(value.get(key), dict | list | str) for key in _SIGNS)
+
+
 def schema_cure(value: Mapping[str, Any]) -> str:
-    """Write a mapping or JSON Schema of parameters as this format's list."""
-    listed = _from_schema(value) if _is_schema(value) else _from_names(value)
+    """Write a mapping of parameters as this format's list."""
+    listed = _from_names(value)
     # A parameter has one type; how to write one of several is left to its author.
     if not listed or not all(isinstance(each.get("type"), str) for each in listed):
         return _FORM
@@ -89,26 +100,6 @@ def schema_cure(value: Mapping[str, Any]) -> str:
     if len(text) > _LONGEST_CURE:
         return _FORM
     return f"write a list, with a mapping for each parameter: {text}"
-
-
-def _is_schema(value: Mapping[str, Any]) -> bool:
-    properties = value.get("properties")
-    return isinstance(properties, Mapping) and all(
-        isinstance(each, Mapping) for each in properties.values()
-    )
-
-
-def _from_schema(value: Mapping[str, Any]) -> list[dict[str, Any]]:
-    if _REFERENCE.search(str(value)):
-        return []
-    # Loaded late: that module explains a definition, for which it needs this one.
-    short_form = import_module("tool_engine.catalog.definition.short_form").short_form
-    required = value.get("required")
-    needed = required if isinstance(required, list) else []
-    return [
-        {"name": name, **({"required": True} if name in needed else {}), **short_form(schema)}
-        for name, schema in value["properties"].items()
-    ]
 
 
 def _from_names(value: Mapping[str, Any]) -> list[dict[str, Any]]:

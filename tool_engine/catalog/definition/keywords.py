@@ -20,7 +20,7 @@ KEYWORDS: Final = frozenset(
         *("required", "dependentRequired", "items", "prefixItems", "contains", "properties"),
         *("patternProperties", "additionalProperties", "propertyNames", "dependentSchemas"),
         *("unevaluatedItems", "unevaluatedProperties", "not", "if", "then", "else"),
-        *("allOf", "anyOf", "oneOf"),
+        *("allOf", "anyOf", "oneOf", "$ref", "$defs", "definitions"),
     }
 )
 """The keywords that may be used: those that are enforced, and plain annotations."""

@@ -16,13 +16,21 @@ import jsonschema_rs.canonical
 import msgspec
 from jsonschema import Draft202012Validator
 
-from tool_engine.catalog.definition.fault import Fault, describe
+from tool_engine.catalog.definition.fault import Fault, describe, listing
 from tool_engine.catalog.definition.keywords import FORMATS, KEYWORDS
 from tool_engine.catalog.definition.rules import compile_check, default_faults
 from tool_engine.catalog.definition.workload import Workload
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_nearest
+from tool_engine.model.json.references import (
+    DEFINITIONS,
+    copy_schemas,
+    inner_schemas,
+    resolve_pointer,
+    split_pointer,
+    write_pointer,
+)
 from tool_engine.model.tool import write_only_names
 
 _LONGEST_JUDGED: Final = 10_000
@@ -31,14 +39,12 @@ _INSTEAD_OF_KEYS: Final = (
     "remove it, and take what is secret as a value: under additionalProperties with writeOnly, or "
     "as a list of objects with a property that is writeOnly"
 )
-_HOLD_MANY: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_HOLD_ONE: Final = frozenset(
-    {
-        *("items", "contains", "additionalProperties", "propertyNames", "unevaluatedItems"),
-        *("unevaluatedProperties", "not", "if", "then", "else"),
-    }
+_IN_PLACE: Final = frozenset(
+    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"}
 )
-_HOLD_LIST: Final = frozenset({"prefixItems", "allOf", "anyOf", "oneOf"})
+"""Keywords whose schemas apply to the value itself."""
+_OTHER_REFERENCES: Final = ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor", "$id")
+_WHOLE: Final = ("$defs", "whole")
 _CERTAIN: Final = frozenset({"properties", "items", "additionalProperties"})
 """Keywords through which a rule still holds for every value."""
 
@@ -48,6 +54,7 @@ def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) ->
     _check_keywords(schema, path, faults, workload)
     if len(faults) >= MAX_PROBLEMS or not workload.is_bearable:
         return faults
+    _check_references(schema, path, faults)
     if "$schema" in schema or not jsonschema_rs.meta.is_valid(schema):
         errors = Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)
         faults.extend(_not_a_schema(error, path) for error in islice(errors, MAX_PROBLEMS))
@@ -117,14 +124,19 @@ def idle_defaults(schema: Any, path: Path, *, is_certain: bool = True) -> Iterat
     if not isinstance(schema, dict):
         return
     if not is_certain and "default" in schema:
-        message = "a default in a branch is never filled in, as the branch need not apply"
+        is_named = not {*DEFINITIONS}.isdisjoint(path)
+        why = (
+            "behind a $ref is never filled in"
+            if is_named
+            else ("in a branch is never filled in, as the branch need not apply")
+        )
         cure = "move it to the parameter's own properties or items, or remove it"
-        yield Fault((*path, "default"), message, at_key=True, cure=cure)
+        yield Fault((*path, "default"), f"a default {why}", at_key=True, cure=cure)
     for keyword, value in schema.items():
         is_sure = is_certain and keyword in _CERTAIN
         is_sure &= not (keyword == "items" and "prefixItems" in schema)
         is_sure &= not (keyword == "additionalProperties" and "patternProperties" in schema)
-        for part, child in _inner_schemas(keyword, value):
+        for part, child in inner_schemas(keyword, value):
             yield from idle_defaults(child, (*path, keyword, *part), is_certain=is_sure)
 
 
@@ -152,28 +164,81 @@ def _check_keywords(schema: Any, path: Path, faults: list[Fault], workload: Work
         if keyword == "propertyNames" and any(write_only_names({"properties": {keyword: value}})):
             message = "writeOnly hides values, and these are keys"
             faults.append(Fault(place, message, cure=_INSTEAD_OF_KEYS))
-        for part, child in _inner_schemas(keyword, value):
+        for part, child in inner_schemas(keyword, value):
             _check_keywords(child, (*place, *part), faults, workload)
 
 
-def _check_defaults(schema: Any, path: Path, faults: list[Fault]) -> None:
-    for keyword, value in schema.items():
-        for part, child in _inner_schemas(keyword, value):
-            if isinstance(child, dict) and len(faults) < MAX_PROBLEMS:
-                place = (*path, keyword, *part)
-                faults += default_faults(child, child, (*place, "default"))
-                _check_defaults(child, place, faults)
+def _check_references(schema: dict[str, Any], path: Path, faults: list[Fault]) -> None:
+    """Add the references that lead nowhere, out of the schema, or in a circle."""
+    nodes = copy_schemas(schema)
+    known = {id(node) for _, node in nodes}
+    before = len(faults)
+    for steps, node in nodes:
+        pointer = node.get("$ref")
+        target = resolve_pointer(nodes[0][1], pointer)
+        if isinstance(pointer, str) and not (isinstance(target, bool) or id(target) in known):
+            faults.append(_lost_reference(schema, pointer, (*path, *steps, "$ref")))
+    if len(faults) == before and (way := _find_circle(nodes)) is not None:
+        message = "this schema refers to itself without a step into the value, so it has no end"
+        cure = "refer to it from properties or items"
+        faults.append(Fault((*path, *way), message, cure=cure))
 
 
-def _inner_schemas(keyword: str, value: Any) -> Iterator[tuple[Path, Any]]:
-    if keyword in _HOLD_ONE:
-        yield (), value
-    elif keyword in _HOLD_LIST and isinstance(value, list):
-        for number, item in enumerate(value):
-            yield (number,), item
-    elif keyword in _HOLD_MANY and isinstance(value, dict):
-        for name, item in value.items():
-            yield (name,), item
+def _lost_reference(schema: dict[str, Any], pointer: str, place: Path) -> Fault:
+    if not pointer.startswith("#"):
+        message = f"the reference {pointer[:80]!r} leads elsewhere, and nothing is fetched"
+        cure = "copy what it means under $defs, and refer to it with '#/$defs/NAME'"
+        return Fault(place, message, cure=cure)
+    known = [f"#/{key}/{name}" for key in DEFINITIONS for name in schema.get(key, ())]
+    near = find_nearest(pointer, known)
+    cure = "" if near else f"the definitions here are {listing(known)}" if known else "add $defs"
+    return Fault(place, f"there is no schema at {pointer[:80]!r}", nearest=near, cure=cure)
+
+
+def _find_circle(nodes: list[tuple[Path, dict[str, Any]]]) -> Path | None:
+    """Return the way to a schema that applies itself to the same value, or None."""
+    whole = nodes[0][1]
+    ways = {id(node): steps for steps, node in nodes}
+    is_open: dict[int, bool] = {}
+    for _, node in nodes:
+        trail = [] if id(node) in is_open else [(node, _list_in_place(whole, node))]
+        while trail:
+            each, following = trail[-1]
+            is_open[id(each)] = True
+            after = next(following, None)
+            if after is None:
+                is_open[id(trail.pop()[0])] = False
+            elif is_open.get(id(after)):
+                return ways[id(after)]
+            elif id(after) not in is_open:
+                trail.append((after, _list_in_place(whole, after)))
+    return None
+
+
+def _list_in_place(whole: dict[str, Any], node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the schemas that a schema applies to the same value."""
+    found = [resolve_pointer(whole, node.get("$ref"))]
+    for keyword in _IN_PLACE & node.keys():
+        found += (child for _, child in inner_schemas(keyword, node[keyword]))
+    return (each for each in found if isinstance(each, dict))
+
+
+def _check_defaults(schema: dict[str, Any], path: Path, faults: list[Fault]) -> None:
+    nodes = copy_schemas(schema)
+    whole = _as_definition(nodes)
+    for steps, node in nodes[1:]:
+        if "default" in node and len(faults) < MAX_PROBLEMS:
+            pointer = write_pointer((*_WHOLE, *steps))
+            rules = node if whole is None else {"$ref": pointer, "$defs": {_WHOLE[1]: whole}}
+            faults += default_faults(node, rules, (*path, *steps, "default"))
+
+
+def _as_definition(nodes: list[tuple[Path, dict[str, Any]]]) -> dict[str, Any] | None:
+    """Let the references of a schema begin at `_WHOLE`; None: it has none."""
+    found = [node for _, node in nodes if isinstance(node.get("$ref"), str)]
+    for node in found:
+        node["$ref"] = write_pointer((*_WHOLE, *split_pointer(node["$ref"])))
+    return nodes[0][1] if found else None
 
 
 def _check_texts(
@@ -197,8 +262,8 @@ def _check_texts(
 
 def _unsupported_fault(keyword: str, place: Path) -> Fault:
     near, cure = find_nearest(keyword, KEYWORDS), ""
-    if keyword in ("$ref", "$defs", "definitions"):
-        near, cure = "", "write the schema out where it is used"
+    if keyword in _OTHER_REFERENCES:
+        near, cure = "", "name the schema under $defs, and refer to it with $ref: '#/$defs/NAME'"
     elif not near:
         cure = "remove it"
     message = f"the keyword {keyword[:80]!r} is not supported in a schema"

@@ -20,6 +20,7 @@ from tool_engine.catalog.definition.fault import Fault, describe
 from tool_engine.catalog.definition.habits import (
     SCHEMA_KEYS,
     entry_type_cure,
+    is_root_schema,
     list_cure,
     meant_key,
     meant_type,
@@ -104,9 +105,6 @@ def _explain_error(error: jsonschema_rs.ValidationError, definition: Any) -> Ite
     if keyword == "propertyNames":
         return [_wrong_name(path, error)]
     fault = _EXPLAINED.get(keyword, _other_fault)(path, error)
-    if path == ("parameters",) and isinstance(definition["parameters"], dict):
-        # The error's copy of the value has sorted keys.
-        fault = fault._replace(cure=schema_cure(definition["parameters"]))
     return [fault]
 
 
@@ -117,7 +115,9 @@ def _unknown_keys(
     listing = f"the keys here are {', '.join(known)}"
     for key in islice(error.kind.as_dict()["unexpected"], MAX_PROBLEMS):
         if not path and key in SCHEMA_KEYS and isinstance(definition.get(key), dict):
-            cure = f"rename it to parameters, and {schema_cure(definition[key])}"
+            cure = "rename it to parameters"
+            if not is_root_schema(definition[key]):
+                cure += f", and {schema_cure(definition[key])}"
             yield Fault((key,), f"unknown key {key!r}", at_key=True, cure=cure)
             continue
         near = meant_key(key, known)
@@ -156,7 +156,7 @@ def _inapplicable_fault(path: Path, definition: Any) -> Fault:
     for part in owner_path:
         owner = owner[part]
     kind = owner.get("type", "any")
-    if kind == "any":
+    if "type" not in owner:
         return Fault(path, f"{key} needs a type", at_key=True, cure="add one beside it")
     rules = RULES_BY_TYPE[kind]
     cure = f"the rules for it are {', '.join(rules)}" if rules else "it has no rules"

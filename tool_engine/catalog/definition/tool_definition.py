@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from importlib import import_module
 from ipaddress import ip_address
+from types import ModuleType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -28,7 +29,7 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.catalog.yaml.scalars import INTEGER_CURE
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import CutStrategy, ResultLimits, ResultShow
-from tool_engine.model.schema import output_schema, value_schema
+from tool_engine.model.schema import output_schema, parameters_of, value_schema
 from tool_engine.model.settings.concurrency import ToolRate
 from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, pack
 
@@ -59,6 +60,8 @@ def definition_faults(definition: Any) -> list[Fault]:
             is_sound = place not in unsound
             check_value(parameter, place, faults, is_sound=is_sound, workload=workload)
         _check_names(parameters, faults)
+    elif isinstance(parameters, dict):
+        faults += _root_checker().root_schema_faults(parameters, workload)
     for key in ("output", "returns"):
         is_sound = (key,) not in unsound
         check_value(definition.get(key), (key,), faults, is_sound=is_sound, workload=workload)
@@ -75,6 +78,8 @@ def definition_faults(definition: Any) -> list[Fault]:
 
 def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
     """Return what is allowed, but can hardly be meant."""
+    parameters = definition.get("parameters", ())
+    listed = () if isinstance(parameters, dict) else parameters
     found = [
         Fault(
             ("parameters", number, "default"),
@@ -82,15 +87,22 @@ def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
             at_key=True,
             cure="remove one of the two",
         )
-        for number, parameter in enumerate(definition.get("parameters", ()))
+        for number, parameter in enumerate(listed)
         if "default" in parameter and parameter.get("required")
     ]
-    for number, parameter in enumerate(definition.get("parameters", ())):
+    for number, parameter in enumerate(listed):
         if "schema" in parameter:
             found += _raw_warnings(parameter, ("parameters", number, "schema"))
+    if isinstance(parameters, dict):
+        found += _root_checker().root_schema_warnings(parameters)
     found += _entry_warnings(definition)
     found += private_host_warnings(definition.get("entry"))
     return found + label_warnings(definition.get("accepts", ()))
+
+
+def _root_checker() -> ModuleType:
+    # Loaded by name: most definitions list their parameters.
+    return import_module("tool_engine.catalog.definition.root_schema")
 
 
 def _raw_warnings(parameter: Mapping[str, Any], place: Path) -> Iterator[Fault]:
@@ -130,13 +142,20 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
         fields["permission"] = build_permission(definition["permission"])
     if "max_uses" in fields:
         fields["max_uses"] = int(fields["max_uses"])
+    parameters = definition.get("parameters", ())
+    input_schema = parameters if isinstance(parameters, dict) else None
     tool = Tool(
         id=name,
         name=name,
         description=definition["description"],
         category=_CATEGORIES[definition.get("category", "custom")],
         tags=definition.get("tags", []),
-        parameters=[_make_parameter(parameter) for parameter in definition.get("parameters", ())],
+        parameters=(
+            [_make_parameter(each) for each in parameters]
+            if input_schema is None
+            else parameters_of(input_schema)
+        ),
+        input_schema=input_schema,
         implementation_config=definition.get("entry", {"type": "custom"}),
         output=_make_output(definition),
         idempotent=definition.get("idempotent", False),

@@ -23,10 +23,10 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from tool_engine.model.json.references import resolve_pointer
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.json_tokens import nests_too_deep
 from tool_engine.protocols.arguments.strict_json import read_json
-from tool_engine.protocols.schemas.fitting import resolve_pointer
 
 _ALL: Final = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")

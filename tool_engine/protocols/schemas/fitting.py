@@ -10,11 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import unquote
 
 import msgspec
 
 from tool_engine.model.json.output import PLAIN, shown
+from tool_engine.model.json.references import (
+    DEFINITIONS,
+    HOLD_LIST,
+    HOLD_MANY,
+    HOLD_ONE,
+    resolve_pointer,
+)
 from tool_engine.protocols.schemas.rewrites import REWRITES, unite_properties
 from tool_engine.protocols.schemas.schema_words import append_words, say_rule
 
@@ -106,14 +112,6 @@ def fit_schema(schema: Mapping[str, Any] | bool, subset: SchemaSubset) -> Fitted
     return FittedSchema(walk.fit(schema, Place("", 0, changes)), changes)
 
 
-_MAPS: Final = frozenset(
-    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-)
-_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_SINGLE: Final = frozenset(
-    {"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"}
-    | {"unevaluatedItems", "unevaluatedProperties"}
-)
 _OR_BOOL: Final = frozenset(
     {"additionalProperties", "unevaluatedItems", "unevaluatedProperties", "items"}
 )
@@ -214,6 +212,9 @@ class _Walk:
         return _holds_schemas(keyword, value) or not is_deeper(value, subset.max_depth)
 
     def _say_in_words(self, keyword: str, value: Any, place: Place, words: list[str]) -> None:
+        if keyword in DEFINITIONS:
+            # What refers to one is sent with what it means.
+            return
         rule = say_rule(keyword, value)
         if rule is None:
             place.note("dropped", keyword, f"{self._provider} takes no {keyword!r} here")
@@ -232,12 +233,12 @@ class _Walk:
             value = self._keep_nameable(value, node, place, words)
         if not _holds_schemas(keyword, value):
             return copy_plain(value)
-        if keyword in _MAPS:
+        if keyword in HOLD_MANY:
             return {
                 str(name): self.fit(part, place.inside(keyword, name))
                 for name, part in value.items()
             }
-        if keyword in _LISTS:
+        if keyword in HOLD_LIST:
             return [
                 self.fit(part, place.inside(keyword, index)) for index, part in enumerate(value)
             ]
@@ -307,32 +308,16 @@ class _Walk:
 
 
 def _holds_schemas(keyword: str, value: Any) -> bool:
-    if keyword in _MAPS:
+    if keyword in HOLD_MANY:
         return isinstance(value, Mapping)
-    if keyword in _LISTS:
+    if keyword in HOLD_LIST:
         return isinstance(value, list | tuple)
-    return keyword in _SINGLE and not (keyword in _OR_BOOL and isinstance(value, bool))
+    return keyword in HOLD_ONE and not (keyword in _OR_BOOL and isinstance(value, bool))
 
 
 def _is_array(node: Node) -> bool:
     kind = node.get("type")
     return kind == "array" or (isinstance(kind, list) and "array" in kind)
-
-
-def resolve_pointer(root: Any, pointer: Any) -> Any:
-    """Return the schema that a `$ref` means inside of `root`, or None."""
-    if not isinstance(pointer, str) or not pointer.startswith("#"):
-        return None
-    found = root
-    for step in unquote(pointer[1:]).split("/")[1:] if pointer != "#" else ():
-        key: Any = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
-        elif isinstance(found, Mapping) and key in found:
-            found = found[key]
-        else:
-            return None
-    return found if isinstance(found, Mapping | bool) else None
 
 
 def is_deeper(value: Any, most: int) -> bool:

@@ -23,7 +23,7 @@ def list_parameters(tool: Tool) -> list[ListedParameter]:
     required = schema.get("required", ())
     return [
         ListedParameter(name, each if isinstance(each, Mapping) else {}, name in required)
-        for name, each in schema["properties"].items()
+        for name, each in schema.get("properties", {}).items()
     ]
 
 
