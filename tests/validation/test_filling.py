@@ -18,6 +18,7 @@ from tool_engine import (
     ToolParameter,
     ToolParameterValidator,
 )
+from tool_engine.validation.filling import MAX_FILLED
 
 NESTED = {"a": {"type": "integer", "default": 7}, "b": {"type": "integer"}}
 EITHER = [{"required": ["email"]}, {"required": ["phone"]}]
@@ -172,3 +173,26 @@ def test_defaults_in_branches_are_told_of() -> None:
     assert "parameters[0].schema.anyOf[0].properties.a.default: a default in a branch" in finding
     certain = parameter("v", schema={"properties": {"w": branch}})
     assert ToolConfigLoader().from_mapping(definition(certain)).findings == []
+
+
+ROWS = {"name": "rows", "type": "any", "description": "Rows", "required": True}
+
+
+@pytest.mark.parametrize("default", [1, [1, 2, 3], {"a": [{}, {}]}])
+def test_a_bound_for_what_is_filled_in(default: Any) -> None:
+    """Time: a few bytes for each item do not become any number of values."""
+    kind = {int: "integer", list: "array", dict: "object"}[type(default)]
+    rows = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    rows["items"]["properties"]["tags"] = {"type": kind, "default": default}  # type: ignore[index]
+    found = {"name": "t", "description": "d", "parameters": [{**ROWS, "schema": rows}]}
+    declared = ToolConfigLoader().from_mapping(found)
+    each = 1 + {int: 0, list: 3, dict: 3}[type(default)]
+    validate = ToolParameterValidator().validate
+    right = [{"n": 1}] * (MAX_FILLED // each)
+    filled = validate(declared, {"rows": [dict(row) for row in right]}).validated_params["rows"]
+    assert [filled[0], filled[-1]] == [{"n": 1, "tags": default}] * 2
+    one_more = validate(declared, {"rows": [*right, {}, {}]})
+    assert [error.error_type for error in one_more.errors] == ["constraint_violation"]
+    assert "send fewer items in one call" in one_more.errors[0].message
+    wrong = validate(declared, {"rows": [*right, {"n": "x"}]})
+    assert wrong.errors[0].path == f"rows[{len(right)}].n"

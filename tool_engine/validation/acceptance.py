@@ -15,13 +15,14 @@ import jsonschema_rs
 import msgspec
 
 from tool_engine.model.json.unpacking import LARGE, unpack
-from tool_engine.validation.filling import Filling
+from tool_engine.validation.filling import Filling, TooManyDefaultsError
 from tool_engine.validation.position import build_validator
 from tool_engine.validation.shape import (
     LARGEST,
     MAX_DEPTH,
     MAX_VALUES,
     SMALLEST,
+    count_values,
     fresh,
     is_encodable,
 )
@@ -61,7 +62,7 @@ def choose_accept(
         accept = _accept_with_numbers(is_valid, careful, defaults, numbers)
     else:
         accept = _accept_without_numbers(is_valid, careful, defaults)
-    return _complete_steps(accept, unshared, filling)
+    return complete_steps(accept, unshared, filling)
 
 
 # In each variant below, a text outside ASCII is looked at for lone surrogates, which the validator
@@ -125,7 +126,7 @@ def _accept_with_numbers(
     return accept
 
 
-def _complete_steps(
+def complete_steps(
     accept: Callable[..., dict[str, Any] | None], unshared: Unshared, filling: Filling | None
 ) -> Callable[..., dict[str, Any] | None]:
     """Return `accept` followed by the steps that only some tools need."""
@@ -137,7 +138,10 @@ def _complete_steps(
         if accepted is not None:
             unshare(accepted, unshared)
             if filling is not None:
-                filling.fill(accepted)
+                try:
+                    filling.fill(accepted)
+                except TooManyDefaultsError:
+                    return None
         return accepted
 
     return accept_and_complete
@@ -156,11 +160,11 @@ def choose_accept_packed(
     *,
     careful: Accept,
     defaults: Mapping[str, Any],
-    unshared: Unshared,
-    filling: Filling | None,
     schema: Mapping[str, Any],
 ) -> AcceptPacked:
-    """Return the cheapest `accept` for arguments already packed as MessagePack.
+    """Return the cheapest `accept` for packed arguments, without `complete_steps`.
+
+    They are packed as MessagePack.
 
     What comes back from the packing is a copy of plain values at every depth. If it equals the
     arguments, they were plain too: no NaN, no lone surrogate; of a subclass it is what that holds.
@@ -171,8 +175,6 @@ def choose_accept_packed(
         is_valid: The compiled schema.
         careful: Accepts any value, but is slower.
         defaults: The defaults of the optional parameters.
-        unshared: The defaults that each call needs its own copy of.
-        filling: The defaults inside of the arguments; None: there are none.
         schema: The schema.
     """
     has_integers = "integer" in str(schema)
@@ -182,7 +184,7 @@ def choose_accept_packed(
             accept = _accept_at_once(read, accept, defaults)
     else:
         accept = _accept_packed_nested(is_valid, careful, defaults, has_integers)
-    return _complete_steps(accept, unshared, filling)
+    return accept
 
 
 def _accept_at_once(
@@ -236,10 +238,10 @@ def _accept_packed_nested(
         try:
             plain = decode(packed) if len(packed) < LARGE else unpack(packed)
             if (
-                len(packed) > most
-                or plain != params
+                plain != params
                 or type(plain) is not dict
                 or (has_integers and _FLOAT in packed)
+                or (len(packed) > most and count_values(plain) > most)
                 or not is_plain(params)
             ):
                 return careful(params)

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from tool_engine.validation.shape import Path, fresh
+from tool_engine.validation.shape import Path, count_values, fresh
 
 _MOST_SAMPLES: Final = 100
+MAX_FILLED: Final = 200_000
+"""How many values are filled in for one call: a few bytes for each item would make any number."""
 ANY: Final = "*"
 """The path step for every item, or for every undeclared key."""
 
@@ -25,6 +27,24 @@ class Place(NamedTuple):
     path: Path
     schema: Mapping[str, Any]
     default: Any
+
+
+class TooManyDefaultsError(Exception):
+    """More values than `MAX_FILLED` would be filled in."""
+
+
+class Room:
+    """How many more values one call may have filled in."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_FILLED
+
+    def take(self, values: int) -> None:
+        self.left -= values
+        if self.left < 0:
+            raise TooManyDefaultsError
 
 
 Judge = Callable[[Place], Any]
@@ -43,7 +63,7 @@ class Filling:
         written: `defaults` without what is filled in inside of them.
     """
 
-    __slots__ = ("_declared", "_defaults", "_items", "_keys", "_rest", "_written")
+    __slots__ = ("_costs", "_declared", "_defaults", "_items", "_keys", "_rest", "_written")
 
     def __init__(
         self,
@@ -60,6 +80,7 @@ class Filling:
         self._items = items
         self._declared = declared
         self._written = written or {}
+        self._costs = {name: count_values([default]) for name, default in defaults.items()}
 
     @classmethod
     def of(cls, schema: Any, judge: Judge, path: Path = ()) -> Filling | None:
@@ -91,13 +112,18 @@ class Filling:
             return None
         return cls(defaults, keys, rest, items, frozenset(properties), written)
 
-    def fill(self, value: Any) -> None:
-        """Fill in, in place, the defaults that a valid `value` leaves out."""
+    def fill(self, value: Any, room: Room | None = None) -> None:
+        """Fill in, in place, the defaults that a valid `value` leaves out.
+
+        Raises:
+            TooManyDefaultsError: It has very many places for them; some are filled in.
+        """
+        room = Room() if room is None else room
         if type(value) is dict:
-            self._fill_object(value)
+            self._fill_object(value, room)
         elif type(value) is list and self._items is not None:
             for item in value:
-                self._items.fill(item)
+                self._items.fill(item, room)
 
     def fill_as_written(self, value: Any) -> None:
         """Fill in the same defaults as `fill`, without those inside of them."""
@@ -124,16 +150,17 @@ class Filling:
             for each in self._items.samples():
                 yield [each]
 
-    def _fill_object(self, value: dict[str, Any]) -> None:
+    def _fill_object(self, value: dict[str, Any], room: Room) -> None:
         for name, default in self._defaults.items():
             if name not in value:
+                room.take(self._costs[name])
                 value[name] = fresh(default)
         for name, below in self._keys.items():
             if name in value:
-                below.fill(value[name])
+                below.fill(value[name], room)
         if self._rest is not None:
             for name in value.keys() - self._declared:
-                self._rest.fill(value[name])
+                self._rest.fill(value[name], room)
 
 
 def _find_defaults(schema: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Place]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from tool_engine.model.json.plain import Unreadable, name_of
@@ -29,6 +30,7 @@ _BEGINNING: Final = 2_000
 _FEW: Final = 16
 """Below this many values a loop is cheaper than the check by compiled code."""
 _SIMPLE: Final = frozenset((int, str, bool, float, type(None)))
+_NESTED: Final[dict[Any, str]] = {dict: "object", list: "array"}
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 Path = tuple[str | int, ...]
@@ -178,6 +180,11 @@ class Shaper:
         for index, item in enumerate(value):
             if self._is_enough():
                 break
+            if index == _BEGINNING and _are_refused(value, position):
+                # Whatever they hold, all are wrong: only the first are described.
+                self._count_values(len(value) - index)
+                empty: dict[type, Any] = {dict: {}, list: []}
+                return shaped + [empty[kind] for kind in map(type, value[index:])]
             trail.append(index)
             self._count_values()
             shaped.append(self.value(item, below))
@@ -246,6 +253,16 @@ class Shaper:
             self.more_unknown += 1
 
 
+def _are_refused(values: list[Any], position: Position) -> bool:
+    """Return True if all are lists or objects, of which none is right at its place."""
+    kinds = set(map(type, values))
+    return (
+        kinds <= _NESTED.keys()
+        and not any(position.item.takes(_NESTED[kind]) for kind in kinds)
+        and "uniqueItems" not in position.certain
+    )
+
+
 def _are_plain(values: Collection[Any], *, with_floats: bool) -> bool:
     """True if all `values` can be used unchanged, found without a Python loop."""
     kinds = set(map(type, values))
@@ -270,6 +287,16 @@ def _are_plain_texts(texts: Iterable[Any]) -> bool:
         return False
     joined = "".join(texts)
     return joined.isascii() or is_encodable(joined)
+
+
+def count_values(value: list[Any] | dict[str, Any]) -> int:
+    """Return how many values plain JSON holds; in time that compiled code takes."""
+    level, found = [value], 0
+    while level:
+        found += sum(map(len, level))
+        held = chain.from_iterable(each.values() if type(each) is dict else each for each in level)
+        level = [each for each in held if type(each) is dict or type(each) is list]
+    return found
 
 
 def fresh(value: Any) -> Any:

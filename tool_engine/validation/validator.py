@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import jsonschema_rs
+import msgspec
 
 from tool_engine.model.call import ValidationError, ValidationResult
 from tool_engine.model.checks.known_fields import KnownArguments
@@ -23,10 +24,12 @@ from tool_engine.validation.acceptance import (
     AcceptPacked,
     choose_accept,
     choose_accept_packed,
+    complete_steps,
     unshare,
 )
 from tool_engine.validation.breaches import Breach, Broken, Missing, breaches, is_small
 from tool_engine.validation.declaration import Declaration
+from tool_engine.validation.filling import MAX_FILLED, TooManyDefaultsError
 from tool_engine.validation.findings import Findings
 from tool_engine.validation.position import Position, build_validator, can_be_split
 from tool_engine.validation.rules import phrase_of
@@ -91,9 +94,9 @@ class CompiledParameters:
         DefinitionError: A schema, a pattern or a default of the tool is wrong.
     """
 
-    __slots__ = ("_declared", "_defaults", "_filling", "_is_split", "_loose", "_optional", "_root",
-                 "_rules", "_schema", "_secrets", "_strict", "_unshared", "accept",
-                 "accept_packed")  # fmt: skip
+    __slots__ = ("_accept_bare", "_declared", "_defaults", "_filling", "_is_split", "_loose",
+                 "_optional", "_root", "_rules", "_schema", "_secrets", "_strict", "_unshared",
+                 "accept", "accept_packed")  # fmt: skip
 
     accept: Accept
     """Returns correct arguments as a new dict with the defaults; None when there are findings,
@@ -129,17 +132,18 @@ class CompiledParameters:
             numbers=declaration.numbers(),
             is_bounded=declaration.is_bounded(),
         )
-        self.accept_packed = choose_accept_packed(
+        self._accept_bare = choose_accept_packed(
             self._rules.is_valid,
             careful=self._accept_carefully,
             defaults=self._defaults,
-            unshared=self._unshared,
-            filling=self._filling,
             schema=self._schema,
         )
+        self.accept_packed = complete_steps(self._accept_bare, self._unshared, self._filling)
 
     def explain(self, params: Any) -> ValidationResult:
         """Return all findings, or the arguments to run with and the warnings."""
+        if self._filling is not None and self._is_overfilled(params):
+            return ValidationResult(is_valid=False, errors=[_too_many_defaults()])
         params = {} if params is None else read_plain(params)
         if type(params) is not dict:
             return ValidationResult(is_valid=False, errors=[_not_an_object(params, self._root)])
@@ -154,10 +158,27 @@ class CompiledParameters:
         if not is_refused and self._rules.is_valid(shaped):
             filled = unshare({**self._defaults, **shaped}, self._unshared)
             if self._filling is not None:
-                self._filling.fill(filled)
+                try:
+                    self._filling.fill(filled)
+                except TooManyDefaultsError:
+                    errors = [_too_many_defaults()]
+                    return ValidationResult(is_valid=False, errors=errors, warnings=warnings)
             return ValidationResult(is_valid=True, validated_params=filled, warnings=warnings)
         self._find_breaches(shaped, findings)
         return ValidationResult(is_valid=False, errors=findings.errors, warnings=warnings)
+
+    def _is_overfilled(self, params: Any) -> bool:
+        """Return True if all is right but how much would be filled in."""
+        try:
+            accepted = self._accept_bare(params, msgspec.msgpack.encode(params))
+        except Exception:  # noqa: BLE001 - foreign objects may raise anything
+            return False
+        try:
+            if accepted is not None and self._filling is not None:
+                self._filling.fill(accepted)
+        except TooManyDefaultsError:
+            return True
+        return False
 
     def _find_breaches(self, shaped: dict[str, Any], findings: Findings) -> None:
         findings.add_refusals()
@@ -196,6 +217,14 @@ class CompiledParameters:
         if not shaper.is_clean or not self._rules.is_valid(shaped):
             return None
         return {**self._defaults, **shaped}
+
+
+def _too_many_defaults() -> ValidationError:
+    message = (
+        f"the arguments have so many places with defaults that more than {MAX_FILLED:,} values "
+        "would be filled in: send fewer items in one call"
+    )
+    return ValidationError("", "constraint_violation", message)
 
 
 def _not_an_object(params: Any, root: Position) -> ValidationError:
