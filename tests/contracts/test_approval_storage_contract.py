@@ -70,7 +70,7 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> 
         server = request.getfixturevalue("postgres_server")
         url = await asyncio.to_thread(server.fresh_database)
 
-    def make_one() -> ApprovalStorage:
+    def make_one() -> Any:
         if request.param == "memory":
             return memory
         made.append(SQLRecordStorage(url))
@@ -83,7 +83,8 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> 
 
 @pytest.fixture
 def approvals(make: Make) -> ApprovalStorage:
-    return make()
+    made: ApprovalStorage = make()
+    return made
 
 
 async def tokens(approvals: ApprovalStorage, session_id: str | None = None) -> list[str]:
@@ -268,7 +269,7 @@ async def test_a_standing_decision_is_found_by_every_process(make: Make) -> None
         {"params": {"path": "b.txt"}},
         {"params": {"path": "a.txt", "lines": [True, 2.0, None, "\u4e2d"]}},
     ],
-    ids=lambda each: "-".join(each),
+    ids="-".join,
 )
 async def test_a_standing_decision_is_for_nothing_else(make: Make, other: dict[str, Any]) -> None:
     """Another principal, engine, making, tool or argument is another question."""

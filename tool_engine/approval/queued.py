@@ -39,10 +39,6 @@ class QueueApprover(KnownArguments):
         """Return the requests that wait for an answer in this process, oldest first."""
         return [each.request for each in list(self._asked.values()) if each.is_here]
 
-    def has(self, token: str) -> bool:
-        """Return True if a request waits under this token."""
-        return token in self._asked
-
     def allow(self, token: str, *, is_remembered: bool | None = None) -> ApprovalRequest:
         """Let the call of a request run; `ApprovalDecision` says what is remembered.
 

@@ -66,10 +66,9 @@ class Waiting:
                 f"the call of {self._request.tool_name!r} waits for its answer in process "
                 f"{self._process}, from which this one was forked: answer it there"
             )
-        approver, token = self._approver, self._request.token
-        if isinstance(approver, QueueApprover) and approver.has(token):
+        if isinstance(self._approver, QueueApprover):
             # Its list decides who is first.
-            approver.answer(token, decision)
+            self._approver.answer(self._request.token, decision)
             return
         with self._lock:
             if self._is_over or self._loop.is_closed():
