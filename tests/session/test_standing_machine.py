@@ -236,7 +236,9 @@ class StandingMachine(RuleBasedStateMachine):
             self.remembered[asked[:4]] = decision.is_approved
             for each in self.processes:
                 each.sessions = {
-                    key: session for key, session in each.sessions.items() if key[0] != request.session_id
+                    key: session
+                    for key, session in each.sessions.items()
+                    if key[0] != request.session_id
                 }
         assert process.ran <= int(any(taken) and decision.is_approved)
 
