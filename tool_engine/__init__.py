@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from tool_engine.agent.models.registry import chat_model
     from tool_engine.approval.callback import CallbackApprover, DeferredApprover
     from tool_engine.approval.console import ConsoleApprover
+    from tool_engine.approval.desk import EngineApprovals
     from tool_engine.approval.policy import PermissionRule
     from tool_engine.approval.queued import QueueApprover
     from tool_engine.executors.calculator import CalculatorExecutor
@@ -95,10 +96,11 @@ if TYPE_CHECKING:
         CallScope,
         ChatModel,
         SessionStorage,
+        StandingStorage,
     )
     from tool_engine.knowledge.approvals import MemoryApprovalStorage
     from tool_engine.knowledge.memory_sessions import MemorySessionStorage
-    from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+    from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
     from tool_engine.model.chat import ChatRequest
     from tool_engine.model.group import Skill, ToolGroup
     from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
@@ -149,6 +151,7 @@ __all__ = [
     "DefinitionProblem",
     "DuplicateToolError",
     "EchoExecutor",
+    "EngineApprovals",
     "EngineClosedError",
     "ErrorType",
     "EventsExpiredError",
@@ -191,6 +194,8 @@ __all__ = [
     "Skill",
     "SlotEvent",
     "SlotRejectedError",
+    "StandingDecision",
+    "StandingStorage",
     "StopReason",
     "StreamEvent",
     "StreamEventType",
@@ -259,6 +264,7 @@ _ON_FIRST_USE = {
     "ConsoleApprover": "tool_engine.approval.console",
     "CycleOptions": "tool_engine.protocols.cycle_options",
     "DeferredApprover": "tool_engine.approval.callback",
+    "EngineApprovals": "tool_engine.approval.desk",
     "ExecutionPolicy": "tool_engine.model.permission",
     "MemoryApprovalStorage": "tool_engine.knowledge.approvals",
     "MemorySessionStorage": "tool_engine.knowledge.memory_sessions",
@@ -276,6 +282,8 @@ _ON_FIRST_USE = {
     "SessionResult": "tool_engine.session.reading.result",
     "SessionStorage": "tool_engine.interfaces",
     "Skill": "tool_engine.model.group",
+    "StandingDecision": "tool_engine.model.approval",
+    "StandingStorage": "tool_engine.interfaces",
     "StopReason": "tool_engine.agent.answer",
     "StreamEvent": "tool_engine.model.reply",
     "StreamEventType": "tool_engine.model.reply",

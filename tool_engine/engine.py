@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from msgspec.structs import replace
 
 from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.approval.view import ApprovalsView
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
 from tool_engine.calls.call_id import name_engine
@@ -68,7 +69,15 @@ _HEAD_START: Final = 1.0
 
 
 @live("pass it on as it is, or make another one with ToolEngine(engine.config)")
-class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownArguments, Source):
+class ToolEngine(
+    GenerationsView,
+    ToolDecorator,
+    RecordsView,
+    EventsView,
+    ApprovalsView,
+    KnownArguments,
+    Source,
+):
     """Loads tools, keeps them up to date, and runs calls of them.
 
     Args:
@@ -144,7 +153,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         self._reloader: Reloader = import_module("tool_engine.reloading").Reloader(
             self.config, self._registry, self._bus, self._generations, self._swap_index
         )
-        self._pipeline = self._make_pipeline(self._admission, _scope_of(approver))
+        self._pipeline = self._make_pipeline(self._admission, _scope_of(approver, self))
         self._execute = durable(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
@@ -402,7 +411,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         self._swap_index(self.index.without(name))
         self._reloader.publish_removed(tool)
 
-    # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView` and `EventsView`.
+    # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView`, `EventsView`, ...
 
     def get_statistics(self) -> dict[str, Any]:
         """Return `total_tools`, `by_category`, `load_errors`, `last_reload_at`, `is_loaded`, ..."""
@@ -523,12 +532,13 @@ def _loop_time() -> float:
         return time.monotonic()
 
 
-def _scope_of(approver: Approver | None) -> CallScope | None:
+def _scope_of(approver: Approver | None, engine: ToolEngine) -> CallScope | None:
     """Return the scope of calls outside any session; None: no approver."""
     if approver is None:
         return None
     # Loaded by name: most engines have no approver.
-    made: CallScope = import_module("tool_engine.approval.gate").gate_of_engine(approver)
+    gate = import_module("tool_engine.approval.gate")
+    made: CallScope = gate.gate_of_engine(approver, engine.approvals)
     return made
 
 

@@ -24,6 +24,10 @@ EMPTY_FOLDER = str(Path(__file__).parent)
 QUEUED = ToolEngineEventType.EXECUTION_QUEUED
 STARTED = ToolEngineEventType.EXECUTION_STARTED
 RETRIED = ToolEngineEventType.EXECUTION_RETRIED
+APPROVALS = (
+    ToolEngineEventType.APPROVAL_REQUESTED,
+    ToolEngineEventType.APPROVAL_ANSWERED,
+)
 FINAL = {
     None: ToolEngineEventType.EXECUTION_COMPLETED,
     "validation_error": ToolEngineEventType.VALIDATION_ERROR,
@@ -57,7 +61,8 @@ class Audit:
         self.unsubscribe = engine.subscribe(self._hear)
 
     def _hear(self, event: ToolEngineEvent) -> None:
-        if event.call_id is not None:
+        # Questions to people come before and after all that the call itself does.
+        if event.call_id is not None and event.event_type not in APPROVALS:
             self.events.append(event)
 
     def kinds(self, call_id: str | None = None) -> list[str]:

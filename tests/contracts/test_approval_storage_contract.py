@@ -15,9 +15,9 @@ from tool_engine.interfaces import ApprovalStorage
 from tool_engine.knowledge.approvals import MemoryApprovalStorage
 from tool_engine.knowledge.sql.sql_approvals import SQLApprovalStorage
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
-from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, standing_ids
 
-Make = Callable[[], ApprovalStorage]
+Make = Callable[[], Any]
 NOW = 1_800_000_000.0
 YES = ApprovalDecision(is_approved=True)
 NO = ApprovalDecision(is_approved=False, reason="not \x00 \ud800 today")
@@ -70,7 +70,7 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> 
         server = request.getfixturevalue("postgres_server")
         url = await asyncio.to_thread(server.fresh_database)
 
-    def make_one() -> ApprovalStorage:
+    def make_one() -> Any:
         if request.param == "memory":
             return memory
         made.append(SQLRecordStorage(url))
@@ -83,7 +83,8 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> 
 
 @pytest.fixture
 def approvals(make: Make) -> ApprovalStorage:
-    return make()
+    made: ApprovalStorage = make()
+    return made
 
 
 async def tokens(approvals: ApprovalStorage, session_id: str | None = None) -> list[str]:
@@ -224,3 +225,86 @@ async def test_token_that_can_be_none(approvals: ApprovalStorage, token: str) ->
     with pytest.raises(SessionError, match="no token"):
         await approvals.put(request_for(token=token))
     assert await tokens(approvals) == []
+
+
+# What holds beyond its conversation.
+
+
+def standing_ids_of(request: ApprovalRequest) -> tuple[str, str]:
+    making = request.making or request.definition_hash
+    place = request.principal, request.engine, request.tool_name, making, request.fingerprint
+    return standing_ids(*place)
+
+
+def asked_by(principal: str = "ann", **fields: Any) -> ApprovalRequest:
+    return request_for(**{"principal": principal, "engine": "e", "making": "m", **fields})
+
+
+ALWAYS = ApprovalDecision(is_approved=True, always="call", by="op")
+EACH = ApprovalDecision(is_approved=False, always="tool", reason="never")
+
+
+async def test_a_standing_decision_is_found_by_every_process(make: Make) -> None:
+    """Whoever is behind the next call finds it, as it was given."""
+    request = asked_by()
+    await make().keep_standing(request, ALWAYS)
+    await make().keep_standing(request, EACH)
+    on_call, on_tool = await make().find_standing(standing_ids_of(request))
+    assert (on_call.is_approved, on_call.by, on_call.params) == (True, "op", request.params)
+    assert (on_tool.is_approved, on_tool.reason, on_tool.params) == (False, "never", None)
+    assert {each.principal for each in (on_call, on_tool)} == {"ann"}
+    assert list(await make().list_standing()) == list(await make().list_standing("ann"))
+    assert await make().list_standing("bob") == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"principal": "bob"},
+        {"principal": "Ann"},
+        {"principal": "ann\x00"},
+        {"engine": "f"},
+        {"making": "n"},
+        {"tool_name": "read_file"},
+        {"params": {"path": "b.txt"}},
+        {"params": {"path": "a.txt", "lines": [True, 2.0, None, "\u4e2d"]}},
+    ],
+    ids="-".join,
+)
+async def test_a_standing_decision_is_for_nothing_else(make: Make, other: dict[str, Any]) -> None:
+    """Another principal, engine, making, tool or argument is another question."""
+    await make().keep_standing(asked_by(), ALWAYS)
+    await make().keep_standing(asked_by(), EACH)
+    found = await make().find_standing(standing_ids_of(asked_by(**other)))
+    assert [each.params for each in found] == ([None] if "params" in other else [])
+
+
+@pytest.mark.parametrize("principal", ["", "\x00", "\ud800", "x" * 5_000, "a b\n"])
+async def test_any_name_of_a_principal(make: Make, principal: str) -> None:
+    """A name is what the program says, whatever a database thinks of it."""
+    request = asked_by(principal)
+    kept = await make().keep_standing(request, ALWAYS)
+    assert list(await make().list_standing(principal)) == [kept]
+    assert list(await make().find_standing([kept.decision_id])) == [kept]
+
+
+async def test_a_standing_decision_is_decided_anew_and_revoked(make: Make) -> None:
+    """The last word holds, and none does after it was taken back."""
+    request = asked_by()
+    first = await make().keep_standing(request, ALWAYS)
+    no = msgspec.structs.replace(ALWAYS, is_approved=False)
+    again = await make().keep_standing(request, no)
+    assert first.decision_id == again.decision_id
+    assert [each.is_approved for each in await make().list_standing()] == [False]
+    found = await asyncio.gather(*(make().revoke_standing(again.decision_id) for _ in range(4)))
+    assert sorted(found) == [False, False, False, True]
+    assert await make().find_standing([again.decision_id, "\x00", ""]) == []
+
+
+async def test_a_standing_decision_outlives_sessions_and_has_no_secrets(make: Make) -> None:
+    """It goes with no conversation, and what it was given for is shown without its secrets."""
+    request = asked_by(params={"pin": 1234}, secret_names=("pin",))
+    await make().keep_standing(request, ALWAYS)
+    await make().forget("chat")
+    (found,) = await make().find_standing(standing_ids_of(request))
+    assert found.params == {"pin": "[hidden]"}

@@ -44,14 +44,14 @@ def test_plain_function_has_seen_the_event_when_publish_returns() -> None:
 
 
 def test_every_event_type_of_the_document_is_published() -> None:
-    """K46: the eleven event types, and those of queues, the lock, reloads and records, arrive."""
+    """K46: the eleven event types, and those of queues, locks, reloads, people, records, arrive."""
     bus = EventBus()
     seen: list[ToolEngineEvent] = []
     bus.subscribe(seen.append)
     for kind in ToolEngineEventType:
         bus.publish(event(kind))
     assert [each.event_type for each in seen] == list(ToolEngineEventType)
-    assert len(seen) == 22
+    assert len(seen) == 28
 
 
 def test_nothing_is_wanted_while_nobody_listens() -> None:
@@ -99,7 +99,7 @@ def test_tool_name_filter(wanted: Any, heard: list[str]) -> None:
     ("filters", "message"),
     [
         ({"event_types": "execution_startet"}, "did you mean 'execution_started'"),
-        ({"event_types": ["tool_added", "zzz"]}, "unknown event type 'zzz'; known: execution_"),
+        ({"event_types": ["tool_added", "zzz"]}, "unknown event type 'zzz'; known: approval_"),
         ({"event_types": []}, "event_types must name at least one, as text, got none"),
         ({"event_types": [3]}, "event_types must name at least one, as text, got 3"),
         ({"tool_name": ()}, "tool_name must name at least one"),

@@ -12,11 +12,12 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
 from tool_engine.approval.scopes import IS_SHARED
+from tool_engine.approval.waiting import Waiting
 from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import ApprovalStorage
 from tool_engine.logger import get_logger
@@ -37,6 +38,29 @@ MOST_REMEMBERED: Final = 10_000
 _log = get_logger(__name__)
 
 
+class Desk(Protocol):
+    """What an engine keeps and publishes of the questions about its tools."""
+
+    def tell_request(self, request: ApprovalRequest) -> None:
+        """Publish that a person is asked."""
+
+    def tell_answer(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
+        """Publish what was answered."""
+
+    async def keep_standing(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
+        """Keep a decision for the request's principal, whatever the conversation."""
+
+    async def find_standing(self, *decision_ids: str) -> ApprovalDecision | None:
+        """Return the first of the decisions that holds, or None."""
+
+
+FindDesk: TypeAlias = Callable[[str], Desk | None]
+
+
+def _find_none(engine: str) -> None:
+    del engine
+
+
 class ApprovalBook:
     """The open requests and the remembered decisions of one conversation.
 
@@ -49,6 +73,7 @@ class ApprovalBook:
         clock: Unix time in seconds.
         storage: Keeps deferred requests and remembered decisions for other processes; None:
             a program that goes on elsewhere takes them along with `to_dict`.
+        find_desk: Returns the approvals of the engine with a key, or None.
 
     Raises:
         ConfigurationError: The timeout is not a positive number of seconds.
@@ -61,12 +86,16 @@ class ApprovalBook:
         *,
         clock: Callable[[], float] = time.time,
         storage: ApprovalStorage | None = None,
+        find_desk: FindDesk = _find_none,
     ) -> None:
         check_timeout("timeout", timeout)
         self.session_id = session_id
         self.timeout = timeout
         self.storage = storage
         self._clock = clock
+        self.find_desk = find_desk
+        self.waits: dict[str, Waiting] = {}
+        """Request token -> what takes the answer that its call waits for."""
         self.questions: dict[Any, Any] = {}
         """The questions being asked now, shared by all gates of the conversation."""
         self._open: dict[str, ApprovalRequest] = {}
@@ -113,6 +142,9 @@ class ApprovalBook:
         self._open[request.token] = request
         if is_waiting:
             self._waiting.add(request.token)
+        desk = self.find_desk(request.engine)
+        if desk is not None:
+            desk.tell_request(request)
         return request
 
     def pending(self) -> list[ApprovalRequest]:
@@ -123,6 +155,16 @@ class ApprovalBook:
         self._open = {token: each for token, each in self._open.items() if self.is_open(token)}
         self._waiting &= self._open.keys()
         return list(self._open.values())
+
+    def list_open(self) -> list[tuple[ApprovalRequest, bool]]:
+        """Return the open requests and whether each call waits; from any thread."""
+        now = self._clock()
+        found = [each for each in list(self._open.values()) if now < each.expires_at]
+        return [(each, each.token in self._waiting) for each in found]
+
+    def is_brought(self, token: str) -> bool:
+        """Return True if a request came with the data of another process."""
+        return token in self._brought
 
     def is_open(self, token: str) -> bool:
         request = self._open.get(token)
@@ -184,6 +226,7 @@ class ApprovalBook:
         if request is None:
             raise _make_unknown_error()
         self._check_decision(request, decision, tool)
+        self._tell_answer(request, decision)
         return request
 
     async def answer(
@@ -225,8 +268,14 @@ class ApprovalBook:
             )
         await self._close_request(request)
         self._check_decision(request, decision, tool)
+        self._tell_answer(request, decision)
         await self.remember(request, decision)
         return request
+
+    def _tell_answer(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
+        desk = self.find_desk(request.engine)
+        if desk is not None:
+            desk.tell_answer(request, decision)
 
     def withdraw(self, token: str) -> None:
         """Close a request whose call has ended; a closed one is left alone."""
@@ -279,7 +328,13 @@ class ApprovalBook:
         Nothing is remembered for arguments that JSON cannot express: they cannot be compared.
         """
         is_wanted = request.is_once and decision.is_remembered is not False
-        if not is_wanted or request.kind != "execution" or not is_plain(request.params):
+        if not is_wanted or request.kind != "execution":
+            return
+        if decision.always is not None and request.principal and request.engine:
+            # Not in the conversation, where others may be behind the next call.
+            await self._keep_standing(request, decision)
+            return
+        if not is_plain(request.params):
             return
         kept = msgspec.structs.replace(decision, is_remembered=True)
         self._remember_decision(request.fingerprint, kept)
@@ -291,6 +346,39 @@ class ApprovalBook:
                     raise
                 said = words_of(error, secrets_asked(request))
                 _log.warning("decision_not_kept", tool_name=request.tool_name, error=said)
+
+    async def _keep_standing(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
+        desk = self.find_desk(request.engine)
+        if desk is None or not (decision.always == "tool" or is_plain(request.params)):
+            return
+        try:
+            await desk.keep_standing(request, decision)
+        except BaseException as error:  # then it holds for this one call
+            if ends_caller(error):
+                raise
+            said = words_of(error, secrets_asked(request))
+            _log.warning("decision_not_kept", tool_name=request.tool_name, error=said)
+
+    async def find_standing(
+        self, engine: str, ids: tuple[str, str], find_secrets: Callable[[], OwnSecrets | None]
+    ) -> ApprovalDecision | None:
+        """Return what stands for a principal's call: on the call itself, else on its tool.
+
+        Args:
+            engine: The key of the engine that has the tool.
+            ids: What `standing_ids` gives.
+            find_secrets: As in `remembered`.
+        """
+        desk = self.find_desk(engine)
+        if desk is None:
+            return None
+        try:
+            return await desk.find_standing(*ids)
+        except BaseException as error:  # then the approver is asked once more
+            if ends_caller(error):
+                raise
+            _log.warning("decision_not_found", error=words_of(error, find_secrets()))
+            return None
 
     def decided(self, fingerprint: str) -> ApprovalDecision | None:
         return self._remembered.get(fingerprint)
@@ -350,6 +438,7 @@ class ApprovalBook:
         *,
         clock: Callable[[], float] = time.time,
         storage: ApprovalStorage | None = None,
+        find_desk: FindDesk = _find_none,
     ) -> Self:
         """Restore a book from the data that `to_dict` returned.
 
@@ -364,7 +453,7 @@ class ApprovalBook:
             kept = convert_value(data, _Kept)
         except msgspec.ValidationError as error:
             raise ApprovalError(f"these are no kept approvals: {error}") from error
-        book = cls(kept.session_id, kept.timeout, clock=clock, storage=storage)
+        book = cls(kept.session_id, kept.timeout, clock=clock, storage=storage, find_desk=find_desk)
         gone = kept.waiting if storage is not None else ()
         book._open = {each.token: each for each in kept.open if each.token not in gone}
         book._brought = frozenset(book._open)

@@ -12,16 +12,24 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from tool_engine.approval.answers import check_approver, said_by
+from tool_engine.approval.answers import check_approver
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.describe import difference
+from tool_engine.approval.desk import EngineApprovals
 from tool_engine.approval.making import making_of, place_of
+from tool_engine.approval.place import context_asked, principal_of
 from tool_engine.approval.policy import Decision, decide
 from tool_engine.approval.preview import AT_ONCE, preview_of
+from tool_engine.approval.waiting import Waiting, count_cancellations
 from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import Approver, ToolExecutor
 from tool_engine.logger import get_logger
-from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, fingerprint_of
+from tool_engine.model.approval import (
+    ApprovalDecision,
+    ApprovalRequest,
+    fingerprint_of,
+    standing_ids,
+)
 from tool_engine.model.call import Refusal
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.newest import keep_newest
@@ -66,6 +74,7 @@ class ApprovalGate:
         book: The open requests and remembered decisions.
         approver: The person's side; None: what must be asked is refused.
         policy: Returns the decision of the rules for a call.
+        engine: A key for the engine that has the tools, where `consent` does not say.
         on_request: Called with each request before the approver is; its errors are logged.
         on_answer: Called with each request that ends, with the decision; None: it was withdrawn, it
             expired, or it is deferred and still in `book.pending()`.
@@ -80,6 +89,7 @@ class ApprovalGate:
         approver: Approver | None,
         policy: Policy,
         *,
+        engine: str = "",
         on_request: Callable[[ApprovalRequest], object] | None = None,
         on_answer: Callable[[ApprovalRequest, ApprovalDecision | None], object] | None = None,
     ) -> None:
@@ -89,6 +99,7 @@ class ApprovalGate:
         self.approver = approver
         self.on_request = on_request
         self.on_answer = on_answer
+        self.engine = engine
         self._policy = policy
         self._allowed: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
         """(engine, tool) -> the arguments that were allowed last."""
@@ -106,11 +117,14 @@ class ApprovalGate:
         is_nested: bool = False,
         engine: str = "",
         called_name: str = "",
+        principal: str | None = None,
+        is_new: bool = False,
     ) -> Refusal | None:
         """Return why the call may not run, or None if it may.
 
         `is_nested` means that a tool makes the call, `engine` is a key for the engine that has the
-        tool, and `called_name` is the name that the model called.
+        tool, `called_name` is the name that the model called, and `principal` is who is behind the
+        call; None: its context says so. `is_new` means that no standing decision is about this.
         """
         decision = self._policy(tool, params)
         if decision.execution is ExecutionPolicy.AUTO:
@@ -119,6 +133,9 @@ class ApprovalGate:
             return _refuse_denied(tool, decision)
 
         is_once = decision.execution is ExecutionPolicy.ASK_ONCE
+        context = context_asked(tool)
+        engine = engine or self.engine
+        principal = principal_of(context) if principal is None else principal
         making = making_of(tool, place_of(tool, engine, called_name, is_nested=is_nested))
         fingerprint = fingerprint_of(tool.name, making, params)
         ask = partial(
@@ -132,9 +149,14 @@ class ApprovalGate:
             making=making,
             called_name=called_name,
             engine=engine,
+            principal=principal,
+            conversation_id=(context and context.conversation_id) or "",
         )
+        whose = engine, "" if is_new else principal, making
         try:
-            answer = await (self._ask_once(tool, params, fingerprint, ask) if is_once else ask())
+            answer = await (
+                self._ask_once(tool, params, fingerprint, whose, ask) if is_once else ask()
+            )
         except RecursionError:
             raise
         except BaseException as error:
@@ -200,12 +222,13 @@ class ApprovalGate:
         *,
         error_type: str | None = None,
         is_asked: bool = False,
-        called_name: str = "",
+        **said: Any,
     ) -> Refusal | None:
         """Return why a model may not read a result; None: it may. S31, U35.
 
         `result_text` is what the model would read. `is_error` matters for `on_error`, which asks
-        about failed calls only; `is_asked` asks in any case, because of the content.
+        about failed calls only; `is_asked` asks in any case, because of the content. `said` are
+        more fields of the request.
         """
         try:
             decision = self._policy(tool, params)
@@ -214,7 +237,7 @@ class ApprovalGate:
             asked = partial(
                 self._ask_approver, kind="result", result=result_text, error_type=error_type
             )
-            answer = await asked(tool, params, call_id=call_id, called_name=called_name)
+            answer = await asked(tool, params, call_id=call_id, **said)
         except RecursionError:
             message = f"the arguments of {tool.name!r} nest too deep to ask about its result"
             return Refusal(ErrorType.RESULT_REJECTED.value, message)
@@ -225,11 +248,16 @@ class ApprovalGate:
         tool: Tool,
         params: Mapping[str, Any],
         fingerprint: str,
+        whose: tuple[str, str, str],
         ask: Callable[[], Awaitable[_Answer]],
     ) -> _Answer:
-        """Ask unless it was decided before; one identical call asks for all."""
-        key = fingerprint, id(asyncio.get_running_loop())
-        questions: dict[tuple[str, int], _Question] = self.book.questions
+        """Ask unless it was decided before; one identical call asks for all.
+
+        `whose` is the engine of the tool, who is behind the call, and how the tool is made.
+        """
+        engine, principal, making = whose
+        key = fingerprint, principal, id(asyncio.get_running_loop())
+        questions: dict[tuple[str, str, int], _Question] = self.book.questions
         known = await self.book.remembered(fingerprint, partial(secrets_if_known, tool, params))
         while known is None and (asked := questions.get(key)) is not None:
             await asked.is_over.wait()
@@ -241,7 +269,11 @@ class ApprovalGate:
             return _Answer(known)
         question = questions[key] = _Question()
         try:
-            answer = await ask()
+            if principal and engine:
+                ids = standing_ids(principal, engine, tool.name, making, fingerprint)
+                secrets = partial(secrets_if_known, tool, params)
+                known = await self.book.find_standing(engine, ids, secrets)
+            answer = _Answer(known) if known is not None else await ask()
             decision = answer.decision
             if _is_deferred(answer):
                 # A token is good for one run: each of the calls has its own.
@@ -260,14 +292,8 @@ class ApprovalGate:
         *,
         call_id: str,
         kind: str = "execution",
-        result: str | None = None,
-        error_type: str | None = None,
-        is_once: bool = False,
-        fingerprint: str = "",
-        is_nested: bool = False,
-        making: str = "",
-        called_name: str = "",
         engine: str = "",
+        **said: Any,
     ) -> _Answer:
         if self.approver is None:
             what = "the result of " * (kind == "result") + repr(tool.name)
@@ -282,17 +308,11 @@ class ApprovalGate:
             tool,
             params,
             kind=kind,
-            result=result,
-            error_type=error_type,
             call_id=call_id,
-            is_once=is_once,
             preview=preview,
             is_waiting=True,
-            fingerprint=fingerprint,
-            is_nested=is_nested,
-            making=making,
-            called_name=called_name,
             engine=engine,
+            **said,
         )
         answer = _Answer(None)
         try:
@@ -312,11 +332,11 @@ class ApprovalGate:
         self, approver: Approver, request: ApprovalRequest, tool: Tool
     ) -> _Answer:
         timeout = self.book.timeout
-        clock, before = asyncio.timeout(timeout), _count_cancellations()
+        clock, before = asyncio.timeout(timeout), count_cancellations()
+        waiting = self.book.waits[request.token] = Waiting(approver, request, clock)
         try:
-            async with clock:
-                decision = await said_by(approver, request)
-            if _count_cancellations() > before:
+            decision = await waiting.decide()
+            if count_cancellations() > before:
                 # An approver that delays its own cancellation does not undo it.
                 raise asyncio.CancelledError
             if decision is None:
@@ -324,7 +344,7 @@ class ApprovalGate:
                 return _Answer(None, _refuse_deferred(request))
             self.book.settle(request.token, decision, tool)
         except asyncio.CancelledError as error:
-            if _count_cancellations() > before:
+            if count_cancellations() > before:
                 raise
             return _answer_failed(request.kind, tool, error, request.params)
         except ApprovalError as error:
@@ -340,6 +360,8 @@ class ApprovalGate:
                     f"{_name_doubt(request.kind)}",
                 )
             return _answer_failed(request.kind, tool, error, request.params)
+        finally:
+            self.book.waits.pop(request.token, None)
         return _Answer(decision)
 
     async def _make_preview(
@@ -375,9 +397,15 @@ class ApprovalGate:
             _log.warning("approval_listener_failed", tool_name=tool.name, error=said)
 
 
-def gate_of_engine(approver: Approver) -> ApprovalGate:
-    """Return the gate for calls without a session whose definition demands consent."""
-    return ApprovalGate(ApprovalBook(_ENGINE), approver, _of_definition)
+def gate_of_engine(approver: Approver, desk: EngineApprovals | None = None) -> ApprovalGate:
+    """Return the gate for calls without a session whose definition demands consent.
+
+    `desk` has the approvals of the engine; None: the questions are in no list.
+    """
+    if desk is None:
+        return ApprovalGate(ApprovalBook(_ENGINE), approver, _of_definition)
+    book = desk.own_book = ApprovalBook(_ENGINE, find_desk=lambda engine: desk)
+    return ApprovalGate(book, approver, _of_definition, engine=desk.engine_text)
 
 
 def _is_readable(decision: Decision, is_error: bool) -> bool:
@@ -449,12 +477,6 @@ def _make_refusal(
         details["rule"] = by
     message_shown = f"{message}: {reason}" if reason and not is_silent else message
     return Refusal(error_type.value, message_shown, None if is_silent else details or None)
-
-
-def _count_cancellations() -> int:
-    """Return how often the call was cancelled, not just an awaited part."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
 
 
 def _name_doubt(kind: str) -> str:

@@ -203,7 +203,7 @@ class Consents:
                 self._waiting[clock] = loop
                 if self._is_closed:
                     return _CLOSED
-                with previewed_by(plan.runs), asked_in(home, plan.tool):
+                with previewed_by(plan.runs), asked_in(home, plan.tool, call.context):
                     return await scope.consent(call.call_id, plan.tool, copied(arguments))
         except asyncio.CancelledError:
             raise

@@ -23,6 +23,7 @@ from tool_engine.interfaces.storage import (
     EventStorage,
     RecordStorage,
     SessionStorage,
+    StandingStorage,
 )
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Slot",
     "SlotRequest",
     "Source",
+    "StandingStorage",
     "ToolCallingProtocol",
     "ToolExecutor",
     "ToolSource",

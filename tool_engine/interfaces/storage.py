@@ -9,7 +9,7 @@ from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.record import KeptCall, RecordQuery, RecordTotals, ToolCallRecord
 
 if TYPE_CHECKING:
-    from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+    from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
     from tool_engine.model.session import SessionInfo
 
 
@@ -108,3 +108,28 @@ class ApprovalStorage(Protocol):
 
     async def forget(self, session_id: str) -> int:
         """Forget the decisions of a session, and return their number."""
+
+
+class StandingStorage(Protocol):
+    """What an `ApprovalStorage` also has where decisions hold beyond their conversation.
+
+    One that lacks it keeps no such decision: the approver is asked again.
+    """
+
+    async def keep_standing(
+        self, request: ApprovalRequest, decision: ApprovalDecision
+    ) -> StandingDecision:
+        """Keep a decision for the request's principal, in place of the one before.
+
+        `decision.always` says whether for the same call, or for each call of its tool. Secret
+        arguments are left out.
+        """
+
+    async def find_standing(self, decision_ids: Sequence[str]) -> Sequence[StandingDecision]:
+        """Return the decisions with these ids, in this order; those that are not kept left out."""
+
+    async def list_standing(self, principal: str | None = None) -> Sequence[StandingDecision]:
+        """Return the decisions, oldest first; None: of every principal."""
+
+    async def revoke_standing(self, decision_id: str) -> bool:
+        """Forget a decision; False: there was none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -14,16 +14,23 @@ from tool_engine.errors import SessionError
 from tool_engine.knowledge.conversation import copied
 from tool_engine.knowledge.frozen import aside, size_of
 from tool_engine.knowledge.snapshot import restore, snapshot
-from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.approval import (
+    ApprovalDecision,
+    ApprovalRequest,
+    StandingDecision,
+    standing_ids,
+)
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.json.kinds import convert_value
+from tool_engine.model.newest import keep_newest
 from tool_engine.model.session import check_session_id
 from tool_engine.redaction import secrets_asked
 
 _Kept = TypeVar("_Kept")
 _REQUEST: Final = "the request for approval"
+_STANDING: Final = "the standing decision"
 
 
 def is_key(text: object) -> bool:
@@ -82,6 +89,56 @@ def decision_of(data: object, session_id: str) -> ApprovalDecision:
     return _convert_kept(data, ApprovalDecision, session_id)
 
 
+def standing_of(
+    request: ApprovalRequest, decision: ApprovalDecision, now: float
+) -> StandingDecision:
+    """The decision that holds for the principal of a request from now on.
+
+    Raises:
+        SessionError: The request belongs to no session, or has no token.
+    """
+    making = request.making or request.definition_hash
+    place = request.principal, request.engine, request.tool_name, making, request.fingerprint
+    on_call, on_tool = standing_ids(*place)
+    is_whole_tool = decision.always == "tool"
+    return StandingDecision(
+        decision_id=on_tool if is_whole_tool else on_call,
+        principal=request.principal,
+        engine=request.engine,
+        tool_name=request.tool_name,
+        tool_version=request.tool_version,
+        definition_hash=request.definition_hash,
+        params=None if is_whole_tool else shown_of(request)["params"],
+        is_approved=decision.is_approved,
+        reason=decision.reason,
+        by=decision.by,
+        decided_at=now,
+    )
+
+
+def standing_from(data: object, decision_id: str) -> StandingDecision:
+    """The standing decision that was kept under an id.
+
+    Raises:
+        SessionError: It is none.
+    """
+    try:
+        found = convert_value(data, StandingDecision)
+    except msgspec.ValidationError as error:
+        raise damaged_standing(decision_id, str(error)) from error
+    if found.decision_id != decision_id:
+        raise damaged_standing(decision_id, f"it is {found.decision_id!r}")
+    return found
+
+
+def damaged_standing(decision_id: object, why: str) -> SessionError:
+    """The error of a standing decision that cannot be read."""
+    return SessionError(
+        f"{_STANDING} {decision_id!r} (a row of tool_standing) cannot be read: {why}; it holds for "
+        "no principal: revoke it"
+    )
+
+
 def _convert_kept(data: object, kind: type[_Kept], session_id: str) -> _Kept:
     try:
         return convert_value(data, kind)
@@ -113,6 +170,7 @@ class MemoryApprovalStorage(KnownArguments):
         # None: it was answered, and cannot be put again.
         self._requests: OrderedDict[str, ApprovalRequest | None] = OrderedDict()
         self._decisions: OrderedDict[tuple[str, str], ApprovalDecision] = OrderedDict()
+        self._standing: OrderedDict[str, StandingDecision] = OrderedDict()
 
     def __repr__(self) -> str:
         is_open = sum(each is not None for each in self._requests.values())
@@ -173,6 +231,29 @@ class MemoryApprovalStorage(KnownArguments):
             del self._decisions[key]
         return len(found)
 
+    async def keep_standing(
+        self, request: ApprovalRequest, decision: ApprovalDecision
+    ) -> StandingDecision:
+        """Keeps a decision for the request's principal, in place of the one before."""
+        standing = standing_of(request, decision, self._clock())
+        keep_newest(self._standing, standing.decision_id, standing, self.max_requests)
+        return _copy_standing(standing)
+
+    async def find_standing(self, decision_ids: Sequence[str]) -> list[StandingDecision]:
+        """The decisions with these ids, in this order."""
+        found = (self._standing.get(each) for each in decision_ids)
+        return [_copy_standing(each) for each in found if each is not None]
+
+    async def list_standing(self, principal: str | None = None) -> list[StandingDecision]:
+        """The decisions, oldest first; None: of every principal."""
+        found = [each for each in self._standing.values() if principal in (None, each.principal)]
+        found.sort(key=lambda each: (each.decided_at, each.decision_id))
+        return list(map(_copy_standing, found))
+
+    async def revoke_standing(self, decision_id: str) -> bool:
+        """Forgets a decision; False: there was none."""
+        return self._standing.pop(decision_id, None) is not None
+
     def drop(self, session_id: str) -> int:
         """Forget the open requests of a session; return how many there were."""
         found = [
@@ -187,6 +268,10 @@ class MemoryApprovalStorage(KnownArguments):
 
 def _copy_of(request: ApprovalRequest) -> ApprovalRequest:
     return request_of(shown_of(request), request.session_id)
+
+
+def _copy_standing(standing: StandingDecision) -> StandingDecision:
+    return standing_from(copied(msgspec.structs.asdict(standing), _STANDING), standing.decision_id)
 
 
 def _request_age(request: ApprovalRequest) -> tuple[float, str]:

@@ -17,6 +17,7 @@ from tool_engine.model.json.output import plain, shown
 if TYPE_CHECKING:
     from tool_engine.model.tool import Tool
 
+_ALWAYS: Final = ("call", "tool")
 _SPOKEN: Final = ("description", "preview", "result")
 """The fields whose texts may contain a secret argument."""
 
@@ -47,6 +48,10 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
     """Unix time, in seconds."""
     call_id: str = ""
     """The call that it is about."""
+    conversation_id: str = ""
+    """The conversation of that call; empty: none."""
+    principal: str = ""
+    """Who is behind that call; empty: not known, and no decision holds for them elsewhere."""
     is_once: bool = False
     """True if the answer also holds for the same call later on, unless it says otherwise."""
     secret_names: tuple[str, ...] = ()
@@ -126,18 +131,60 @@ class ApprovalDecision(msgspec.Struct, Data, frozen=True, kw_only=True, metaclas
     is_remembered: bool | None = None
     """False: it holds for this one call. Otherwise it also holds for the same call later on under
     the policy `ask_once`; `ask_always` asks again anyway."""
+    always: str | None = None
+    """`call`: under `ask_once` it holds for whoever is behind the call, in all their conversations
+    over this engine, until it is revoked; `tool`: likewise, for each call of this tool, whatever
+    its arguments. Where nobody is known to be behind the call, it is remembered as any other."""
+    by: str | None = None
+    """Who answered, for events and lists; not shown to the model."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.is_approved, bool):
             raise ConfigurationError(f"is_approved must be True or False, got {self.is_approved!r}")
-        if not (self.reason is None or isinstance(self.reason, str)):
-            raise ConfigurationError(
-                f"reason must be a text or None, got {shown(self.reason)[:80]}"
-            )
+        for name in ("reason", "by"):
+            said = getattr(self, name)
+            if not (said is None or isinstance(said, str)):
+                raise ConfigurationError(f"{name} must be a text or None, got {shown(said)[:80]}")
         if not (self.is_remembered is None or isinstance(self.is_remembered, bool)):
             raise ConfigurationError(
                 f"is_remembered must be True, False or None, got {shown(self.is_remembered)[:80]}"
             )
+        if self.always is not None and self.always not in _ALWAYS:
+            raise ConfigurationError(
+                f"always must be 'call', 'tool' or None, got {shown(self.always)[:80]}"
+            )
+        if self.always is not None and self.is_remembered is False:
+            raise ConfigurationError(
+                "a decision cannot hold always and for one call only: leave out always, or "
+                "is_remembered=False"
+            )
+
+
+class StandingDecision(msgspec.Struct, Data, frozen=True, kw_only=True):
+    """What holds for one principal in all conversations over one engine, until it is revoked."""
+
+    decision_id: str
+    """Names it, for `engine.approvals.revoke`; the same when it is decided again."""
+    principal: str
+    """For whom it holds."""
+    engine: str
+    """Identifies the engine that has the tool."""
+    tool_name: str
+    tool_version: str
+    definition_hash: str
+    params: dict[str, Any] | None = None
+    """The arguments for which it holds, with secrets hidden; None: for all."""
+    is_approved: bool
+    reason: str | None = None
+    """Why it is a no."""
+    by: str | None = None
+    """Who decided."""
+    decided_at: float
+    """Unix time, in seconds."""
+
+    def to_decision(self) -> ApprovalDecision:
+        """Return the decision about one more call."""
+        return ApprovalDecision(is_approved=self.is_approved, reason=self.reason, by=self.by)
 
 
 def fingerprint_of(tool_name: str, making: str, params: Mapping[str, Any]) -> str:
@@ -145,10 +192,25 @@ def fingerprint_of(tool_name: str, making: str, params: Mapping[str, Any]) -> st
 
     The order of keys makes no difference; `1`, `1.0`, `True` and `"1"` do.
     """
-    said = _written([tool_name, making, _mark_exact(params)])
+    return _hash_texts(tool_name, making, _mark_exact(params))
+
+
+def _hash_texts(*texts: Any) -> str:
+    said = _written(texts)
     # Loaded by name: most programs ask for no consent.
     hashed = import_module("hashlib").sha256(said.encode("utf-8", "surrogatepass"))
     return str(hashed.hexdigest())
+
+
+def standing_ids(
+    principal: str, engine: str, tool_name: str, making: str, fingerprint: str
+) -> tuple[str, str]:
+    """Return the ids of standing decisions: on one call, and on every call of its tool.
+
+    The arguments are fields of an `ApprovalRequest`.
+    """
+    whole = fingerprint_of(tool_name, f"every call of {making}", {})
+    return _hash_texts(principal, engine, fingerprint), _hash_texts(principal, engine, whole)
 
 
 def is_plain(value: Any) -> bool:

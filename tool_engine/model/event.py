@@ -20,7 +20,8 @@ class ToolEngineEventType(str, Enum):
 
     A call publishes at most one QUEUED, at most one STARTED, one RETRIED per attempt after the
     first, and one final event, in this order. Between STARTED and the final event come any number
-    of PROGRESS and LOGGED.
+    of PROGRESS and LOGGED. Questions to people come before the first of them, or after the final
+    one where they are about its result.
     """
 
     TOOL_LOADED = "tool_loaded"
@@ -41,6 +42,12 @@ class ToolEngineEventType(str, Enum):
     EXECUTION_CANCELLED = "execution_cancelled"
     EXECUTION_PROGRESS = "execution_progress"
     EXECUTION_LOGGED = "execution_logged"
+    APPROVAL_REQUESTED = "approval_requested"
+    APPROVAL_ANSWERED = "approval_answered"
+    DECISION_KEPT = "decision_kept"
+    DECISION_REVOKED = "decision_revoked"
+    TOOL_TOGGLED = "tool_toggled"
+    GROUP_TOGGLED = "group_toggled"
     RECORDS_NOT_WRITTEN = "records_not_written"
     RECORDS_WRITTEN_AGAIN = "records_written_again"
     RECORDS_DROPPED = "records_dropped"

@@ -33,6 +33,12 @@ LINES: Final = {
     ToolEngineEventType.EXECUTION_CANCELLED: "info",
     ToolEngineEventType.EXECUTION_PROGRESS: "debug",
     ToolEngineEventType.EXECUTION_LOGGED: "info",
+    ToolEngineEventType.APPROVAL_REQUESTED: "info",
+    ToolEngineEventType.APPROVAL_ANSWERED: "info",
+    ToolEngineEventType.DECISION_KEPT: "info",
+    ToolEngineEventType.DECISION_REVOKED: "info",
+    ToolEngineEventType.TOOL_TOGGLED: "info",
+    ToolEngineEventType.GROUP_TOGGLED: "info",
 }
 """The level of each event that becomes a line here; others are logged where they arise."""
 _NOBODYS_FAULT: Final = ("tool_not_found", "tool_quarantined", "engine_closed", "cancelled")

@@ -35,6 +35,12 @@ _OF_EVENTS: Final = {
     "execution_cancelled": "a call ended: its caller was cancelled",
     "execution_progress": "a tool says how far it has come; `done`, `total` and `message`",
     "execution_logged": "a tool says something of its call, at a level of its choice; `message`",
+    "approval_requested": "a person is asked about a call or its result",
+    "approval_answered": "a request for approval is answered; `is_approved` and `by`",
+    "decision_kept": "a decision holds for a principal from now on; `principal`, `always` and `by`",
+    "decision_revoked": "a decision does not hold for a principal any more; `principal` and `by`",
+    "tool_toggled": "a conversation turned a tool on or off; `session_id` and `is_enabled`",
+    "group_toggled": "a conversation turned a group on or off; `group`, `session_id`, `is_enabled`",
 }
 
 FACTS: Final[dict[str, Fact]] = {

@@ -25,23 +25,26 @@ class Caller:
         session_id: Names the conversation.
         agent_id: Who calls.
         conversation_id: Of its calls.
+        principal: Who is behind it; empty: that of the session that it works for, or not known.
         toolbox: Its tools, with its settings.
         parent: That of the session that it works for.
     """
 
-    __slots__ = ("_parent", "_toolbox", "agent_id", "conversation_id", "session_id")
+    __slots__ = ("_parent", "_toolbox", "agent_id", "conversation_id", "principal", "session_id")
 
     def __init__(
         self,
         session_id: str,
         agent_id: str,
         conversation_id: str,
+        principal: str,
         toolbox: Toolbox,
         parent: Caller | None,
     ) -> None:
         self.session_id = session_id
         self.agent_id = agent_id
         self.conversation_id = conversation_id
+        self.principal: str = principal or ("" if parent is None else parent.principal)
         self._toolbox = toolbox
         self._parent = parent
 

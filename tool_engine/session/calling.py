@@ -12,6 +12,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tool_engine.approval.answers import Answer, decision_from
+from tool_engine.approval.book import ApprovalBook
+from tool_engine.approval.desk import watch_session
+from tool_engine.approval.place import principal_of
 from tool_engine.calls.uses import is_use
 from tool_engine.errors import ApprovalError, VariableError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
@@ -89,6 +92,18 @@ class SessionCalls:
         self._keeper = ResultKeeper(parts)
         self.news: list[str] = []
         """Results of deferred calls that the model has not read yet."""
+        if parts.tools.parent is None:
+            watch_session(parts.tools.source, self)
+
+    @property
+    def session_id(self) -> str:
+        """The name of the conversation."""
+        return self._caller.session_id
+
+    @property
+    def book(self) -> ApprovalBook:
+        """Its requests for approval."""
+        return self._gate.book
 
     @property
     def number(self) -> int:
@@ -142,6 +157,9 @@ class SessionCalls:
 
     async def resume(self, token: str, decision: Answer) -> SessionResult:
         """Answer a deferred request and continue its call; see `ToolSession.resume`."""
+        return await self._home.carry(partial(self._resume_here, token, decision))
+
+    async def _resume_here(self, token: str, decision: Answer) -> SessionResult:
         decided = decision_from(decision)
         if decided is None:
             raise ApprovalError("None is no answer to a call that waits: say True or False")
@@ -241,6 +259,7 @@ class SessionCalls:
             catalog=tools.source,
             is_nested=is_nested,
             home=self._home,
+            principal=self._caller.principal or principal_of(context),
         )
         self.secrets.note(placed.tool, expanded.params)
         whole = scope if asked is None else join_scopes(scope, asked, kept)

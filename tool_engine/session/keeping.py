@@ -43,7 +43,7 @@ from tool_engine.session.variables.variable_tools import (
     keep_call_in_time,
     name_variables,
 )
-from tool_engine.sources.identity import source_of
+from tool_engine.sources.identity import engine_of, source_of
 from tool_engine.sources.naming import refusal_named
 
 REFUSED: Final = frozenset(
@@ -115,6 +115,7 @@ class ResultKeeper:
 
     def __init__(self, parts: SessionParts) -> None:
         self._tools = parts.tools
+        self._caller = parts.caller
         self._presentations = parts.presentations
         self._variables = parts.variables
         self._read_labels = parts.read_labels
@@ -214,6 +215,9 @@ class ResultKeeper:
             error_type=result.error_type,
             is_asked=is_asked,
             called_name=placed.name,
+            engine="" if placed.is_own else engine_of(self._tools.source, placed.name),
+            conversation_id=self._caller.conversation_id,
+            principal=self._caller.principal,
         )
         return refusal and refusal_named(refusal, tool.name, placed.name)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from tool_engine.approval.book import ApprovalBook
+from tool_engine.approval.desk import find_desk, tell_toggle
 from tool_engine.approval.gate import ApprovalGate
+from tool_engine.approval.place import check_principal
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import Approver, ToolSource
@@ -70,6 +73,7 @@ def make_parts(
     *,
     agent_id: str | None,
     conversation_id: str | None,
+    principal: str | None,
     prepare: Prepare | None,
     presentations: Mapping[str, Presentation] | None,
     variables: VariableStore | None,
@@ -82,6 +86,7 @@ def make_parts(
         ConfigurationError: Something of the wrong kind.
     """
     _check_kinds(presentations, variables)
+    check_principal(principal)
     chosen = as_config({} if config is None else config)
     agent_id = check_session_id(session_id if agent_id is None else agent_id)
     conversation_id = check_session_id(conversation_id or session_id)
@@ -98,11 +103,14 @@ def make_parts(
         parent=None if parent is None else parent.tools,
     )
     toolbox = tools.toolbox
+    toolbox.on_toggle = partial(
+        tell_toggle, toolbox.catalog, session_id=session_id, conversation_id=conversation_id
+    )
     caller_above = None if parent is None else parent.caller
     policy = SessionPolicy(toolbox, None if parent is None else parent.policy)
     return SessionParts(
         tools,
-        Caller(session_id, agent_id, conversation_id, toolbox, caller_above),
+        Caller(session_id, agent_id, conversation_id, principal or "", toolbox, caller_above),
         own_presentations,
         kept,
         read_labels,
@@ -137,4 +145,9 @@ def _find_book(session_id: str, tools: SessionTools, parent: SessionParts | None
         # What the user has decided holds for helpers, too.
         return parent.gate.book
     storage = find_storage(tools.source, "approvals")
-    return ApprovalBook(session_id, tools.config.approval_timeout, storage=storage)
+    return ApprovalBook(
+        session_id,
+        tools.config.approval_timeout,
+        storage=storage,
+        find_desk=partial(find_desk, tools.source),
+    )

@@ -173,7 +173,9 @@ class SessionState:
     def _restore_parts(self, kept: KeptSession) -> None:
         toolbox, book = self._tools.toolbox, self._gate.book
         toolbox.restore(kept.toolbox)
-        self._gate.book = ApprovalBook.from_dict(kept.approvals, storage=book.storage)
+        self._gate.book = ApprovalBook.from_dict(
+            kept.approvals, storage=book.storage, find_desk=book.find_desk
+        )
         self._meter.restore(kept.meter)
         self._guard.restore(kept.guard)
         self._calls.number = kept.calls

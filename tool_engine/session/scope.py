@@ -59,6 +59,7 @@ class SessionScope:
         is_nested: Whether the call was made by a tool, and waited until now.
         find_off: Why the call may not run after all, by what was turned off since; None: it may.
         home: Where it is asked, whatever loop the call runs on; None: there.
+        principal: Who is behind the call; empty: not known.
         line: What the conversation has spent, then those that it works for; see `Meter`.
         paid: In which books the call itself was counted before it came here.
     """
@@ -78,6 +79,7 @@ class SessionScope:
         "_is_nested",
         "_others",
         "_own",
+        "_principal",
         "_rules",
         "_sent",
         "_showing",
@@ -109,6 +111,7 @@ class SessionScope:
         catalog: Source | None = None,
         is_nested: bool = False,
         home: HomeLoop | None = None,
+        principal: str = "",
     ) -> None:
         self._own = own
         self._gate = gate
@@ -126,6 +129,7 @@ class SessionScope:
         self._catalog = catalog
         self._is_nested = is_nested
         self._home = home
+        self._principal = principal
         self.source = source
         """The source of the tool among several; empty: the first, or the only one."""
         self._call_id: str | None = None
@@ -290,6 +294,9 @@ class SessionScope:
             is_nested=is_nested,
             engine=self._engine_of(tool, is_nested),
             called_name=self._called_name,
+            principal=self._principal,
+            # Who once allowed every call did not see what a model has read since.
+            is_new=typed is not None,
         )
 
     def _make_fingerprint(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> str:

@@ -62,6 +62,7 @@ class ToolSession(KnownArguments, Source):
         approver: Who is asked for approval; None: calls that need approval are refused.
         agent_id: Who calls, in records; None: `session_id`.
         conversation_id: Of its calls; None: `session_id`.
+        principal: Who is behind it, for decisions that hold elsewhere too; None: not known.
         prepare: Adapts how the model sees each tool, in each turn.
         presentations: Tool -> how its results become texts.
         storage: Where `save` keeps the conversation; None: where the engine keeps its records.
@@ -88,6 +89,7 @@ class ToolSession(KnownArguments, Source):
         *,
         agent_id: str | None = None,
         conversation_id: str | None = None,
+        principal: str | None = None,
         prepare: Prepare | None = None,
         presentations: Mapping[str, Presentation] | None = None,
         storage: SessionStorage | None = None,
@@ -105,6 +107,7 @@ class ToolSession(KnownArguments, Source):
             approver,
             agent_id=agent_id,
             conversation_id=conversation_id,
+            principal=principal,
             prepare=prepare,
             presentations=presentations,
             variables=variables,
@@ -360,7 +363,7 @@ class ToolSession(KnownArguments, Source):
             ApprovalError: There is no such open request, it has expired, or the tool has changed.
                 That is no answer: then the request stays open.
         """
-        return await self.home.carry(partial(self.calls.resume, str(token), decision))
+        return await self.calls.resume(str(token), decision)
 
     def take_news(self) -> list[str]:
         """Return the deferred calls that ended since, as text for the model.

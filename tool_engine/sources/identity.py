@@ -46,6 +46,11 @@ def engine_text(catalog: Source, engine: Source) -> str:
     return identity.here if is_alike else identity.anywhere
 
 
+def engine_texts(engine: Source) -> frozenset[str]:
+    """Return all texts for one engine, whatever catalog it is in."""
+    return frozenset(_identity_of(engine))
+
+
 def _identity_of(source: Source) -> _Identity:
     # An adapter goes when nothing uses it; what it stands for is still the same.
     found = source.found if isinstance(source, ForeignSource) else source

@@ -261,6 +261,38 @@ def test_nothing_of_this_name(command: Command, url: str, token: str) -> None:
     assert listed(command, url, "pending")
 
 
+def test_what_always_holds(command: Command, tools: Path, url: str) -> None:
+    """An answer may hold for whoever was behind the call; it is listed, and taken back."""
+
+    async def ask() -> str:
+        config = ToolEngineConfig(tools_directory=str(tools), auto_reload=False, records=url)
+        async with ToolEngine(config) as engine:
+            settings = ToolCallConfig.from_dict({"permission": "ask_once"})
+            session = ToolSession(engine, "chat-1", settings, Later(), principal=f"ann{HOSTILE}")
+            result = await session.execute("echo", {"message": "hello"})
+            await session.save()
+            return str(result.approval_token)
+
+    token = asyncio.run(ask())
+    assert command("--records", url, "sessions", "decisions").err == "no decision always holds\n"
+    done = command("--records", url, "sessions", "approve", token, "--always", "tool")
+    assert done.code == 0, done.err
+    (found,) = listed(command, url, "decisions")
+    assert (found["principal"], found["tool_name"], found["params"]) == (
+        f"ann{HOSTILE}",
+        "echo",
+        None,
+    )
+    done = command("--records", url, "sessions", "decisions")
+    assert found["decision_id"] in done.out
+    assert "yes to echo 1.0.0 with all arguments" in done.out
+    assert not ESCAPES.search(done.out)
+    assert listed(command, url, "revoke", found["decision_id"]) == {"revoked": found["decision_id"]}
+    again = command("--records", url, "sessions", "revoke", found["decision_id"], "--json")
+    assert (again.code, again.json["error"]["type"]) == (2, "decision_not_found")
+    assert listed(command, url, "decisions") == []
+
+
 def test_no_sessions_yet(command: Command) -> None:
     """Where nothing is kept there is nothing to show, which is no mistake."""
     done = command("sessions")
@@ -284,6 +316,9 @@ def test_no_sessions_yet(command: Command) -> None:
         (("show", "x" * 600), "the id of a session must be a text of 1 to 512 characters"),
         (("approve", "t", "--reason", "r"), "--reason goes with"),
         (("pending", "more"), "sessions takes no 'pending more'"),
+        (("revoke", "none"), "no decision with this id holds"),
+        (("approve", "t", "--always", "ever"), "--always call`, or `--always tool`"),
+        (("pending", "--always", "call"), "write `sessions approve TOKEN --always call`"),
     ],
 )
 def test_words_that_are_none(command: Command, words: tuple[str, ...], message: str) -> None:
@@ -427,7 +462,7 @@ def test_secrets_of_an_approved_call(
 
     token = asyncio.run(ask())
     settings = Settings(str(tools), records=url)
-    code = answering.answer(settings, token, is_approved=True, reason=None, as_json=as_json)
+    code = answering.answer(settings, token, ApprovalDecision(is_approved=True), as_json=as_json)
     shown = capsys.readouterr().out
     assert (code, PIN in shown) == (int(way == "to a tool that fails"), False)
     assert shown

@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import text
 
-from tests.contracts.test_approval_storage_contract import request_for
+from tests.contracts.test_approval_storage_contract import NOW, request_for
 from tests.knowledge.sql.conftest import BOUND, NOON, asked, call
 from tool_engine import (
     ToolEngine,
@@ -32,6 +32,7 @@ from tool_engine import (
 )
 from tool_engine.cli.app import run
 from tool_engine.errors import RecordsUnavailableError
+from tool_engine.knowledge.approvals import standing_of
 from tool_engine.knowledge.export import export_records
 from tool_engine.knowledge.sql.event_reader import EventReader
 from tool_engine.knowledge.sql.schema.schema import TABLES
@@ -76,11 +77,15 @@ NAMED: Final = {
     "conversation_id": {"summary"},
     "session_id": {"load", "restore", "of one session", "sessions", "remembered"},
     "fingerprint": {"remembered"},
+    "decision_id": {"stands"},
+    "principal": {"of one principal"},
     "name": {"removed"},
 }
 """Questions that name what stands there: a row that says something else is not meant."""
 KINDS: Final = {"TEXT": str, "INTEGER": int, "REAL": float, "BLOB": bytes}
 Read = Callable[[], Awaitable[Any]]
+STANDS: Final = request_for(session_id="chat", principal="ann", engine="e")
+STANDING_ID: Final = standing_of(STANDS, ApprovalDecision(is_approved=True), NOW).decision_id
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +114,8 @@ async def _fill(path: Path) -> None:
         request = request_for(session_id="chat", token="t-1", fingerprint="f")
         await engine.store.approvals.put(request)
         await engine.store.approvals.remember(request, ApprovalDecision(is_approved=True))
+        approvals: Any = engine.store.approvals
+        await approvals.keep_standing(STANDS, ApprovalDecision(is_approved=True, always="call"))
         await engine.store.prune(RecordRetention(max_count=4))
     events = SQLEventStorage(url)
     await events.open()
@@ -178,6 +185,9 @@ def _of_sessions(storage: SQLRecordStorage, record_id: str) -> dict[str, Read]:
         "pending": storage.approvals.pending,
         "of one session": lambda: storage.approvals.pending("chat"),
         "remembered": lambda: storage.approvals.remembered("chat", "f"),
+        "standing": storage.approvals.list_standing,
+        "of one principal": lambda: storage.approvals.list_standing("ann"),
+        "stands": lambda: storage.approvals.find_standing([STANDING_ID]),
         "prune": lambda: store.prune(RecordRetention(max_session_age=1e9)),
     }
 
@@ -208,7 +218,7 @@ def _of_events(storage: SQLRecordStorage, record_id: str) -> dict[str, Read]:
 
 
 def _questions(table: str) -> Callable[[SQLRecordStorage, str], dict[str, Read]]:
-    if table in ("tool_sessions", "tool_approvals", "tool_decisions"):
+    if table in ("tool_sessions", "tool_approvals", "tool_decisions", "tool_standing"):
         return _of_sessions
     return _of_events if table.startswith("tool_event") else _of_records
 

@@ -40,10 +40,7 @@ class Before(NamedTuple):
         return cls(len(session.calls.news), frozenset(each.name for each in session.variables))
 
 
-def answer(
-    settings: Settings, token: str, *, is_approved: bool, reason: str | None, as_json: bool
-) -> int:
-    decision = ApprovalDecision(is_approved=is_approved, reason=reason)
+def answer(settings: Settings, token: str, decision: ApprovalDecision, *, as_json: bool) -> int:
     return run_async(_answer_request(settings, token, decision, as_json=as_json))
 
 

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,7 @@ from tool_engine.cli.records.showing import local_time
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import fact_table, make_table
 from tool_engine.knowledge.store import ToolKnowledgeStore
-from tool_engine.model.approval import ApprovalRequest
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.session import SessionInfo
 from tool_engine.model.tool import Tool
 
@@ -34,8 +35,14 @@ _SHOWN = 300
 """Characters of a call with its result, which may be long; `--json` has all of it."""
 
 
-_WORDS = {"show": "ID", "delete": "ID", "approve": "TOKEN", "refuse": "TOKEN"}
-_ALONE = ("list", "pending")
+_WORDS = {
+    "show": "ID",
+    "delete": "ID",
+    "approve": "TOKEN",
+    "refuse": "TOKEN",
+    "revoke": "DECISION",
+}
+_ALONE = ("list", "pending", "decisions")
 
 
 def run_command(
@@ -43,8 +50,10 @@ def run_command(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[show ID | delete ID | pending | approve TOKEN | refuse TOKEN]",
-            help="One session, what waits for an answer, or the answer; else the list.",
+            metavar="[show ID | delete ID | pending | approve TOKEN | refuse TOKEN | decisions | "
+            "revoke DECISION]",
+            help="One session, what waits for an answer, the answer, or what always holds; "
+            "else the list.",
             show_default=False,
         ),
     ] = None,
@@ -55,6 +64,14 @@ def run_command(
     reason: Annotated[
         str | None,
         typer.Option("--reason", metavar="TEXT", help="With refuse: what the model is told."),
+    ] = None,
+    always: Annotated[
+        str | None,
+        typer.Option(
+            "--always",
+            metavar="call|tool",
+            help="With approve and refuse: it holds for the principal until it is revoked.",
+        ),
     ] = None,
     as_json: JSONOption = False,
     tools: ToolsOption = None,
@@ -67,11 +84,19 @@ def run_command(
     step, name = _read_step(words or [])
     if reason is not None and step != "refuse":
         raise CommandError("--reason goes with `sessions refuse TOKEN`")
+    if always not in (None, "call", "tool") or (always and step not in ("approve", "refuse")):
+        raise CommandError("write `sessions approve TOKEN --always call`, or `--always tool`")
     settings = settings_of(ctx, tools, records)
     if step in ("approve", "refuse"):
         from tool_engine.cli.chat.answering import answer
 
-        return answer(settings, name, is_approved=step == "approve", reason=reason, as_json=as_json)
+        decision = ApprovalDecision(is_approved=step == "approve", reason=reason, always=always)
+        return answer(settings, name, decision, as_json=as_json)
+    if step in ("decisions", "revoke"):
+        from tool_engine.cli.chat.standing import print_decisions, revoke
+
+        run = partial(revoke, decision_id=name) if step == "revoke" else print_decisions
+        return run(settings, as_json=as_json)
     if step == "show":
         return print_session(settings, name, as_json=as_json)
     if step == "delete":

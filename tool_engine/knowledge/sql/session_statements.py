@@ -33,7 +33,7 @@ from sqlalchemy.sql.dml import ReturningDelete
 from sqlalchemy.types import TypeEngine
 
 from tool_engine.knowledge.sql.odd import is_odd
-from tool_engine.knowledge.sql.schema.tables import approvals, decisions, sessions
+from tool_engine.knowledge.sql.schema.tables import approvals, decisions, sessions, standing
 
 _KINDS: Final[dict[str, TypeEngine[Any]]] = {
     **dict.fromkeys(("now", "size"), BigInteger()),
@@ -62,6 +62,12 @@ _OPEN: Final = _type_statement(
     "VALUES (:token, :session_id, :is_open, :asked_at, :expires_at, :data) "
     "ON CONFLICT (token) DO NOTHING",
     *("is_open", "asked_at", "expires_at", "data"),
+)
+_STAND: Final = _type_statement(
+    "INSERT INTO tool_standing (decision_id, principal, decided_at, data) "
+    "VALUES (:decision_id, :principal, :now, :data) ON CONFLICT (decision_id) "
+    "DO UPDATE SET decided_at = excluded.decided_at, data = excluded.data",
+    *("now", "data"),
 )
 _REMEMBER: Final = _type_statement(
     "INSERT INTO tool_decisions (session_id, fingerprint, decided_at, data) "
@@ -195,6 +201,28 @@ def select_decision(session_id: str, fingerprint: str) -> Select[Any]:
 def forgotten(session_id: str) -> Delete:
     """Forgets the decisions of a session."""
     return delete(decisions).where(decisions.c.session_id == session_id)
+
+
+def stood(decision_id: str, principal: str, now: int, data: bytes) -> TextClause:
+    """Keeps a standing decision in the place of the one before."""
+    return _STAND.bindparams(decision_id=decision_id, principal=principal, now=now, data=data)
+
+
+def select_standing(
+    decision_ids: Sequence[str] | None, principal: str | None = None
+) -> Select[Any]:
+    """The data, id and principal of standing decisions, oldest first; None: all."""
+    found = select(standing.c.data, standing.c.decision_id, standing.c.principal)
+    if decision_ids is not None:
+        found = found.where(standing.c.decision_id.in_(decision_ids))
+    if principal is not None:
+        found = found.where(standing.c.principal == principal)
+    return found.order_by(standing.c.decided_at, standing.c.decision_id)
+
+
+def revoked(decision_id: str) -> Delete:
+    """Forgets a standing decision."""
+    return delete(standing).where(standing.c.decision_id == decision_id)
 
 
 def old_sessions(before: int, now: float, limit: int) -> ReturningDelete[Any]:

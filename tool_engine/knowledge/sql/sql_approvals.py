@@ -7,16 +7,29 @@ again. So it is good for one answer, however many processes share the database.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tool_engine.knowledge.approvals import decision_of, is_key, request_of, said_of, shown_of
+import msgspec
+
+from tool_engine.errors import SessionError
+from tool_engine.knowledge.approvals import (
+    damaged_standing,
+    decision_of,
+    is_key,
+    request_of,
+    said_of,
+    shown_of,
+    standing_from,
+    standing_of,
+)
 from tool_engine.knowledge.frozen import Frozen
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import FLAG, SECONDS, check_values
 from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
-from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
 from tool_engine.model.json.copying import live
 from tool_engine.model.session import check_session_id
 
@@ -124,6 +137,77 @@ class SQLApprovalStorage:
         async with self._database.changing(KEEPING) as connection:
             done = await connection.execute(_load_statements().forgotten(session_id))
         return int(done.rowcount)
+
+    async def keep_standing(
+        self, request: ApprovalRequest, decision: ApprovalDecision
+    ) -> StandingDecision:
+        """Keeps a decision for the request's principal, in place of the one before.
+
+        Raises:
+            SessionError: It belongs to no session.
+            RecordsUnavailableError: The database does not take it.
+        """
+        now = self._clock()
+        standing = await asyncio.to_thread(standing_of, request, decision, now)
+        _, data = packed(Frozen(msgspec.structs.asdict(standing)).text(), "the decision")
+        place = standing.decision_id, _hash_name(standing.principal), int(now * 1e6)
+        async with self._database.changing(KEEPING) as connection:
+            await connection.execute(_load_statements().stood(*place, data))
+        return standing
+
+    async def find_standing(self, decision_ids: Sequence[str]) -> list[StandingDecision]:
+        """The decisions with these ids, in this order.
+
+        Raises:
+            SessionError: What is kept is damaged.
+            RecordsUnavailableError: The database does not answer.
+        """
+        ids = [each for each in decision_ids if is_key(each)]
+        found = await self._read_standing(_load_statements().select_standing(ids))
+        return sorted(found, key=lambda each: ids.index(each.decision_id))
+
+    async def list_standing(self, principal: str | None = None) -> list[StandingDecision]:
+        """The decisions, oldest first; None: of every principal.
+
+        Raises:
+            SessionError: What is kept is damaged.
+            RecordsUnavailableError: The database does not answer.
+        """
+        named = None if principal is None else _hash_name(principal)
+        return await self._read_standing(_load_statements().select_standing(None, named))
+
+    async def revoke_standing(self, decision_id: str) -> bool:
+        """Forgets a decision; False: there was none.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        if not is_key(decision_id):
+            return False
+        async with self._database.changing(KEEPING) as connection:
+            done = await connection.execute(_load_statements().revoked(decision_id))
+        return bool(done.rowcount)
+
+    async def _read_standing(self, asked: Any) -> list[StandingDecision]:
+        async with self._database.asked(KEEPING) as reader:
+            (rows,) = await reader.rows(asked, failing=KEEPING)
+        return await asyncio.to_thread(lambda: list(map(_standing_of_row, rows)))
+
+
+def _standing_of_row(row: Sequence[Any]) -> StandingDecision:
+    data, decision_id, hashed = row
+    try:
+        kept = unpacked(data, "", "")
+    except SessionError as error:
+        raise damaged_standing(decision_id, "what is kept of it is damaged") from error
+    found = standing_from(kept, decision_id)
+    if hashed != _hash_name(found.principal):
+        raise damaged_standing(decision_id, "it is that of another principal")
+    return found
+
+
+def _hash_name(principal: str) -> str:
+    return hashlib.sha256(principal.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _request_of(row: Sequence[Any]) -> ApprovalRequest:

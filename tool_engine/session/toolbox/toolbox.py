@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -38,6 +38,13 @@ __all__ = ["Found", "GroupRules", "GroupState", "Placed", "Toolbox"]
 _MANY: Final = 500
 """The most tools with which a name is compared one by one."""
 _LIKELY: Final = 20
+
+
+class OnToggle(Protocol):
+    """Hears that a tool or a group was turned on or off."""
+
+    def __call__(self, name: str, is_enabled: bool, *, is_group: bool) -> object:
+        """Take note of it."""
 
 
 class Found(NamedTuple):
@@ -85,6 +92,8 @@ class Toolbox:
         stamp: Callable[[], object] | None = None,
     ) -> None:
         self.config = ToolCallConfig() if config is None else config
+        self.on_toggle: OnToggle | None = None
+        """Called after a change of what is on."""
         self.turn = 0
         """The present turn, for `prepare`: the model's loop counts it."""
         self.catalog: Source = _bind_catalog(catalog, prepare, lambda: self.turn)
@@ -231,8 +240,10 @@ class Toolbox:
         group = self._find_group(name).group
         if wanted and group.is_quarantined:
             raise ConfigurationError("; ".join(group.findings))
-        toggles = {**self.config.group_toggles, name: wanted}
-        self.config = replace(self.config, group_toggles=toggles)
+        before = self.config.group_toggles
+        self.config = replace(self.config, group_toggles={**before, name: wanted})
+        if self.on_toggle is not None and before.get(name) is not wanted:
+            self.on_toggle(name, wanted, is_group=True)
         return wanted
 
     def is_tool_enabled(self, name: str) -> bool:
@@ -252,8 +263,10 @@ class Toolbox:
             ConfigurationError: There is no such tool; the message names the nearest.
         """
         self._find_tool(name)
-        toggles = {**self.config.tool_toggles, name: _check_flag(enabled)}
-        self.config = replace(self.config, tool_toggles=toggles)
+        before, wanted = self.config.tool_toggles, _check_flag(enabled)
+        self.config = replace(self.config, tool_toggles={**before, name: wanted})
+        if self.on_toggle is not None and before.get(name) is not wanted:
+            self.on_toggle(name, wanted, is_group=False)
 
     def register_group(
         self, group: ToolGroup | Mapping[str, Any], rules: GroupRules | None = None

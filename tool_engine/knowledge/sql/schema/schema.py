@@ -56,6 +56,7 @@ _TABLES: Final = (
     ("tool_marks",),
     ("tool_sessions", "tool_approvals", "tool_decisions"),
     (),
+    ("tool_standing",),
 )
 """What each migration adds."""
 TABLES: Final = tuple(name for added in _TABLES for name in added)
@@ -250,6 +251,19 @@ CREATE TABLE IF NOT EXISTS tool_decisions (
     ),
 )
 
+# A principal may be any text, also one that no database takes: its hash stands in the column.
+_STANDING: Final = (
+    """
+CREATE TABLE IF NOT EXISTS tool_standing (
+    decision_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    decided_at {integer} NOT NULL,
+    data {bytes} NOT NULL
+)
+""",
+    "CREATE INDEX IF NOT EXISTS tool_standing_principal ON tool_standing (principal, decided_at)",
+)
+
 MIGRATIONS: Final = (
     (_DEFINITIONS, _VALUES, _CALLS, *_INDEXES),
     (_EVENTS, _EVENT_NUMBERS),
@@ -265,6 +279,7 @@ MIGRATIONS: Final = (
     (_MARKS,),
     _SESSIONS,
     ("ALTER TABLE tool_sessions ADD COLUMN {if_missing}revision TEXT",),
+    _STANDING,
 )
 """Statements by version; the first brings an empty database to version 1."""
 

@@ -104,6 +104,15 @@ decisions: Final = Table(
     Column("data", _Bytes),
 )
 """What was decided about calls, for later ones like them."""
+standing: Final = Table(
+    "tool_standing",
+    _metadata,
+    Column("decision_id", Text, primary_key=True),
+    Column("principal", Text),
+    Column("decided_at", BigInteger),
+    Column("data", _Bytes),
+)
+"""What was decided for one principal in all conversations."""
 statistics: Final = Table(
     "tool_statistics",
     _metadata,
