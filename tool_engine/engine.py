@@ -37,6 +37,7 @@ from tool_engine.interfaces import (
     AdmissionController,
     Approver,
     CallScope,
+    CatalogSource,
     EventStorage,
     ExecutionBackend,
     ToolExecutor,
@@ -53,12 +54,13 @@ from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import name_of
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.settings.source import checked_sources
-from tool_engine.model.tool import Tool
+from tool_engine.model.tool import Tool, is_source_name
 from tool_engine.observability.event_lines import EventLines
 from tool_engine.sources.place import describe_engine
 from tool_engine.validation import ToolParameterValidator
 
 if TYPE_CHECKING:
+    from tool_engine.following import SourceFollowers
     from tool_engine.reloading import Reloader
 
 _log = get_logger(__name__)
@@ -153,6 +155,9 @@ class ToolEngine(
         self._reloader: Reloader = import_module("tool_engine.reloading").Reloader(
             self.config, self._registry, self._bus, self._generations, self._swap_index
         )
+        self._followers: SourceFollowers = import_module("tool_engine.following").SourceFollowers(
+            self._reloader, self._registry
+        )
         self._pipeline = self._make_pipeline(self._admission, _scope_of(approver, self))
         self._execute = durable(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
@@ -220,14 +225,14 @@ class ToolEngine(
         self._lines.refresh()
         await self.store.open()
         if self._reloader.is_loaded:
-            await self._reloader.reload()
+            await self.reload()
         else:
             await self._bus.log.open()
             await self._reloader.load()
 
     @at_home
     async def reload(self) -> ReloadChanges:
-        """Read the folder again; running calls keep the definition they started with.
+        """Read folder and sources again; running calls keep the definition they started with.
 
         Definitions that a `rollback` held back take effect.
 
@@ -238,7 +243,7 @@ class ToolEngine(
             EngineClosedError: The engine is closed.
         """
         self._require_open()
-        return await self._reloader.reload()
+        return await self._reloader.reload(await self._followers.read_all())
 
     @at_home
     async def rollback(self, generation: int) -> ReloadChanges:
@@ -317,6 +322,7 @@ class ToolEngine(
                 _end_calls, self._pipeline, self._admission, self.config.close_timeout
             )
             stack.push_async_callback(self._reloader.stop)
+            stack.push_async_callback(self._followers.close)
 
     async def _end_leftovers(self) -> None:
         """End work that continues without its caller, then close the backend."""
@@ -405,11 +411,52 @@ class ToolEngine(
         """
         tool = self.index.get_or_raise(name)
         if tool.source is not None:
-            raise ConfigurationError(
-                f"{name!r} is defined in {tool.source}; remove the file instead"
-            )
+            cure = "the source" if is_source_name(tool.source) else "the file"
+            raise ConfigurationError(f"{name!r} is defined in {tool.source}; remove {cure} instead")
         self._swap_index(self.index.without(name))
         self._reloader.publish_removed(tool)
+        self._reloader.restore_name(name)
+
+    @at_home
+    async def add_source(
+        self,
+        source: CatalogSource,
+        *,
+        timeout: float = 30.0,  # noqa: ASYNC109
+    ) -> ReloadChanges:
+        """Add all tools of a source, and follow its changes; see `CatalogSource`.
+
+        They come and go as one change. A name that a file, code or an earlier source has is left
+        out. A source that fails keeps its last good tools, none at first. Each is a `load_errors`
+        entry, and `reload` tries again.
+
+        Args:
+            source: What gives the tools, before or after `load`.
+            timeout: Seconds that one reading of it may take.
+
+        Returns:
+            The names of the tools that were added, modified and removed.
+
+        Raises:
+            ConfigurationError: It is no source, or its origin is wrong or was added before.
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        return await self._followers.add(source, timeout)
+
+    @at_home
+    async def remove_source(self, source: CatalogSource | str) -> ReloadChanges:
+        """Remove a source, or that of an origin, with all its tools; running calls go on.
+
+        Returns:
+            The names of the tools that were added, modified and removed.
+
+        Raises:
+            ConfigurationError: It was not added.
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        return await self._followers.remove(source)
 
     # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView`, `EventsView`, ...
 

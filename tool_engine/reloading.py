@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
 from operator import is_not
@@ -26,6 +26,7 @@ from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.catalog.former_secrets import FormerSecrets
 from tool_engine.catalog.generations import Generations, ReloadChanges, changes_between
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.source_tools import Reading, SourceTools
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
 from tool_engine.errors import EngineClosedError
 from tool_engine.events import EventBus
@@ -36,7 +37,7 @@ from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, prepare
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.tool import Tool, ToolCategory
+from tool_engine.model.tool import Tool, ToolCategory, is_source_name
 from tool_engine.trusted import TrustedPath, trust
 from tool_engine.validation import ToolParameterValidator
 
@@ -98,6 +99,8 @@ class Reloader:
         self._is_in_pair = False
         self._registrations = 0
         self._wanted = ToolIndex()
+        self._offered = self._wanted
+        self.sources = SourceTools()
         self._folder_errors: list[tuple[str, str]] = []
         self.errors: list[tuple[str, str]] = []
         self._published_errors: list[tuple[str, str]] = []
@@ -114,7 +117,7 @@ class Reloader:
     @property
     def tools(self) -> tuple[Iterable[Tool], ...]:
         """Return the callable tools, those of the folder, and those that await approval."""
-        return self._generations.index, self._wanted, self._waiting
+        return self._generations.index, self._offered, self._waiting
 
     async def load(self) -> None:
         """Read the folder for the first time; watch it, as configured."""
@@ -133,9 +136,51 @@ class Reloader:
         async with self._lock:
             await self._look_at_files("load")
 
-    async def reload(self) -> ReloadChanges:
-        """Read the folder again and release what a rollback holds back."""
-        return await self._in_pair(lambda: self._look_at_files("reload", is_asked=True))
+    async def reload(self, readings: Callable[[], Mapping[str, Reading]]) -> ReloadChanges:
+        """Read the folder again and release what a rollback holds back.
+
+        `readings` returns what the added sources gave just now.
+        """
+
+        async def work() -> ReloadChanges:
+            for origin, reading in readings().items():
+                self.sources.put(origin, reading)
+            await self._prepare_sources()
+            return await self._look_at_files("reload", is_asked=True)
+
+        return await self._in_pair(work)
+
+    async def take_reading(
+        self, origin: str, reading: Reading, is_wanted: Callable[[], bool]
+    ) -> ReloadChanges:
+        """Swap in what a source gave; nothing is published when nothing is different."""
+        async with self._lock:
+            self._require_open()
+            if not is_wanted() or not self.sources.put(origin, reading):
+                return _make_no_changes()
+            return await self._publish_around(self._swap_sources)
+
+    async def drop_source(self, origin: str) -> ReloadChanges:
+        """Take away the tools of a source."""
+
+        async def work() -> ReloadChanges:
+            self.sources.drop(origin)
+            return await self._swap_sources()
+
+        return await self._in_pair(work)
+
+    async def _swap_sources(self) -> ReloadChanges:
+        await asyncio.to_thread(self._approvals.read)
+        await self._prepare_sources()
+        self._require_open()
+        return self._publish_snapshot("source")
+
+    async def _prepare_sources(self) -> None:
+        offered, _ = self.sources.over(self._with_registered())
+        found = [tool for tool in offered.new_since(self._offered) if is_source_name(tool.source)]
+        if self._config.preload:
+            await self._registry.prepare(found)
+        await self._read_code(tool for tool in offered if is_source_name(tool.source))
 
     async def rollback(self, number: int) -> ReloadChanges:
         """Return to the tools of a generation; see `ToolEngine.rollback`."""
@@ -145,7 +190,7 @@ class Reloader:
             await asyncio.to_thread(self._approvals.read)
             await self._read_code(target.index)
             self._require_open()
-            self._gate.hold(self._wanted, target.index)
+            self._gate.hold(self._offered, target.index)
             return self._publish_snapshot("rollback")
 
         self._generations.find(number)
@@ -154,7 +199,7 @@ class Reloader:
     async def lock_tools(self, names: Iterable[str] | None) -> ReloadChanges:
         """Approve tools as they are; see `ToolEngine.lock_tools`."""
         self._require_open()
-        shown = {tool.name: tool for tool in (*self._wanted, *self._generations.index)}
+        shown = {tool.name: tool for tool in (*self._offered, *self._generations.index)}
         shown |= {name: quarantined.tool for name, quarantined in self.quarantined.items()}
         tools = {name: tool for name, tool in shown.items() if tool.source is not None}
         groups = {name: each for name, each in self._wanted.groups.items() if each.source}
@@ -193,6 +238,11 @@ class Reloader:
         self._registrations += 1
         if self._approvals.is_enforced and self.is_loaded:
             self._publish_snapshot("lock")
+
+    def restore_name(self, name: str) -> None:
+        """Let a source's tool have the name that code has left."""
+        if self.sources.gives(name):
+            self._publish_snapshot("source")
 
     def refusal_of(self, call: Call) -> Failure:
         """Return why the tool of a call is missing or not approved."""
@@ -317,11 +367,12 @@ class Reloader:
     def _publish_snapshot(self, cause: str) -> ReloadChanges:
         """Publish a new snapshot of the folder's tools that may be called."""
         before, quarantined = self._generations.index, self.quarantined
-        passed = self._gate.settle(self._with_registered(), before)
+        self._offered, source_errors = self.sources.over(self._with_registered())
+        passed = self._gate.settle(self._offered, before)
         passed.index = self.link(passed.index)
         after, self.quarantined = passed.index, passed.quarantined
         self._waiting = tuple(each.tool for each in self.quarantined.values())
-        errors = {*self._folder_errors, *passed.errors}
+        errors = {*self._folder_errors, *source_errors, *passed.errors}
         if self._approvals.problem is not None:
             errors.add((self._approvals.file, self._approvals.problem))
         self.errors = sorted(errors)
@@ -333,7 +384,7 @@ class Reloader:
             self._publish_changes(before, passed, changes)
         elif self._bus.listens_to(ToolEngineEventType.TOOL_LOADED):
             for tool in after:
-                if tool.source is not None:
+                if tool.source is not None and tool.name not in before:
                     self.publish_event(ToolEngineEventType.TOOL_LOADED, tool.name, tool)
         self._publish_quarantined(quarantined)
         self._tell_groups(before)

@@ -113,6 +113,7 @@ class ExecutorRegistry:
         }
         self._registered: dict[str, ToolExecutor] = {}
         self._loaded: dict[str, ToolExecutor] = {}
+        self._of_sources: dict[str | None, ToolExecutor] = {}
         self._opened: list[ToolExecutor] = []
         self._entry_points: dict[str, list[EntryPoint]] | None = None
         self._origins: dict[str, list[str]] = {}
@@ -140,6 +141,24 @@ class ExecutorRegistry:
         _check_executor(name, executor)
         self._registered[name] = executor
         self._remember_opened(executor)
+
+    def add_source(self, origin: str, executor: ToolExecutor) -> None:
+        """Let `executor`, and no other, run the tools of the source `origin`.
+
+        Raises:
+            ConfigurationError: `executor` cannot execute.
+        """
+        _check_executor(origin, executor)
+        self._of_sources[f"<{origin}>"] = executor
+        self._remember_opened(executor)
+
+    def remove_source(self, origin: str) -> None:
+        """Forget what runs the tools of a source; what runs now goes on."""
+        self._of_sources.pop(f"<{origin}>", None)
+
+    def is_of_source(self, tool: Tool) -> bool:
+        """Return True if the executor of the tool's source runs it, whatever its entry says."""
+        return tool.source in self._of_sources
 
     def get(self, name: str) -> ToolExecutor | None:
         """Return the executor of this name, or None.
@@ -170,6 +189,8 @@ class ExecutorRegistry:
         Raises:
             DefinitionError: Its Python function cannot be imported, or does not fit.
         """
+        if self.is_of_source(tool):
+            return self._of_sources[tool.source]
         registered = self._registered.get(tool.handler)
         if registered is not None:
             return registered
@@ -182,7 +203,7 @@ class ExecutorRegistry:
         Looks up what installed packages offer as well: `get` and `nearest` read many small files
         for that, once. A package that cannot be loaded shows when its tool is called.
         """
-        tools = list(tools)
+        tools = [tool for tool in tools if not self.is_of_source(tool)]
         needed = {_executor_name(tool.implementation_config, tool) for tool in tools}
         may_import = self.may_import and PYTHON in needed
         handlers = [tool for tool in tools if may_import and self.is_python(tool)]
@@ -211,6 +232,8 @@ class ExecutorRegistry:
 
     def name_of(self, tool: Tool) -> str:
         """Return the name of the tool's executor, even if it does not exist."""
+        if self.is_of_source(tool):
+            return tool.origin
         entry = tool.implementation_config  # made anew whenever it is read
         handler = _name_handler(entry, tool)
         return handler if handler in self._registered else _executor_name(entry, tool)
@@ -219,6 +242,8 @@ class ExecutorRegistry:
         return self.name_of(tool) == PYTHON
 
     def is_workflow(self, tool: Tool) -> bool:
+        if self.is_of_source(tool):
+            return False
         entry = tool.implementation_config
         is_one = _executor_name(entry, tool) == _WORKFLOW
         return is_one and _name_handler(entry, tool) not in self._registered

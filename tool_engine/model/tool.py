@@ -35,6 +35,11 @@ _NAMELESS: Final = frozenset(
 _NAMELESS_BY_KEY: Final = frozenset({"patternProperties", "dependentSchemas"})
 
 
+def is_source_name(source: str | None) -> bool:
+    """Return True for `<mcp:github>`, an added source; paths of definition files end otherwise."""
+    return source is not None and source.startswith("<") and source.endswith(">")
+
+
 class ToolCategory(str, Enum):
     """What a tool works on; the default bucket of its calls."""
 
@@ -118,7 +123,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     definition_hash: str = ""
     """sha256 of the definition's content; two tools with the same hash behave the same."""
     source: str | None = None
-    """The file that the definition came from; None for a tool registered in code."""
+    """The file that the definition came from, or an added source, as `<mcp:github>`; None: code."""
     findings: list[str] = []
     """Warnings about the definition, each with its place and cure."""
     input_schema: dict[str, Any] | None = None
@@ -131,6 +136,13 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     def bucket(self) -> str:
         """The bucket that its calls count against: the declared one, else the category."""
         return self.concurrency.bucket or self.category.value
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from: `code`, `file:` and a path, or the name of an added source."""
+        if self.source is None:
+            return "code"
+        return self.source[1:-1] if is_source_name(self.source) else f"file:{self.source}"
 
     @property
     def handler(self) -> str:
@@ -221,7 +233,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
         return f"Tool({self.name!r} {self.version} from {origin}, takes {names or 'nothing'}{more})"
 
 
-def pack(tool: Tool) -> Tool:
+def pack(tool: Tool, **changes: Any) -> Tool:
     """Return the same tool in little memory and outside of garbage collections.
 
     Ten thousand tools of lists and mappings are a hundred thousand objects, which each full
@@ -230,8 +242,10 @@ def pack(tool: Tool) -> Tool:
 
     Args:
         tool: Its lists and mappings hold only what JSON can say.
+        changes: Other fields that the result has otherwise.
     """
-    return msgspec.structs.replace(tool, **{field.name: field.pack(tool) for field in _FIELDS})
+    packed = {field.name: field.pack(tool) for field in _FIELDS}
+    return msgspec.structs.replace(tool, **packed, **changes)
 
 
 def is_same(new: Tool, old: Tool) -> bool:

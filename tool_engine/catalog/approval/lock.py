@@ -25,7 +25,7 @@ from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup, held_
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.errors import LockFileError
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.tool import Tool
+from tool_engine.model.tool import Tool, is_source_name
 from tool_engine.named_file import why_unread, why_unwritten
 
 _FORMAT: Final = 1
@@ -199,6 +199,9 @@ def content_hash(tool: Tool | ToolGroup) -> str:
     content = {
         key: value for key, value in _without_defaults(tool).items() if key not in _NOT_CONTENT
     }
+    if isinstance(tool, Tool) and is_source_name(tool.source):
+        # Another executor runs it than that of a file's tool which says the same.
+        content["origin"] = tool.origin
     return f"sha256:{hashlib.sha256(_encode_value(content)).hexdigest()}"
 
 

@@ -11,7 +11,7 @@ from operator import is_
 from tool_engine.catalog.approval.lock import default_lock_file
 from tool_engine.catalog.folder.cache import AUTO, default_directory
 from tool_engine.config import ToolEngineConfig
-from tool_engine.model.tool import Tool
+from tool_engine.model.tool import Tool, is_source_name
 from tool_engine.trusted import Kind, TrustedPath
 
 
@@ -55,7 +55,7 @@ class EngineFiles:
         if not is_same:
             found: dict[TrustedPath, None] = {}
             for tool in itertools.chain(*tools):
-                if tool.source is not None:
+                if tool.source is not None and not is_source_name(tool.source):
                     found[TrustedPath(tool.source, Kind.FILE, "a definition of the engine")] = None
                 if ":" in tool.handler:
                     found |= dict.fromkeys(self._code_of(tool.handler.partition(":")[0]))

@@ -21,6 +21,7 @@ def tool_facts(tool: Tool) -> dict[str, Any]:
         "effect": tool.effect,
         "status": tool.status,
         "source": tool.source,
+        "origin": tool.origin,
         "definition_hash": tool.definition_hash,
     }
 

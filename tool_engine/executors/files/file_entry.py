@@ -17,6 +17,7 @@ from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.secrets import read_variable
 from tool_engine.executors.templates import ParameterPart, SecretPart, TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.tool import is_source_name
 
 DEFAULT_MAX_BYTES: Final = 10 * 1024 * 1024
 """The largest file that is read or written, in bytes, unless the definition names another."""
@@ -78,7 +79,11 @@ class _Reader(EntryReader[FileEntry]):
         if root is None:
             return None
         source = self.tool.source
-        folder = None if source is None else str(Path(source).absolute().parent)
+        folder = (
+            None
+            if source is None or is_source_name(source)
+            else str(Path(source).absolute().parent)
+        )
         return FileEntry(root=root, folder=folder, max_bytes=max_bytes, ignore=ignore)
 
     def _read_root(self, root: Any) -> TextTemplate | None:

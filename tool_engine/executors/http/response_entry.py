@@ -17,6 +17,7 @@ from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.secrets import SecretPart
 from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.tool import is_source_name
 
 DEFAULT_MAX_PAGES: Final = 5
 MAX_PAGES_LIMIT: Final = 100
@@ -159,7 +160,9 @@ def _save_to(reader: EntryReader[Any], save_to: Any) -> SavePlan | None:
         return None
     _check_places(reader, root, name, path)
     source = reader.tool.source
-    folder = None if source is None else str(Path(source).absolute().parent)
+    folder = (
+        None if source is None or is_source_name(source) else str(Path(source).absolute().parent)
+    )
     return SavePlan(root=root, folder=folder, path=name, **flags)
 
 

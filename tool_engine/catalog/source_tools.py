@@ -1,0 +1,283 @@
+"""Which tools do the added sources give, beside those of files and code?
+
+A name means one tool: code comes before files, files before sources, and of two sources the one
+that has the name already, then the one that was added first. What is left out is an error of its
+source. A source that fails keeps its last good tools.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import compress, islice
+from operator import is_, is_not
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
+from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
+from tool_engine.model.foreign import ends_caller
+from tool_engine.model.tool import Tool, pack
+from tool_engine.redaction import words_of
+
+MOST_TOOLS: Final = 100_000
+"""The most tools of one source: a list that never ends is refused."""
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9_]*:[^\s<>][^\n\r<>]{0,199}")
+_TAKEN: Final = ("file", "code")
+
+Check = Callable[[Tool], list[DefinitionProblem]]
+Error = tuple[str, str]
+
+
+def check_origin(origin: object) -> str:
+    """Return the origin that a source names.
+
+    Raises:
+        ConfigurationError: It is none, such as one of files.
+    """
+    if not isinstance(origin, str) or _ORIGIN.fullmatch(origin) is None:
+        raise ConfigurationError(
+            f"a source's origin must be a text of a kind and a name such as 'mcp:github', "
+            f"got {origin!r}"
+        )
+    if origin.partition(":")[0] in _TAKEN:
+        raise ConfigurationError(
+            f"a source's origin cannot begin with {origin.partition(':')[0]!r}, which stands for "
+            f"the engine's own tools, got {origin!r}; take another word, such as 'own:NAME'"
+        )
+    return str(origin)
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What one reading of a source found."""
+
+    tools: Mapping[str, Tool] | None
+    """Its tools by name; None: it failed, and they stay as they were."""
+    errors: tuple[Error, ...] = ()
+    items: list[Tool] = []
+    """The tools as the source gave them, for comparison with the next; none after errors."""
+
+
+def read_given(origin: str, items: list[Any], check: Check, before: Reading) -> Reading:
+    """Make the engine's tools of what a source gave; may run in a thread.
+
+    A bad one never stops the rest: its name keeps its meaning of `before`.
+    """
+    changed = _changed_places(items, before)
+    if changed is None:
+        return _read_anew(origin, items, check, before)
+    if not changed:
+        return before
+    tools = dict(before.tools or {})
+    found = _read_anew(origin, [items[at] for at in changed], check, Reading(tools))
+    tools.update(found.tools or {})
+    return Reading(tools, found.errors, [] if found.errors else items)
+
+
+def _changed_places(items: list[Any], before: Reading) -> list[int] | None:
+    """Return where a list of the same names holds other tools than before; None: read all anew."""
+    known = before.items
+    if not before.tools or before.errors or not len(before.tools) == len(known) == len(items):
+        return None
+    changed = list(compress(range(len(items)), map(is_not, items, known)))
+    is_alike = all(
+        isinstance(items[at], Tool) and items[at].name == known[at].name for at in changed
+    )
+    return changed if is_alike else None
+
+
+def _read_anew(origin: str, items: list[Any], check: Check, before: Reading) -> Reading:
+    known, place = before.tools or {}, _place(origin)
+    same = {item.name: item for item in before.items}
+    tools: dict[str, Tool] = {}
+    errors: list[Error] = []
+    counts: Counter[str] = Counter()
+    for item in items:
+        name = ""
+        try:
+            name = _name_of(item)
+            counts[name] += 1
+            if name in known and same.get(name) is item:
+                tools[name] = known[name]
+            else:
+                made = _make_tool(item, origin, check)
+                tools[name] = known[name] if known.get(name) == made else made
+        except BaseException as error:  # what a source gives may raise anything when it is read
+            if ends_caller(error):
+                raise
+            errors.append((place, _describe(origin, name, error)))
+            if name in known:
+                tools[name] = known[name]
+    for name in (name for name, count in counts.items() if count > 1 and name in tools):
+        # Nothing says which of them is meant: the name keeps its meaning.
+        errors.append((place, f"the source {origin!r} gives the tool {name!r} twice; rename one"))
+        del tools[name]
+        if name in known:
+            tools[name] = known[name]
+    is_plain = not errors and all(isinstance(item, Tool) for item in items)
+    return Reading(tools, tuple(sorted(set(errors))), items if is_plain else [])
+
+
+def snapshot(origin: str, items: Any) -> list[Any]:
+    """Return what a source gave as a list that no longer changes.
+
+    Raises:
+        ConfigurationError: It is no list of tools, or too long.
+    """
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        raise ConfigurationError(
+            f"read_tools of the source {origin!r} must return an iterable of tools, "
+            f"got {type(items).__name__}"
+        )
+    found = list(islice(items, MOST_TOOLS + 1))
+    if len(found) > MOST_TOOLS:
+        raise ConfigurationError(
+            f"the source {origin!r} gives more than {MOST_TOOLS:,} tools; give it by parts, as "
+            "several sources"
+        )
+    return found
+
+
+def failed(origin: str, error: BaseException, before: Reading) -> Reading:
+    """Return the reading of a source that raised: its tools stay."""
+    message = f"the source {origin!r} failed, its tools stay as they were: {words_of(error)}"
+    return Reading(None, ((_place(origin), message),), before.items)
+
+
+class SourceTools:
+    """The tools of all added sources, as the last good readings found them."""
+
+    def __init__(self) -> None:
+        self._readings: dict[str, Reading] = {}
+        self._merged: dict[str, Tool] = {}
+        self._clashes: list[Error] = []
+        self._base = self._index = ToolIndex()
+        self._shown: dict[str, Tool] = self._merged
+        self._taken: list[str] = []
+
+    def __repr__(self) -> str:
+        counts = {origin: len(each.tools or ()) for origin, each in self._readings.items()}
+        return f"SourceTools({counts})"
+
+    @property
+    def origins(self) -> list[str]:
+        """The added sources, in the order of their adding."""
+        return list(self._readings)
+
+    def gives(self, name: str) -> bool:
+        """Return True if a source has a tool of this name, called or left out."""
+        return name in self._merged
+
+    def reading_of(self, origin: str) -> Reading:
+        return self._readings.get(origin, Reading(None))
+
+    def put(self, origin: str, reading: Reading) -> bool:
+        """Take in a reading; return True if anything is different."""
+        before = self._readings.get(origin)
+        old = {} if before is None or before.tools is None else before.tools
+        if reading.tools is None:
+            reading = msgspec.structs.replace(reading, tools=old)
+        self._readings[origin] = reading
+        tools = reading.tools or {}
+        is_same = len(old) == len(tools) and all(map(is_, tools.values(), map(old.get, tools)))
+        if before is None or not is_same:
+            self._merge()
+        return before is None or not is_same or before.errors != reading.errors
+
+    def drop(self, origin: str) -> None:
+        self._readings.pop(origin, None)
+        self._merge()
+        if not self._readings:
+            self._base = self._index = ToolIndex()
+            self._shown, self._taken = self._merged, []
+
+    def over(self, base: ToolIndex) -> tuple[ToolIndex, list[Error]]:
+        """Return `base`, of files and code, with the sources' tools, and what is wrong."""
+        if not self._readings:
+            return base, []
+        if base is not self._base or self._merged is not self._shown:
+            self._lay_over(base)
+        errors = [error for each in self._readings.values() for error in each.errors]
+        errors += self._clashes
+        for name in self._taken:
+            errors.append(_describe_clash(self._merged[name], base.get_or_raise(name).source))
+        return self._index, errors
+
+    def _lay_over(self, base: ToolIndex) -> None:
+        merged = self._merged
+        taken = [name for name in self._merged if name in base]
+        if base is self._base:
+            # From the last snapshot on: those that follow one another are compared quickly.
+            shown, start = self._shown, self._index
+            changes = dict[str, Tool | None].fromkeys(shown.keys() - merged.keys())
+            old = map(shown.get, merged)
+            changes |= compress(merged.items(), map(is_not, merged.values(), old))
+        else:
+            start, changes = base, dict(merged)
+        changes = {name: tool for name, tool in changes.items() if name not in base}
+        self._index = start.with_changes(changes) if changes else start
+        self._base, self._shown, self._taken = base, merged, taken
+
+    def _merge(self) -> None:
+        before, merged = self._merged, dict[str, Tool]()
+        clashes: list[Error] = []
+        for reading in self._readings.values():
+            tools = reading.tools or {}
+            chosen = dict(tools)
+            for name in merged.keys() & tools.keys():
+                holder = before.get(name)
+                if holder is not None and holder.source == tools[name].source:
+                    loser, winner = merged[name], tools[name]
+                else:
+                    loser, winner = tools[name], merged[name]
+                    del chosen[name]
+                clashes.append(_describe_clash(loser, winner.source))
+            merged |= chosen
+        self._merged, self._clashes = merged, clashes
+
+
+def _name_of(item: Any) -> str:
+    if isinstance(item, Tool):
+        name: Any = item.name
+    elif isinstance(item, Mapping):
+        name = item.get("name")
+    else:
+        raise ConfigurationError(f"a tool is a Tool or a mapping, got {type(item).__name__}")
+    return name if isinstance(name, str) else ""
+
+
+def _make_tool(item: Any, origin: str, check: Check) -> Tool:
+    if isinstance(item, Tool):
+        if not item.name or not isinstance(item.name, str):
+            raise ConfigurationError(f"a tool's name must be a non-empty text, got {item.name!r}")
+        tool = item
+    else:
+        tool = ToolConfigLoader().from_mapping(item, _place(origin))
+    made = pack(tool, id=tool.name, source=_place(origin), once_secret=(), definition_hash="")
+    # What is the same in a file or in another source is run by another executor.
+    content = hashlib.sha256(msgspec.json.encode(made, order="deterministic")).hexdigest()
+    msgspec.structs.force_setattr(made, "definition_hash", content)
+    problems = check(made)
+    if problems:
+        raise DefinitionError(*problems)
+    return made
+
+
+def _place(origin: str) -> str:
+    return f"<{origin}>"
+
+
+def _describe(origin: str, name: str, error: BaseException) -> str:
+    if isinstance(error, DefinitionError):
+        return str(error)
+    what = f"the tool {name!r}" if name else "a tool"
+    return f"{what} of the source {origin!r} is left out: {words_of(error)}"
+
+
+def _describe_clash(tool: Tool, place: str | None) -> Error:
+    mine = str(tool.source)
+    return mine, str(duplicate_error(tool.name, mine, [mine, place or "<code>"]))

@@ -1,0 +1,246 @@
+"""How do the tools of added sources become the engine's, again and again?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from tool_engine.catalog.generations import ReloadChanges
+from tool_engine.catalog.source_tools import (
+    Reading,
+    check_origin,
+    failed,
+    read_given,
+    snapshot,
+)
+from tool_engine.errors import ConfigurationError, EngineClosedError
+from tool_engine.executors.executor_registry import ExecutorRegistry
+from tool_engine.interfaces import CatalogSource
+from tool_engine.interfaces.checking import check_part
+from tool_engine.logger import get_logger
+from tool_engine.model.call import check_timeout
+from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.foreign import ends_caller
+from tool_engine.model.json.plain import name_of
+from tool_engine.redaction import words_of
+from tool_engine.reloading import Reloader
+
+_log = get_logger(__name__)
+_T = TypeVar("_T")
+REST: Final = 0.1
+"""Seconds between two readings of a source that changes all the time."""
+_LAST_GRACE: Final = 1.0
+"""Seconds that a reading which is given up has to end."""
+
+
+class SourceFollowers:
+    """All sources that were added to one engine; lives on its loop."""
+
+    def __init__(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
+        self._reloader = reloader
+        self._registry = registry
+        self._followers: dict[str, _Follower] = {}
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"SourceFollowers({list(self._followers)})"
+
+    async def add(self, source: CatalogSource, timeout: float) -> ReloadChanges:  # noqa: ASYNC109
+        """Add a source; see `ToolEngine.add_source`."""
+        check_part("source", source, CatalogSource)
+        origin = check_origin(source.origin)
+        check_timeout("timeout", timeout)
+        if origin in self._followers:
+            raise ConfigurationError(
+                f"there is a source {origin!r} already; remove it first, or name one of the two "
+                "otherwise"
+            )
+        executor = source.executor
+        if executor is not None:
+            self._registry.add_source(origin, executor)
+        follower = _Follower(source, origin, timeout, self._reloader, self._registry)
+        self._followers[origin] = follower
+        try:
+            follower.start()
+            changes = await follower.refresh()
+            if self._is_closed:
+                raise EngineClosedError("the engine was closed meanwhile; make a new one")
+            return changes
+        except BaseException:
+            # A caller that is cancelled meanwhile has added nothing.
+            if self._followers.pop(origin, None) is follower:
+                follower.stop()
+                self._registry.remove_source(origin)
+                self._reloader.sources.drop(origin)
+            raise
+
+    async def remove(self, source: CatalogSource | str) -> ReloadChanges:
+        """Remove a source; see `ToolEngine.remove_source`."""
+        origin = source if isinstance(source, str) else getattr(source, "origin", None)
+        follower = self._followers.get(origin) if isinstance(origin, str) else None
+        if follower is None or not (isinstance(source, str) or follower.source is source):
+            hint = suggest_near(origin, self._followers) if isinstance(origin, str) else ""
+            raise ConfigurationError(f"no such source was added: {origin!r}{hint}")
+        del self._followers[follower.origin]
+        follower.stop()
+        try:
+            return await self._reloader.drop_source(follower.origin)
+        finally:
+            if follower.origin not in self._followers:
+                self._registry.remove_source(follower.origin)
+
+    async def read_all(self) -> Callable[[], dict[str, Reading]]:
+        """Read every source, all at once; one that hangs is waited for until its timeout.
+
+        Returns:
+            What returns those readings that hold when it is called.
+        """
+        followers = list(self._followers.values())
+        async with asyncio.TaskGroup() as group:
+            tasks = [(each, group.create_task(each.read())) for each in followers]
+        found = [(each, task.result()) for each, task in tasks]
+        return lambda: {each.origin: read for each, read in found if each.is_wanted(read)}
+
+    async def close(self) -> None:
+        """Stop following; readings that go on are given up."""
+        self._is_closed = True
+        followers, self._followers = list(self._followers.values()), {}
+        tasks = [task for each in followers for task in each.stop()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LAST_GRACE)
+
+
+class _Follower:
+    """One source that was added."""
+
+    def __init__(
+        self,
+        source: CatalogSource,
+        origin: str,
+        timeout: float,
+        reloader: Reloader,
+        registry: ExecutorRegistry,
+    ) -> None:
+        self.source = source
+        self.origin = origin
+        self._timeout = timeout
+        self._reloader = reloader
+        self._registry = registry
+        self._loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
+        self._reading = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._changes: asyncio.Task[Any] | None = None
+        self._newest: Reading | None = None
+        self._is_due = False
+        self._is_asked = False
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Hand `notify` to the source."""
+        try:
+            self.source.follow(self._notify)
+        except BaseException as error:  # a foreign source may raise anything
+            if ends_caller(error):
+                raise
+            _log.warning("source_not_followed", origin=self.origin, error=words_of(error))
+
+    def stop(self) -> list[asyncio.Task[Any]]:
+        """Take in nothing any more; return what ends now."""
+        self._is_stopped = True
+        for task in self._tasks:
+            task.cancel()
+        return list(self._tasks)
+
+    def _notify(self) -> None:
+        """Have the source read again soon; from any thread, however often."""
+        # In a forked process the loop only looks as if it were there; its wake-up is the parent's.
+        if self._is_stopped or self._is_asked or os.getpid() != self._pid:
+            return
+        self._is_asked = True
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._ask)
+
+    def _ask(self) -> None:
+        self._is_asked = False
+        if self._is_stopped:
+            return
+        self._is_due = True
+        if self._changes is None:
+            self._changes = self._spawn(self._follow_changes())
+
+    async def _follow_changes(self) -> None:
+        """Read until nothing was heard meanwhile, with a rest after each reading."""
+        try:
+            while self._is_due and not self._is_stopped:
+                self._is_due = False
+                await self.refresh()
+                await asyncio.sleep(REST)
+        except EngineClosedError:
+            pass
+        finally:
+            self._changes = None
+
+    async def refresh(self) -> ReloadChanges:
+        """Read the source and swap in what it gives."""
+        async with self._reading:
+            reading = await self._read()
+            return await self._reloader.take_reading(
+                self.origin, reading, lambda: self.is_wanted(reading)
+            )
+
+    def is_wanted(self, reading: Reading) -> bool:
+        """Return True if no later reading was made, and the source is still there."""
+        return not self._is_stopped and reading is self._newest
+
+    async def read(self) -> Reading:
+        """Read the source; what fails is in the reading."""
+        async with self._reading:
+            return await self._read()
+
+    async def _read(self) -> Reading:
+        before = self._reloader.sources.reading_of(self.origin)
+        found = await self._ask_in_time()
+        if isinstance(found, BaseException):
+            reading = failed(self.origin, found, before)
+        else:
+            check = self._registry.check_entry
+            reading = await asyncio.to_thread(read_given, self.origin, found, check, before)
+        self._newest = reading
+        return reading
+
+    async def _ask_source(self) -> list[Any] | BaseException:
+        try:
+            return snapshot(self.origin, await self.source.read_tools())
+        except BaseException as error:  # a foreign source may raise anything
+            if ends_caller(error):
+                raise
+            return error
+
+    async def _ask_in_time(self) -> list[Any] | BaseException:
+        """Return what the source gives or raises; one that cannot be cancelled is left behind."""
+        task = self._spawn(self._ask_source())
+        try:
+            await asyncio.wait({task}, timeout=self._timeout)
+        finally:
+            if not task.done():
+                task.cancel()
+        if not task.done():
+            return TimeoutError(
+                f"read_tools of {name_of(self.source)} took more than {self._timeout:g} s"
+            )
+        return asyncio.CancelledError() if task.cancelled() else task.result()
+
+    def _spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = self._loop.create_task(work, name=f"tool-engine-source {self.origin}")
+        self._tasks.add(task)
+        task.add_done_callback(self._end_task)
+        return task
+
+    def _end_task(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()

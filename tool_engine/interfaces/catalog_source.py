@@ -1,0 +1,39 @@
+"""What gives a whole set of tools to an engine, beside files and code?"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from tool_engine.interfaces.executor import ToolExecutor
+from tool_engine.model.tool import Tool
+
+
+class CatalogSource(Protocol):
+    """Gives a whole set of tools, and says when it changes; see `ToolEngine.add_source`.
+
+    Derive from this class; what is not abstract may be left out. All of it is called on the
+    engine's event loop.
+    """
+
+    origin: str
+    """Its kind and its name, as `mcp:github`: the `Tool.origin` of its tools. It stays the same."""
+
+    executor: ToolExecutor | None = None
+    """Runs its tools, whatever their `entry` says; None: what `entry` says, as with files. The
+    engine closes it, when it closes itself."""
+
+    @abstractmethod
+    async def read_tools(self) -> Iterable[Tool | Mapping[str, Any]]:
+        """Return all tools that it has now, as tools or as definitions.
+
+        Whatever it raises is reported, and its tools stay as they were. A tool that did not change
+        is best returned as the same object: then it costs nothing.
+        """
+
+    def follow(self, notify: Callable[[], None]) -> None:
+        """Keep `notify`, and call it after each change: from any thread, as often as wanted.
+
+        Called once, before the first reading. After the source was removed `notify` does nothing.
+        """
