@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
+from tool_engine.calls.blocking import BlockingCalls, OwnLoop
 from tool_engine.calls.call_id import name_engine
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.foreign_controller import ForeignController
@@ -68,7 +69,9 @@ _HEAD_START: Final = 1.0
 
 
 @live("pass it on as it is, or make another one with ToolEngine(engine.config)")
-class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownArguments, Source):
+class ToolEngine(
+    BlockingCalls, GenerationsView, ToolDecorator, RecordsView, EventsView, KnownArguments, Source
+):
     """Loads tools, keeps them up to date, and runs calls of them.
 
     Args:
@@ -150,6 +153,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             # The method below, without the step in between: it is the path of every call.
             self.execute = self._execute  # type: ignore[method-assign]
         self._run_at_home = self._pipeline.carry
+        self._home, self._own_loop = self._pipeline.home_loop, OwnLoop()
         self._closing: asyncio.Task[None] | None = None
         self._disowned: EngineClosedError | None = None
         if getattr(self.store.storage, "on_trouble", self) is None:
@@ -295,6 +299,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         if self._closing is None or self._closing.cancelled():
             self._closing = asyncio.create_task(self._close_parts(), name="tool-engine-close")
         await asyncio.shield(self._closing)
+        self._end_own_loop()
 
     async def _close_parts(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
