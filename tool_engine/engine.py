@@ -15,6 +15,7 @@ from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.approval.view import ApprovalsView
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
+from tool_engine.calls.blocking import BlockingCalls, OwnLoop
 from tool_engine.calls.call_id import name_engine
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.foreign_controller import ForeignController
@@ -72,6 +73,7 @@ _HEAD_START: Final = 1.0
 
 @live("pass it on as it is, or make another one with ToolEngine(engine.config)")
 class ToolEngine(
+    BlockingCalls,
     GenerationsView,
     ToolDecorator,
     RecordsView,
@@ -164,6 +166,7 @@ class ToolEngine(
             # The method below, without the step in between: it is the path of every call.
             self.execute = self._execute  # type: ignore[method-assign]
         self._run_at_home = self._pipeline.carry
+        self._home, self._own_loop = self._pipeline.home_loop, OwnLoop()
         self._closing: asyncio.Task[None] | None = None
         self._disowned: EngineClosedError | None = None
         if getattr(self.store.storage, "on_trouble", self) is None:
@@ -309,6 +312,7 @@ class ToolEngine(
         if self._closing is None or self._closing.cancelled():
             self._closing = asyncio.create_task(self._close_parts(), name="tool-engine-close")
         await asyncio.shield(self._closing)
+        self._end_own_loop()
 
     async def _close_parts(self) -> None:
         async with contextlib.AsyncExitStack() as stack:

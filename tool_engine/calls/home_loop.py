@@ -52,6 +52,17 @@ class HomeLoop:
                 self.loop, self._pid = loop, os.getpid()
         return self.loop is loop
 
+    def running(self) -> asyncio.AbstractEventLoop | None:
+        """Return the loop; None: there is none, or it does not run."""
+        home = self.loop
+        is_here = home is not None and self._pid == os.getpid() and home.is_running()
+        return home if is_here else None
+
+    def leave(self) -> None:
+        """Let the next caller's loop be the home, though this one still runs."""
+        with self._lock:
+            self.loop = None
+
     async def carry(
         self,
         work: Callable[[], Coroutine[Any, Any, _T]],
@@ -77,7 +88,42 @@ class HomeLoop:
         if getattr(home, "_thread_id", None) == threading.get_ident():
             raise ToolEngineError(f"the engine's event loop waits for this one, {_CURE}")
         maker = current_call.get() or (context and context.bound_call)
-        return await _Errand(work, home, loop, maker).run()
+        return await _Errand(work, home, maker).run()
+
+
+def run_blocking(
+    work: Callable[[], Coroutine[Any, Any, _T]],
+    home: asyncio.AbstractEventLoop,
+    context: ToolExecutionContext | None = None,
+) -> _T:
+    """Run a coroutine on a loop of another thread, and block this one meanwhile.
+
+    KeyboardInterrupt cancels it, and is raised once it has ended; a second one does not wait.
+
+    Args:
+        work: Makes the coroutine.
+        home: The loop.
+        context: The call that it is done for, where the context variables lack it.
+
+    Raises:
+        EngineClosedError: The loop ends, or does not run any more.
+        ToolEngineError: It is this thread's, or it is blocked.
+    """
+    if getattr(home, "_thread_id", None) == threading.get_ident() or home is _running_loop():
+        raise ToolEngineError(
+            "cannot block here: the call would run on this event loop, which could never come "
+            "to it: a deadlock; use `await engine.execute(...)`, or in a tool "
+            "`await context.call(...)`"
+        )
+    maker = current_call.get() or (context and context.bound_call)
+    return _Errand(work, home, maker).block()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class _AtHome(Protocol):
@@ -104,21 +150,21 @@ def at_home(
 class _Errand(Generic[_T]):
     """Work on a home loop, for a caller elsewhere.
 
-    `run`, `_check_home` and `_withdraw_errand` are the caller's; the rest happens at home.
+    `run`, `block`, `_check_home` and `_withdraw_errand` are the caller's; the rest happens at
+    home.
     """
 
     def __init__(
         self,
         work: Callable[[], Coroutine[Any, Any, _T]],
         home: asyncio.AbstractEventLoop,
-        loop: asyncio.AbstractEventLoop,
         maker: Any,
     ) -> None:
         self._work = work
         self._home = home
-        self._loop = loop
         self._maker = maker
-        self._answered: asyncio.Future[None] = loop.create_future()
+        self._answer: Callable[[], object]
+        self._is_answered = False
         self._task: asyncio.Task[_T] | None = None
         self._is_unwanted = False
         self._value: list[_T] = []
@@ -127,11 +173,14 @@ class _Errand(Generic[_T]):
 
     async def run(self) -> _T:
         cancelled: asyncio.CancelledError | None = None
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[None] = loop.create_future()
+        self._answer = partial(loop.call_soon_threadsafe, answered.set_result, None)
         self._post_home(self._start_task)
-        while not self._answered.done():
+        while not answered.done():
             try:
-                await asyncio.wait([self._answered], timeout=LOOK_INTERVAL)
-                if not self._answered.done():
+                await asyncio.wait([answered], timeout=LOOK_INTERVAL)
+                if not answered.done():
                     self._check_home()
             except asyncio.CancelledError as error:
                 cancelled = error
@@ -144,6 +193,37 @@ class _Errand(Generic[_T]):
                 raise
         if cancelled is not None:
             raise cancelled
+        return self._read_outcome()
+
+    def block(self) -> _T:
+        interrupt: KeyboardInterrupt | None = None
+        # Unlocking never blocks the home loop, and waiting for a lock can be interrupted.
+        answered = threading.Lock()
+        answered.acquire()
+        self._answer = answered.release
+        is_posted = False
+        while not self._is_answered:
+            try:
+                if not is_posted:
+                    is_posted = True
+                    self._post_home(self._start_task)
+                if not answered.acquire(timeout=LOOK_INTERVAL):
+                    self._check_home()
+            except KeyboardInterrupt as error:
+                self._withdraw_errand()
+                if interrupt is not None:
+                    raise
+                interrupt = error
+            except BaseException:
+                self._withdraw_errand()
+                if interrupt is not None:
+                    raise interrupt from None
+                raise
+        if interrupt is not None:
+            raise interrupt
+        return self._read_outcome()
+
+    def _read_outcome(self) -> _T:
         if self._error is not None:
             raise self._error
         return self._value[0]
@@ -204,9 +284,10 @@ class _Errand(Generic[_T]):
         self._send_answer()
 
     def _send_answer(self) -> None:
+        self._is_answered = True
         # A closed loop: its caller is gone.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._answered.set_result, None)
+            self._answer()
 
 
 def _is_broken_off(maker: Any) -> bool:

@@ -99,7 +99,7 @@ class Pipeline:
         self._retries = Retries(controller, runs, ending, self._suspend_run)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
-        self._home_loop = HomeLoop()
+        self.home_loop = HomeLoop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._time: Callable[[], float] = monotonic
         controller.attach(self)
@@ -324,7 +324,7 @@ class Pipeline:
         """Make a call for the call of `outer`, whose slot is parked meanwhile."""
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             take = partial(self.nest, outer, tool_name, params, timeout, context)
-            return await self._home_loop.carry(take, outer)
+            return await self.home_loop.carry(take, outer)
         call: Call = outer.bound_call
         if call.is_over or call.slot.is_overdue:
             raise ended_error(outer.call_id, tool_name)
@@ -510,20 +510,20 @@ class Pipeline:
     async def carry(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run a coroutine on the loop of the calls."""
         self._use_loop(get_running_loop())
-        return await self._home_loop.carry(work)
+        return await self.home_loop.carry(work)
 
     async def _execute_at_home(
         self, tool_name: str, params: Any, context: ToolExecutionContext | None
     ) -> ToolExecutionResult:
         take = partial(self.execute, tool_name, params, context)
-        return await self._home_loop.carry(take, context)
+        return await self.home_loop.carry(take, context)
 
     def _use_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Return True if the calls live on `loop`; move there if their own does not run.
 
         Reads its clock, without the detour through a method where that is the same.
         """
-        if not self._home_loop.is_on(loop):
+        if not self.home_loop.is_on(loop):
             return False
         self._loop = loop
         is_plain = type(loop).time is asyncio.BaseEventLoop.time
