@@ -26,7 +26,7 @@ from tool_engine import (
     ToolSession,
 )
 
-BOUND = 30.0
+BOUND = 60.0
 LOOP = "tool-engine-loop"
 
 

@@ -36,6 +36,7 @@ class OwnLoop:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._is_up = threading.Event()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Future[None] | None = None
@@ -47,15 +48,15 @@ class OwnLoop:
     def start(self) -> asyncio.AbstractEventLoop:
         """Return the loop, which runs."""
         with self._lock:
-            if self._loop is None:
+            if self._thread is None:
                 disown_in_child(self)
-                is_up = threading.Event()
+                self._is_up = threading.Event()
                 # A daemon: the interpreter's exit waits for no tool.
-                self._thread = threading.Thread(
-                    target=self._run, args=(is_up,), name="tool-engine-loop", daemon=True
-                )
-                self._thread.start()
-                is_up.wait()
+                thread = threading.Thread(target=self._run, name="tool-engine-loop", daemon=True)
+                thread.start()
+                self._thread = thread
+            # Also of a start whose wait was interrupted.
+            self._is_up.wait()
             return cast("asyncio.AbstractEventLoop", self._loop)
 
     def end(self) -> None:
@@ -81,13 +82,13 @@ class OwnLoop:
         self._lock = threading.Lock()
         self._thread = self._loop = self._end = None
 
-    def _run(self, is_up: threading.Event) -> None:
+    def _run(self) -> None:
         with asyncio.Runner() as runner:
             loop = self._loop = runner.get_loop()
             end = self._end = loop.create_future()
-            loop.call_soon(is_up.set)
+            loop.call_soon(self._is_up.set)
             while not end.done():
-                # Raised by a tool; it goes to whoever waits for its call, and ends no other.
+                # Raised by a tool; it goes to the caller, and ends no other call.
                 with suppress(KeyboardInterrupt):
                     loop.run_until_complete(end)
 
@@ -163,7 +164,7 @@ class BlockingCalls:
 
     def _end_own_loop(self) -> None:
         if self._own_loop.is_running:
-            # Who asks a closed engine is answered on another loop than one that ends.
+            # A call of the closed engine is answered on another loop than one that ends.
             self._home.leave()
             self._own_loop.end()
 
