@@ -18,6 +18,7 @@ from tool_engine.model.json.output import as_output, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.testing.comparison import differences, json_line
 from tool_engine.testing.report import CaseReport, CaseStatus
+from tool_engine.validation.effort import find_errors
 from tool_engine.validation.position import build_validator
 from tool_engine.validation.validator import ToolParameterValidator
 
@@ -169,7 +170,7 @@ def _declared_problems(schema: dict[str, Any] | None, got: dict[str, Any]) -> li
         return []
     is_wrapped = list(got) == ["result"] and schema.get("type", "object") != "object"
     rules = build_validator(schema)
-    errors = rules.iter_errors(got["result"] if is_wrapped else got)
+    errors = find_errors(rules, schema, got["result"] if is_wrapped else got)
     return [
         f"output: {error.message[:300]}, which is not the declared output; correct the "
         "definition's output or the tool"

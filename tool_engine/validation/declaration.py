@@ -23,6 +23,7 @@ from tool_engine.model.schema import (
     parameters_schema,
 )
 from tool_engine.model.tool import Tool
+from tool_engine.validation.effort import find_errors
 from tool_engine.validation.filling import Filling, Place, misfits
 from tool_engine.validation.position import Position, build_validator, can_be_split
 from tool_engine.validation.rules import read
@@ -91,7 +92,7 @@ class Declaration:
         filling = Filling({}, keys)
         problems = [
             self._explain_broken(error, tuple(error.instance_path))
-            for error in misfits(filling, build_validator(self.declared))
+            for error in misfits(filling, build_validator(self.declared), self.declared)
         ]
         if problems:
             raise DefinitionError(*problems)
@@ -121,7 +122,7 @@ class Declaration:
             for refusal in shaper.refusals
         ]
         if not problems:
-            errors = build_validator(schema).iter_errors(shaped)
+            errors = find_errors(build_validator(schema), schema, shaped)
             problems = [
                 self._explain_broken(error, place(find_error(error, shaped)[0])) for error in errors
             ]

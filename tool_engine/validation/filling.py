@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from tool_engine.validation.effort import find_errors
 from tool_engine.validation.shape import Path, count_values, fresh
 
 _MOST_SAMPLES: Final = 100
@@ -178,7 +179,7 @@ def _has_usable_default(schema: Any) -> bool:
     return schema["default"] is not None or "null" in ([types] if isinstance(types, str) else types)
 
 
-def misfits(filling: Filling, rules: Any) -> Iterator[Any]:
+def misfits(filling: Filling, rules: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the errors of defaults that fit their own schema but break the whole.
 
     Judged are the least values that the rules accept as they are sent. What a rule says of how many
@@ -187,6 +188,7 @@ def misfits(filling: Filling, rules: Any) -> Iterator[Any]:
     Args:
         filling: What is filled in.
         rules: The validator of the whole value.
+        schema: Its schema.
     """
     for sample in islice(filling.samples(), _MOST_SAMPLES):
         if rules.is_valid(sample):
@@ -194,7 +196,7 @@ def misfits(filling: Filling, rules: Any) -> Iterator[Any]:
             filling.fill_as_written(written)
             filling.fill(filled)
             for value, before in ((written, sample), (filled, written)):
-                for error in rules.iter_errors(value):
+                for error in find_errors(rules, schema, value):
                     if not _is_in(before, error.instance_path):
                         yield error
 

@@ -117,12 +117,15 @@ class Findings:
         else:
             yield Broken(where, value, partial(read, error, value, position.certain.get("type")))
 
+    def _is_unlike(self, path: Path, value: Any) -> bool:
+        """Return True if secrets belong here, and the value has another form."""
+        schemas = _position_at(self._root, path).schemas
+        return any(any(find_unlike(value, each, self._root.certain)) for each in schemas)
+
     def _describe_breach(self, breach: Broken) -> ValidationError:
         path, value, reading = breach.path, breach.value, breach.read()
         actual = shown(value, path, self._secrets)
-        if self._secrets and any(
-            find_unlike(value, _position_at(self._root, path).certain, self._root.certain)
-        ):
+        if self._secrets and self._is_unlike(path, value):
             actual = HIDDEN
         message = f"{subject(path)} must {reading.rule}"
         if actual == HIDDEN:

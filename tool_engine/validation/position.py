@@ -76,12 +76,13 @@ class Position:
     ) -> None:
         self._root = root
         self._short = short
-        self._schemas: _Schemas = tuple(_find_applicable(root, schemas))
+        self.schemas: _Schemas = tuple(_find_applicable(root, schemas))
+        """Every schema that may speak about this place, references followed."""
         self.certain: dict[str, Any] = certain or {}
-        types = [name for schema in self._schemas for name in _list_types(schema)]
+        types = [name for schema in self.schemas for name in _list_types(schema)]
         self.is_integer: bool = "integer" in types and "number" not in types
         self._children: dict[str | None, Position] = {}
-        self._names = {name for schema in self._schemas for name in schema.get("properties", ())}
+        self._names = {name for schema in self.schemas for name in schema.get("properties", ())}
 
     @classmethod
     def of(cls, root: dict[str, Any], short: Mapping[str, Any] = _NO_KEYS) -> Position:
@@ -91,12 +92,12 @@ class Position:
     @cached_property
     def is_open(self) -> bool:
         """True if the schema has no rules for values inside this one."""
-        return all(_BELOW.isdisjoint(schema) for schema in self._schemas)
+        return all(_BELOW.isdisjoint(schema) for schema in self.schemas)
 
     @cached_property
     def is_bounded(self) -> bool:
         """True if a rule depends on how large a number is."""
-        return not all(_SIZED.isdisjoint(schema) for schema in self._schemas)
+        return not all(_SIZED.isdisjoint(schema) for schema in self.schemas)
 
     @cached_property
     def is_closed(self) -> bool:
@@ -143,7 +144,7 @@ class Position:
         certain = None if "prefixItems" in self.certain else self.certain.get("items")
         schemas = [
             found
-            for schema in self._schemas
+            for schema in self.schemas
             for found in (schema.get("items"), *schema.get("prefixItems", ()))
         ]
         short = short_rules(self._short.get("items", "any"))
@@ -207,7 +208,7 @@ class Position:
     def _declared_property(self, name: str) -> Position:
         schemas = [
             schema["properties"][name]
-            for schema in self._schemas
+            for schema in self.schemas
             if name in schema.get("properties", ())
         ]
         certain = self.properties.get(name)
@@ -219,7 +220,7 @@ class Position:
         # where some pattern says integer loses nothing, and Rust's patterns are not Python's.
         schemas = [
             found
-            for schema in self._schemas
+            for schema in self.schemas
             for found in (
                 schema.get("additionalProperties"),
                 *schema.get("patternProperties", {}).values(),

@@ -29,11 +29,12 @@ from tool_engine.validation.acceptance import (
 )
 from tool_engine.validation.breaches import Breach, Broken, Missing, breaches, is_small
 from tool_engine.validation.declaration import Declaration
+from tool_engine.validation.effort import count_levels, find_levels
 from tool_engine.validation.filling import MAX_FILLED, TooManyDefaultsError
 from tool_engine.validation.findings import Findings
 from tool_engine.validation.position import Position, build_validator, can_be_split
 from tool_engine.validation.rules import phrase_of
-from tool_engine.validation.shape import Shaper
+from tool_engine.validation.shape import MAX_DEPTH, Shaper
 
 
 class ToolParameterValidator(KnownArguments):
@@ -94,9 +95,9 @@ class CompiledParameters:
         DefinitionError: A schema, a pattern or a default of the tool is wrong.
     """
 
-    __slots__ = ("_accept_bare", "_declared", "_defaults", "_filling", "_is_split", "_loose",
-                 "_optional", "_root", "_rules", "_schema", "_secrets", "_strict", "_unshared",
-                 "accept", "accept_packed")  # fmt: skip
+    __slots__ = ("_accept_bare", "_declared", "_defaults", "_explained_levels", "_filling",
+                 "_is_split", "_loose", "_optional", "_root", "_rules", "_schema", "_secrets",
+                 "_strict", "_unshared", "accept", "accept_packed")  # fmt: skip
 
     accept: Accept
     """Returns correct arguments as a new dict with the defaults; None when there are findings,
@@ -112,6 +113,7 @@ class CompiledParameters:
         self._rules = declaration.rules
         self._root = declaration.root
         self._is_split = can_be_split(self._schema)
+        self._explained_levels = MAX_DEPTH if self._is_split else find_levels(self._schema)
         self._strict = strict
         self._secrets = tool.secret_names | tool.secret_parts
         self._optional = [item.name for item in tool.parameters if not item.required]
@@ -184,7 +186,7 @@ class CompiledParameters:
         findings.add_refusals()
         if self._is_split:
             findings.add(breaches(shaped, self._root))
-        elif is_small(shaped):
+        elif is_small(shaped) and count_levels(shaped) <= self._explained_levels:
             findings.add_errors(self._rules.iter_errors(shaped), shaped)
         else:
             findings.add(self._find_oversized(shaped))

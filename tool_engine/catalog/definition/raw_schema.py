@@ -25,6 +25,7 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.references import (
     DEFINITIONS,
+    IN_PLACE,
     copy_schemas,
     inner_schemas,
     resolve_pointer,
@@ -39,10 +40,6 @@ _INSTEAD_OF_KEYS: Final = (
     "remove it, and take what is secret as a value: under additionalProperties with writeOnly, or "
     "as a list of objects with a property that is writeOnly"
 )
-_IN_PLACE: Final = frozenset(
-    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"}
-)
-"""Keywords whose schemas apply to the value itself."""
 _OTHER_REFERENCES: Final = ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor", "$id")
 _WHOLE: Final = ("$defs", "whole")
 _CERTAIN: Final = frozenset({"properties", "items", "additionalProperties"})
@@ -88,7 +85,7 @@ def misfit_faults(raw: dict[str, Any], schema: dict[str, Any], path: Path) -> li
             got=describe(error.instance),
             cure="change the default or the rule",
         )
-        for error in islice(filling.misfits(filled, compile_check(schema)), MAX_PROBLEMS)
+        for error in islice(filling.misfits(filled, compile_check(schema), schema), MAX_PROBLEMS)
     ]
 
 
@@ -218,7 +215,7 @@ def _find_circle(nodes: list[tuple[Path, dict[str, Any]]]) -> Path | None:
 def _list_in_place(whole: dict[str, Any], node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the schemas that a schema applies to the same value."""
     found = [resolve_pointer(whole, node.get("$ref"))]
-    for keyword in _IN_PLACE & node.keys():
+    for keyword in IN_PLACE & node.keys():
         found += (child for _, child in inner_schemas(keyword, node[keyword]))
     return (each for each in found if isinstance(each, dict))
 

@@ -6,9 +6,10 @@ the tool's own rules would refuse. The engine that validates calls also judges h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
+from itertools import islice
 from types import ModuleType
 from typing import Any, Final
 
@@ -231,8 +232,10 @@ def default_faults(spec: Mapping[str, Any], schema: dict[str, Any], place: Path)
     check = compile_check({key: item for key, item in schema.items() if key != "default"})
     if check.is_valid(value):
         return []
+    # By name: few definitions have a default that is wrong.
+    errors = import_module("tool_engine.validation.effort").find_errors(check, schema, value)
     # Each error of a long list may carry one for each choice of its schema.
-    errors = check.iter_errors(value) if _is_short(value) else _first_error(check, value)
+    errors = errors if _is_short(value) else islice(errors, 1)
     cure = "change the default or the rule"
     return [
         Fault(
@@ -247,15 +250,6 @@ def default_faults(spec: Mapping[str, Any], schema: dict[str, Any], place: Path)
 
 def _is_short(value: Any) -> bool:
     return not isinstance(value, dict | list) or len(msgspec.json.encode(value)) < _LONGEST_KEPT
-
-
-def _first_error(
-    check: jsonschema_rs.Validator, value: Any
-) -> Iterator[jsonschema_rs.ValidationError]:
-    try:
-        check.validate(value)
-    except jsonschema_rs.ValidationError as error:
-        yield error
 
 
 def _wrong_kind(value: Any, kind: str, place: Path) -> Fault:

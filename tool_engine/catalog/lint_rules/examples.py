@@ -31,7 +31,7 @@ def _find_unfit(tool: Tool) -> Iterator[Flaw]:
         tool.parameters_schema, pattern_options=jsonschema_rs.RegexOptions(), offline=True
     )
     for path, params in _list_accepted(tool):
-        for error in validator.iter_errors(params):
+        for error in find_errors(validator, tool.parameters_schema, params):
             place: Path = (*path, *find_error(error, params)[0])
             yield place, f"would be refused by the tool's own rules: {error.message[:200]}"
 

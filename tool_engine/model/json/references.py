@@ -26,6 +26,10 @@ HOLD_ONE: Final = frozenset(
     }
 )
 """Keywords whose value is one schema."""
+IN_PLACE: Final = frozenset(
+    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"}
+)
+"""Keywords whose schemas apply to the value itself."""
 DEFINITIONS: Final = ("$defs", "definitions")
 _HOLD_ANY: Final = HOLD_MANY | HOLD_LIST | HOLD_ONE
 _MOST_SCHEMAS: Final = 100_000
