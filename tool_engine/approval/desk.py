@@ -100,7 +100,7 @@ class EngineApprovals:
     async def answer(
         self, token: str, decision: Answer, *, by: str | None = None
     ) -> ApprovalAnswer:
-        """Answer an open request; whoever answers first decides.
+        """Answer an open request; the first answer decides.
 
         A call that waits goes on by itself. One that was deferred goes on here, if its session
         lives in this process, and has ended when this returns.
@@ -187,7 +187,7 @@ class EngineApprovals:
         try:
             found = await self._read_standing(storage, decision_id)
         except SessionError:
-            # What is damaged holds for nobody, and can go.
+            # What is damaged holds for no principal, and can go.
             found = None
         else:
             if not found or found[0].engine not in engine_texts(self._engine):
