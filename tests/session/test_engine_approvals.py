@@ -63,7 +63,11 @@ async def engine_of(path: Path, approver: Any = None, **config: Any) -> ToolEngi
             {"name": "text", "type": "string", "required": True, "description": "A text"}
         ],
     }
-    engine.register_tool(definition, puts.append)
+
+    def put(text: str) -> None:
+        puts.append(text)
+
+    engine.register_tool(definition, put)
     return engine
 
 

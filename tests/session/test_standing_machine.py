@@ -37,7 +37,7 @@ NAMES = ("a", "a", "b")
 PRINCIPALS = ("", "ann", "bob")
 SESSIONS = (None, "s", "t")
 """None: a call of the engine, in no session."""
-SAID = {
+SAID: dict[str, dict[str, Any]] = {
     "yes": {"is_approved": True},
     "no": {"is_approved": False},
     "only now": {"is_approved": True, "is_remembered": False},
@@ -130,7 +130,7 @@ class StandingMachine(RuleBasedStateMachine):
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
         self.asked.append(request)
         await asyncio.sleep(0)
-        return None if self.says == "later" else ApprovalDecision(**SAID[self.says])  # type: ignore[arg-type]
+        return None if self.says == "later" else ApprovalDecision(**SAID[self.says])
 
     # What the documentation says.
 
@@ -145,7 +145,7 @@ class StandingMachine(RuleBasedStateMachine):
 
     def note(self, asked: Asked, says: str) -> None:
         """What an answer under `ask_once` leaves behind."""
-        decision = ApprovalDecision(**SAID[says])  # type: ignore[arg-type]
+        decision = ApprovalDecision(**SAID[says])
         if decision.is_remembered is False:
             return
         if decision.always is None or not asked.principal:
@@ -195,7 +195,8 @@ class StandingMachine(RuleBasedStateMachine):
         questions = 0 if policy == "deny" or known is not None else times if is_alone else 1
         assert len(self.asked) == questions
         assert {each.principal for each in self.asked} <= {principal}
-        is_yes = SAID.get(says, {"is_approved": False})["is_approved"] if known is None else known
+        said = SAID.get(says, {"is_approved": False})
+        is_yes = bool(said["is_approved"]) if known is None else known
         assert process.ran == (times if is_yes and policy != "deny" else 0)
         assert {each.is_success for each in results} == {is_yes and policy != "deny"}
         if questions and says == "later" and session is not None:
@@ -210,7 +211,7 @@ class StandingMachine(RuleBasedStateMachine):
         token = data.draw(st.sampled_from(list(self.open)))
         request, asked = self.open[token]
         process = self.processes[place]
-        decision = ApprovalDecision(**SAID[says])  # type: ignore[arg-type]
+        decision = ApprovalDecision(**SAID[says])
         process.ran = 0
 
         async def give() -> bool:

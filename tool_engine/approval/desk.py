@@ -60,7 +60,7 @@ class EngineApprovals:
         self._bus = bus
         self._require_open = require_open
         self.own_book: ApprovalBook | None = None
-        """The questions about calls of no session; None: nobody is asked about those."""
+        """The questions about calls of no session; None: those are refused."""
         self._sessions: dict[int, weakref.ref[Any]] = {}
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ class EngineApprovals:
     async def answer(
         self, token: str, decision: Answer, *, by: str | None = None
     ) -> ApprovalAnswer:
-        """Answer an open request; whoever answers first decides.
+        """Answer an open request; the first answer decides.
 
         A call that waits goes on by itself. One that was deferred goes on here, if its session
         lives in this process, and has ended when this returns.
@@ -187,7 +187,7 @@ class EngineApprovals:
         try:
             found = await self._read_standing(storage, decision_id)
         except SessionError:
-            # What is damaged holds for nobody, and can go.
+            # What is damaged holds for no principal, and can go.
             found = None
         else:
             if not found or found[0].engine not in engine_texts(self._engine):
@@ -196,7 +196,7 @@ class EngineApprovals:
             return False
         facts = describe_standing(found[0]) if found else {"decision_id": decision_id}
         name = facts.pop("tool_name", None)
-        self._tell(ToolEngineEventType.DECISION_REVOKED, name, {**facts, "by": by})
+        self._tell_fact(ToolEngineEventType.DECISION_REVOKED, name, {**facts, "by": by})
         return True
 
     # For gates and sessions.
@@ -214,12 +214,12 @@ class EngineApprovals:
 
     def tell_request(self, request: ApprovalRequest) -> None:
         """Publish that a person is asked."""
-        self._publish(ToolEngineEventType.APPROVAL_REQUESTED, request)
+        self._publish_question(ToolEngineEventType.APPROVAL_REQUESTED, request)
 
     def tell_answer(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
         """Publish what was answered."""
         said = {"is_approved": decision.is_approved, "by": decision.by}
-        self._publish(ToolEngineEventType.APPROVAL_ANSWERED, request, **said)
+        self._publish_question(ToolEngineEventType.APPROVAL_ANSWERED, request, **said)
 
     def tell_toggle(
         self, name: str, is_enabled: bool, *, is_group: bool, session_id: str, conversation_id: str
@@ -231,9 +231,9 @@ class EngineApprovals:
             "is_enabled": is_enabled,
         }
         if is_group:
-            self._tell(ToolEngineEventType.GROUP_TOGGLED, None, {"group": name, **facts})
+            self._tell_fact(ToolEngineEventType.GROUP_TOGGLED, None, {"group": name, **facts})
         else:
-            self._tell(ToolEngineEventType.TOOL_TOGGLED, name, facts)
+            self._tell_fact(ToolEngineEventType.TOOL_TOGGLED, name, facts)
 
     async def keep_standing(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
         """Keep a decision for the request's principal, whatever the conversation.
@@ -249,7 +249,7 @@ class EngineApprovals:
             _KIND, storage, "keep_standing", StandingDecision, request, decision
         )
         facts = describe_standing(kept) | {"is_approved": kept.is_approved, "by": kept.by}
-        self._tell(ToolEngineEventType.DECISION_KEPT, facts.pop("tool_name"), facts)
+        self._tell_fact(ToolEngineEventType.DECISION_KEPT, facts.pop("tool_name"), facts)
 
     async def find_standing(self, *decision_ids: str) -> ApprovalDecision | None:
         """Return the first of the decisions that holds, or None.
@@ -273,13 +273,13 @@ class EngineApprovals:
         storage = self._engine.store.approvals
         return storage if hasattr(storage, "find_standing") else None
 
-    def _tell(
+    def _tell_fact(
         self, event_type: ToolEngineEventType, name: str | None, facts: dict[str, Any]
     ) -> None:
         if self._bus.listens_to(event_type):
             self._bus.publish(ToolEngineEvent(event_type, name, data=facts))
 
-    def _publish(
+    def _publish_question(
         self, event_type: ToolEngineEventType, request: ApprovalRequest, **more: Any
     ) -> None:
         if self._bus.listens_to(event_type):

@@ -17,7 +17,7 @@ from tool_engine.model.json.output import shown
 from tool_engine.model.tool import Tool
 
 _PARTS: Final = ("conversation_agent", "tool_sub_agent", "workflow_node")
-"""Types of callers that are a part of a program, whoever it works for."""
+"""Types of callers that are a part of a program, whichever person it works for."""
 _asked: Final[ContextVar[tuple[Tool, Any, ToolExecutionContext | None] | None]] = ContextVar(
     "asked_in_engine", default=None
 )

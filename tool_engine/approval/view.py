@@ -19,7 +19,7 @@ class ApprovalsView:
         """The open requests for approval about this engine's tools, of all its sessions."""
         made: EngineApprovals | None = self.__dict__.get("_approvals")
         if made is None:
-            # Loaded by name: most engines ask nobody. One object, whichever thread is first.
+            # Loaded by name: most engines ask no person. One object, whichever thread is first.
             desk = import_module("tool_engine.approval.desk")
             mine = desk.EngineApprovals(self, self._bus, self._require_open)
             made = self.__dict__.setdefault("_approvals", mine)

@@ -47,12 +47,12 @@ class Waiting:
             async with self._clock:
                 decision = await said_by(self._approver, self._request)
         except BaseException as error:
-            other = self._end()
+            other = self._end_wait()
             # A call that was cancelled is over, whatever was answered.
             if other is None or ends_caller(error) or count_cancellations() > before:
                 raise
             return other
-        other = self._end()
+        other = self._end_wait()
         return decision if other is None else other
 
     def answer(self, decision: ApprovalDecision) -> None:
@@ -78,14 +78,14 @@ class Waiting:
                 )
             self._is_over, self._decision = True, decision
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._wake)
+            self._loop.call_soon_threadsafe(self._wake_call)
 
-    def _end(self) -> ApprovalDecision | None:
+    def _end_wait(self) -> ApprovalDecision | None:
         with self._lock:
             self._is_over = True
             return self._decision
 
-    def _wake(self) -> None:
+    def _wake_call(self) -> None:
         # It has ended by itself meanwhile, or it ends now.
         with contextlib.suppress(RuntimeError):
             self._clock.reschedule(self._loop.time())

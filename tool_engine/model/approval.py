@@ -132,9 +132,9 @@ class ApprovalDecision(msgspec.Struct, Data, frozen=True, kw_only=True, metaclas
     """False: it holds for this one call. Otherwise it also holds for the same call later on under
     the policy `ask_once`; `ask_always` asks again anyway."""
     always: str | None = None
-    """`call`: under `ask_once` it holds for whoever is behind the call, in all their conversations
+    """`call`: under `ask_once` it holds for the principal of the call, in all their conversations
     over this engine, until it is revoked; `tool`: likewise, for each call of this tool, whatever
-    its arguments. Where nobody is known to be behind the call, it is remembered as any other."""
+    its arguments. Without a principal it is remembered as any other."""
     by: str | None = None
     """Who answered, for events and lists; not shown to the model."""
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.approval.book import ApprovalBook
-from tool_engine.approval.desk import watch_session
+from tool_engine.approval.desk import tell_toggle, watch_session
 from tool_engine.approval.place import principal_of
 from tool_engine.calls.uses import is_use
 from tool_engine.errors import ApprovalError, VariableError
@@ -92,6 +92,12 @@ class SessionCalls:
         self._keeper = ResultKeeper(parts)
         self.news: list[str] = []
         """Results of deferred calls that the model has not read yet."""
+        parts.tools.toolbox.on_toggle = partial(
+            tell_toggle,
+            parts.tools.source,
+            session_id=self._caller.session_id,
+            conversation_id=self._caller.conversation_id,
+        )
         if parts.tools.parent is None:
             watch_session(parts.tools.source, self)
 

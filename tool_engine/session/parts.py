@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tool_engine.approval.book import ApprovalBook
-from tool_engine.approval.desk import find_desk, tell_toggle
+from tool_engine.approval.desk import find_desk
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.approval.place import check_principal
 from tool_engine.calls.home_loop import HomeLoop
@@ -85,8 +85,7 @@ def make_parts(
         SessionError: An id that no storage could keep.
         ConfigurationError: Something of the wrong kind.
     """
-    _check_kinds(presentations, variables)
-    check_principal(principal)
+    _check_kinds(presentations, variables, principal)
     chosen = as_config({} if config is None else config)
     agent_id = check_session_id(session_id if agent_id is None else agent_id)
     conversation_id = check_session_id(conversation_id or session_id)
@@ -103,9 +102,6 @@ def make_parts(
         parent=None if parent is None else parent.tools,
     )
     toolbox = tools.toolbox
-    toolbox.on_toggle = partial(
-        tell_toggle, toolbox.catalog, session_id=session_id, conversation_id=conversation_id
-    )
     caller_above = None if parent is None else parent.caller
     policy = SessionPolicy(toolbox, None if parent is None else parent.policy)
     return SessionParts(
@@ -131,7 +127,8 @@ def make_parts(
     )
 
 
-def _check_kinds(presentations: object, variables: object) -> None:
+def _check_kinds(presentations: object, variables: object, principal: object) -> None:
+    check_principal(principal)
     if presentations is not None:
         check_presentations(presentations)
     if variables is not None and not isinstance(variables, VariableStore):

@@ -23,7 +23,7 @@ def print_decisions(settings: Settings, *, as_json: bool) -> int:
 
 def revoke(settings: Settings, decision_id: str, *, as_json: bool) -> int:
     """Forget one of them: the next call is asked about again."""
-    return run_async(_revoke(settings, decision_id, as_json=as_json))
+    return run_async(_revoke_decision(settings, decision_id, as_json=as_json))
 
 
 async def _print_decisions(settings: Settings, *, as_json: bool) -> int:
@@ -47,7 +47,7 @@ async def _print_decisions(settings: Settings, *, as_json: bool) -> int:
     return EXIT_OK
 
 
-async def _revoke(settings: Settings, decision_id: str, *, as_json: bool) -> int:
+async def _revoke_decision(settings: Settings, decision_id: str, *, as_json: bool) -> int:
     async with open_records(settings) as store:
         approvals: Any = store.approvals
         if not await approvals.revoke_standing(decision_id):

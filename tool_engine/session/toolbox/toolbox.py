@@ -32,7 +32,7 @@ from tool_engine.sources.composition import Prepare, prepare
 from tool_engine.sources.foreign import check_source
 from tool_engine.sources.owners import owners_of
 
-__all__ = ["Found", "GroupRules", "GroupState", "Placed", "Toolbox"]
+__all__ = ["Found", "GroupRules", "GroupState", "OnToggle", "Placed", "Toolbox"]
 
 
 _MANY: Final = 500
