@@ -4,48 +4,95 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Union
+from importlib import import_module
+from pathlib import PurePath
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union
 
 import msgspec
 
-from tool_engine.catalog.code.metadata import UnsupportedHintError, readable_hint
-from tool_engine.catalog.definition.keywords import FORMATS, KEYWORDS
+from tool_engine.catalog.code.metadata import (
+    NeedsPydanticError,
+    NotForMsgspecError,
+    UnsupportedHintError,
+    readable_hint,
+)
+from tool_engine.catalog.code.unfolding import stand_alone, without_defaults
 from tool_engine.model.parameter import PARAMETER_TYPES
 
-__all__ = ["UnsupportedHintError", "annotation_schema", "described_as", "is_native"]
+__all__ = [
+    "HintReading",
+    "UnsupportedHintError",
+    "described_as",
+    "is_native",
+    "read_hint",
+]
 
 _NATIVE: Final = frozenset({str, int, float, bool, type(None), Any, object, dict, list})
 _CONTAINERS: Final = frozenset({list, dict, Union, types.UnionType, Annotated})
-_TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
-    (bool, "boolean"),
-    (int, "integer"),
-    (float, "number"),
-    (str, "string"),
-    (list, "array"),
-    (dict, "object"),
-    (type(None), "null"),
-)
 
 
-def annotation_schema(hint: Any) -> dict[str, Any]:
-    """Return a hint's JSON Schema without references; UnsupportedHintError: it has none."""
+class HintReading(NamedTuple):
+    """A hint's JSON Schema without references, and what pydantic makes of it."""
+
+    schema: dict[str, Any]
+    typed: Any
+    """A `PydanticType`; None where msgspec converts to the hint."""
+
+
+def read_hint(hint: Any) -> HintReading:
+    """Read a hint with msgspec, or with pydantic what only that reads.
+
+    Raises:
+        UnsupportedHintError: It has no JSON Schema, or holds a rule that is not understood.
+    """
     if hint is Any or hint is object:
-        return {"type": [*PARAMETER_TYPES, "null"]}
+        return HintReading({"type": [*PARAMETER_TYPES, "null"]}, None)
+    try:
+        schema, typed = _msgspec_schema(hint), None
+    except NotForMsgspecError as error:
+        typed = _read_with_pydantic(hint, error)
+        schema = without_defaults(typed.schema)
+    return HintReading(stand_alone(schema), typed)
+
+
+def _msgspec_schema(hint: Any) -> dict[str, Any]:
     readable = readable_hint(hint)
     try:
-        schema = msgspec.json.schema(readable)
-    except (TypeError, NameError, RecursionError, ValueError) as error:
+        return msgspec.json.schema(readable, schema_hook=_path_schema)
+    except (TypeError, NameError, RecursionError, ValueError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]
         # The rest of msgspec's message is advice about its own hooks, which do not exist here.
-        reason = "" if reason.endswith(":") else f": {reason}"
-        raise UnsupportedHintError(
+        reason = "" if reason.endswith(":") or not reason else f": {reason}"
+        raise NotForMsgspecError(
             f"the type {hint!r} has no JSON form{reason}; take a str, int, float, bool, list, dict,"
-            " dataclass, TypedDict or msgspec.Struct, and make of it in the function what you need"
+            " dataclass, TypedDict, msgspec.Struct or a model of pydantic, and make of it in the"
+            " function what you need"
         ) from error
-    plain: dict[str, Any] = _stand_alone(schema, schema.pop("$defs", {}), ())
-    plain.setdefault("type", [*PARAMETER_TYPES, "null"])
-    return plain
+
+
+def _path_schema(kind: type) -> dict[str, Any]:
+    if issubclass(kind, PurePath):
+        return {"type": "string"}
+    raise NotImplementedError
+
+
+def _read_with_pydantic(hint: Any, unread: UnsupportedHintError) -> Any:
+    try:
+        pydantic_type = import_module("tool_engine.catalog.code.pydantic_type")
+    except ImportError:
+        raise unread from None
+    try:
+        return pydantic_type.PydanticType(hint)
+    except UnsupportedHintError:
+        raise
+    except Exception as error:  # pydantic and classes of a user may raise anything
+        if (
+            not isinstance(unread, NeedsPydanticError)
+            and "SchemaGeneration" in type(error).__name__
+        ):
+            raise unread from error
+        reason = str(error).partition("\n")[0]
+        raise UnsupportedHintError(f"pydantic cannot read {hint!r}: {reason}; mend it") from error
 
 
 def described_as(hint: Any) -> str | None:
@@ -65,7 +112,7 @@ def is_native(hint: Any) -> bool:
     if origin is Literal:
         return True
     if origin is Annotated:
-        return is_native(hint.__origin__)
+        return is_native(hint.__origin__) and _has_plain_rules(hint)
     if origin in _CONTAINERS:
         arguments = typing.get_args(hint)
         if origin is dict and arguments[0] is not str:
@@ -77,76 +124,10 @@ def is_native(hint: Any) -> bool:
         return False
 
 
-def _stand_alone(schema: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
-    """Return `schema` without references, reduced to what a definition may hold."""
-    if isinstance(schema, list):
-        return [_stand_alone(item, definitions, inside) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        if name in inside:
-            raise UnsupportedHintError(f"the type {name} refers to itself; give it a fixed depth")
-        target = {**definitions[name], **{key: schema[key] for key in schema if key != "$ref"}}
-        return _stand_alone(target, definitions, (*inside, name))
-    plain = {
-        keyword: _inline_part(keyword, value, definitions, inside)
-        for keyword, value in schema.items()
-        if keyword in KEYWORDS and keyword != "title"
-    }
-    return _normalise_schema(plain)
-
-
-def _inline_part(
-    keyword: str, value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]
-) -> Any:
-    if keyword in ("default", "examples", "enum", "const"):
-        return value
-    if keyword == "properties":
-        return {name: _stand_alone(item, definitions, inside) for name, item in value.items()}
-    return _stand_alone(value, definitions, inside)
-
-
-def _normalise_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    if schema.get("format", "date") not in FORMATS:
-        del schema["format"]
-    if schema.get("properties"):
-        # A declared object is closed, so that a misspelt key is found.
-        schema.setdefault("additionalProperties", False)
-    if "enum" in schema and "type" not in schema:
-        schema["type"] = _one_or_many([_type_name(value) for value in schema["enum"]])
-    if "anyOf" in schema:
-        return _merge_branches(schema)
-    return schema
-
-
-def _merge_branches(schema: dict[str, Any]) -> dict[str, Any]:
-    """Write `T | None` or a plain union as several types."""
-    branches = schema["anyOf"]
-    rest = {key: value for key, value in schema.items() if key != "anyOf"}
-    named = [_as_list(branch.get("type")) for branch in branches]
-    if not all(named):
-        return schema
-    merged = _one_or_many([name for names in named for name in names])
-    rules = [branch for branch in branches if branch.keys() - {"type"}]
-    if not rules:
-        return {**rest, "type": merged}
-    if len(rules) == 1 and len(branches) == 2 and {"type": "null"} in branches:
-        branch = dict(rules[0])
-        if "enum" in branch:
-            branch["enum"] = [*branch["enum"], None]
-        return {**branch, **rest, "type": merged}
-    return {**schema, "type": merged}
-
-
-def _as_list(value: Any) -> list[str]:
-    return value if isinstance(value, list) else [value] if value else []
-
-
-def _one_or_many(names: list[str]) -> str | list[str]:
-    unique = list(dict.fromkeys(names))
-    return unique[0] if len(unique) == 1 else unique
-
-
-def _type_name(value: Any) -> str:
-    return next(name for kind, name in _TYPE_NAMES if isinstance(value, kind))
+def _has_plain_rules(hint: Any) -> bool:
+    """Return True if JSON Schema says all that the rules of `hint` say."""
+    try:
+        readable_hint(hint)
+    except NotForMsgspecError:
+        return False
+    return True

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from tool_engine.catalog.code.made_defaults import Check, check_of, misfit, runs_code, split
+from tool_engine.catalog.code.annotation import read_hint
+from tool_engine.catalog.code.made_defaults import Check, check_of, convert, runs_code, split
 from tool_engine.catalog.code.metadata import readable_hint
 from tool_engine.errors import InvalidArgumentsError
 from tool_engine.model.call import ValidationError
@@ -25,14 +24,15 @@ _MEANT: Final = {
     "Invalid UUID": "a UUID, such as 123e4567-e89b-12d3-a456-426614174000",
 }
 """A reason of the converter -> what it asks for, in words that a model understands."""
+Judge = Callable[[Any], tuple[str, str] | None]
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
 class Supplier(NamedTuple):
     name: str
     supply: Callable[[], Any]
-    rule: Any
-    """The hint that the default must fit; `Any` if it was checked at registration."""
+    judge: Judge | None
+    """Returns where and why a default misfits; None: it was checked at registration."""
 
 
 class Conversion:
@@ -43,11 +43,22 @@ class Conversion:
     """
 
     def __init__(self, wanted: Mapping[str, Any], suppliers: Iterable[Supplier]) -> None:
+        typed = {name: read_hint(hint).typed for name, hint in wanted.items()}
+        self._typed = [(name, each) for name, each in typed.items() if each is not None]
+        """What pydantic makes values of."""
         self._wanted = {
-            name: (hint, check_of(readable_hint(hint))) for name, hint in wanted.items()
+            name: (hint, check_of(readable_hint(hint)))
+            for name, hint in wanted.items()
+            if typed[name] is None
         }
-        self._at_once = {name: hint for name, hint in wanted.items() if not runs_code(hint)}
+        self._at_once = {
+            name: hint for name, (hint, _) in self._wanted.items() if not runs_code(hint)
+        }
         self._suppliers = list(suppliers)
+        self.runs_code = len(self._at_once) < len(self._wanted) or any(
+            each.runs_code for _, each in self._typed
+        )
+        """Whether it runs functions of the hints' classes, which may take long."""
 
     def misfits(self, arguments: Mapping[str, Any]) -> list[ValidationError]:
         """Return the conversion errors that show without running user code."""
@@ -60,14 +71,22 @@ class Conversion:
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the converted arguments, with new defaults; InvalidArgumentsError: misfits."""
         converted, found = dict(arguments), list[ValidationError]()
+        for name, typed in self._typed:
+            if name in converted:
+                try:
+                    converted[name] = typed.validate(converted[name])
+                except Exception as error:  # noqa: BLE001 - validators may raise anything
+                    value = converted[name]
+                    faults = typed.split_misfits(error, value)
+                    found += [_make_finding(name, at, why, value) for at, why in faults]
         for name, (hint, check) in self._wanted.items():
             if name in converted:
                 converted[name] = _convert_value(name, converted[name], hint, check, found)
-        for name, supply, hint in self._suppliers:
+        for name, supply, judge in self._suppliers:
             if name not in converted:
-                converted[name] = supply()
-                if (fault := misfit(converted[name], hint)) is not None:
-                    found.append(_make_finding(name, *fault, converted[name], is_default=True))
+                value = converted[name] = supply()
+                if judge is not None and (fault := judge(value)) is not None:
+                    found.append(_make_finding(name, *fault, value, is_default=True))
         if found:
             raise InvalidArgumentsError(
                 "; ".join(each.message for each in found), [each.to_dict() for each in found]
@@ -79,7 +98,7 @@ def _convert_value(
     name: str, value: Any, hint: Any, check: Check | None, found: list[ValidationError]
 ) -> Any:
     try:
-        made = msgspec.convert(value, hint, str_keys=True)
+        made = convert(value, hint)
     except Exception as error:  # noqa: BLE001 - classes of a user may raise anything
         found.append(_make_finding(name, *split(error), value))
         return None

@@ -11,19 +11,22 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from tool_engine.catalog.code.annotation import (
+    HintReading,
     UnsupportedHintError,
-    annotation_schema,
     described_as,
     is_native,
+    read_hint,
 )
-from tool_engine.catalog.code.conversion import Conversion, Supplier
-from tool_engine.catalog.code.made_defaults import is_known, known_faults, misfit
+from tool_engine.catalog.code.conversion import Conversion, Judge, Supplier
+from tool_engine.catalog.code.foreign_code import run_in_thread
+from tool_engine.catalog.code.made_defaults import is_known, known_faults, misfit, write_path
 from tool_engine.catalog.code.metadata import readable_hint
 from tool_engine.catalog.definition.short_form import short_form
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.unawaited import is_async
+from tool_engine.model.parameter import PARAMETER_TYPES
 from tool_engine.model.settings.field_default import is_field, supplier_of
 from tool_engine.model.tool import Tool, ToolCategory
 
@@ -114,12 +117,12 @@ def argument_converter(function: Callable[..., Any]) -> Conversion | None:
     """
     signature, hints = inspect.signature(function), _read_hints(function)
     wanted = {
-        parameter.name: hints[parameter.name]
+        parameter.name: hint
         for parameter in signature.parameters.values()
         if parameter.name in hints
         and parameter.kind is not inspect.Parameter.VAR_KEYWORD
         and not _is_context(parameter, hints)
-        and not is_native(hints[parameter.name])
+        and not is_native(hint := _ruled_hint(parameter, hints))
     }
     suppliers = _find_suppliers(signature, hints)
     if not wanted and not suppliers:
@@ -135,21 +138,37 @@ def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
     convert, wanted = argument_converter(function), context_parameter(function)
     if convert is None and wanted in (None, "context"):
         return function
-
-    def arguments(context: ToolExecutionContext, values: dict[str, Any]) -> dict[str, Any]:
-        converted = values if convert is None else convert(values)
-        return converted if wanted is None else {**converted, wanted: context}
-
-    def call(*, context: ToolExecutionContext, **values: Any) -> Any:
-        return function(**arguments(context, values))
-
-    async def call_async(*, context: ToolExecutionContext, **values: Any) -> Any:
-        return await function(**arguments(context, values))
-
-    handler: Callable[..., Any] = call_async if is_async(function) else call
+    handler = function if convert is None else _converting(function, convert)
+    if wanted is not None:
+        handler = _with_context(handler, wanted)
     if convert is not None:
         setattr(handler, MISFITS, convert.misfits)
     return handler
+
+
+def _converting(function: Callable[..., Any], convert: Conversion) -> Callable[..., Any]:
+    def call(**values: Any) -> Any:
+        return function(**convert(values))
+
+    async def call_async(**values: Any) -> Any:
+        return await function(**convert(values))
+
+    async def call_after_thread(**values: Any) -> Any:
+        return await function(**await run_in_thread(lambda: convert(values)))
+
+    if not is_async(function):
+        return call
+    return call_after_thread if convert.runs_code else call_async
+
+
+def _with_context(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def call(*, context: ToolExecutionContext, **values: Any) -> Any:
+        return function(**values, **{name: context})
+
+    async def call_async(*, context: ToolExecutionContext, **values: Any) -> Any:
+        return await function(**values, **{name: context})
+
+    return call_async if is_async(function) else call
 
 
 class _Signature:
@@ -187,13 +206,14 @@ class _Signature:
             raise _make_error(self._source, path, f"{name!r} has no type; annotate it: {name}: str")
         hint = _ruled_hint(parameter, self._hints)
         try:
-            schema = annotation_schema(hint)
+            reading = read_hint(hint)
         except UnsupportedHintError as error:
             raise _make_error(self._source, path, f"{name!r}: {error}") from error
-        spec = {"name": name, **_type_rules(schema)}
+        spec = {"name": name, **_type_rules(reading.schema)}
         spec["description"] = self._describe_parameter(name, hint, spec)
-        self._add_default(parameter, schema, spec, path)
-        for where, reason in known_faults(readable_hint(hint)):
+        self._add_default(parameter, reading, spec, path)
+        faults = known_faults(readable_hint(hint)) if reading.typed is None else ()
+        for where, reason in faults:
             message = f"{name!r}: the default of {where} does not fit its type: {reason}"
             raise _make_error(self._source, path, message)
         return spec
@@ -208,18 +228,22 @@ class _Signature:
     def _add_default(
         self,
         parameter: inspect.Parameter,
-        schema: Mapping[str, Any],
+        reading: HintReading,
         spec: dict[str, Any],
         path: str,
     ) -> None:
-        is_nullable = isinstance(schema["type"], list) and "null" in schema["type"]
+        kinds = reading.schema["type"]
+        is_nullable = isinstance(kinds, list) and "null" in kinds
+        if reading.typed is not None:
+            # A schema of pydantic without a type says nothing about null.
+            is_nullable &= len(kinds) <= len(PARAMETER_TYPES)
         default, field = parameter.default, _field_of(parameter, self._hints)
         if field is not None:
             supply = supplier_of(field)
             if supply is not None and field.default_factory is not None:
                 # Each call gets a value of its own, which no definition can say beforehand.
-                rule = readable_hint(_ruled_hint(parameter, self._hints))
-                self._check_known(supply, rule, parameter.name, path)
+                judge = _judge_of(_ruled_hint(parameter, self._hints))
+                self._check_known(supply, judge, parameter.name, path)
                 return
             default = inspect.Parameter.empty if supply is None else supply()
         if default is inspect.Parameter.empty:
@@ -234,17 +258,23 @@ class _Signature:
             # one more thing for a model to copy.
             return
         try:
-            spec["default"] = msgspec.to_builtins(default, str_keys=True)
-        except (TypeError, ValueError) as error:
+            known = (
+                msgspec.to_builtins(default, str_keys=True, enc_hook=write_path)
+                if reading.typed is None
+                else reading.typed.json_default(default)
+            )
+        except (TypeError, ValueError, NotImplementedError) as error:
             raise _make_error(
                 self._source,
                 f"{path}.default",
                 f"the default of {parameter.name!r} has no JSON form, so that models cannot be told"
                 f" of it ({error}); write a value of JSON, or None and set it in the function",
             ) from error
+        if known is not msgspec.UNSET:
+            spec["default"] = known
 
-    def _check_known(self, supply: Callable[[], Any], hint: Any, name: str, path: str) -> None:
-        found = misfit(supply(), hint) if is_known(supply) else None
+    def _check_known(self, supply: Callable[[], Any], judge: Judge, name: str, path: str) -> None:
+        found = judge(supply()) if is_known(supply) else None
         if found is not None:
             message = f"the default of {name!r} does not fit its type: {found[1]}"
             raise _make_error(self._source, f"{path}.default", message)
@@ -284,9 +314,17 @@ def _find_suppliers(signature: inspect.Signature, hints: Mapping[str, Any]) -> l
         supply = None if field is None else supplier_of(field)
         if supply is not None:
             is_made = field.default_factory is not None
-            rule = readable_hint(_ruled_hint(parameter, hints)) if is_made else Any
-            found.append(Supplier(parameter.name, supply, rule))
+            judge = _judge_of(_ruled_hint(parameter, hints)) if is_made else None
+            found.append(Supplier(parameter.name, supply, judge))
     return found
+
+
+def _judge_of(hint: Any) -> Judge:
+    """Return what says where and why a default of `hint` misfits."""
+    if (typed := read_hint(hint).typed) is not None:
+        judge: Judge = typed.misfit
+        return judge
+    return functools.partial(misfit, hint=readable_hint(hint))
 
 
 def _is_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any, Final
 
 import msgspec
@@ -24,12 +25,32 @@ def is_known(factory: object) -> bool:
     return any(factory is each for each in _KNOWN)
 
 
+def convert(value: Any, hint: Any) -> Any:
+    """Make a value of `hint` from JSON data; raises what `split` splits."""
+    return msgspec.convert(value, hint, str_keys=True, dec_hook=_make_path)
+
+
+def write_path(value: Any) -> str:
+    """Write a path as text, for `msgspec.to_builtins`."""
+    if isinstance(value, PurePath):
+        return str(value)
+    raise NotImplementedError(type(value).__name__)
+
+
+def _make_path(kind: type, value: Any) -> Any:
+    if not issubclass(kind, PurePath):
+        raise NotImplementedError(kind.__name__)
+    if not isinstance(value, str):
+        raise TypeError("expected a path as text")
+    return kind(value)
+
+
 def misfit(value: Any, hint: Any) -> tuple[str, str] | None:
     """Return where and why a Python value misfits; None: it fits."""
     if hint is Any or hint is object:
         return None
     try:
-        msgspec.convert(msgspec.to_builtins(value, str_keys=True), hint, str_keys=True)
+        convert(msgspec.to_builtins(value, str_keys=True, enc_hook=write_path), hint)
     except Exception as error:  # noqa: BLE001 - classes of a user may raise anything
         return split(error)
     return None
@@ -40,23 +61,39 @@ def split(error: Exception) -> tuple[str, str]:
     text = str(error)
     reason, mark, place = text.rpartition(" - at `")
     if not mark or not isinstance(error, msgspec.ValidationError):
-        named = text if isinstance(error, msgspec.ValidationError) else _describe_error(error, text)
+        named = text if isinstance(error, msgspec.ValidationError) else describe_error(error, text)
         return "", named
     # `key` marks a wrong key of the object, and [...] some value of one.
     inside = place.removeprefix("key` in `").removesuffix("`").removeprefix("$")
     return inside.partition("[...]")[0], reason
 
 
-def _describe_error(error: Exception, text: str) -> str:
+def describe_error(error: Exception, text: str) -> str:
+    """Name what a function of the user raised."""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def check_of(hint: Any) -> Check | None:
-    """Return the check of defaults made per value, or None.
+    """Return the check of defaults made per value, or None."""
+    node = types.type_info(hint)
+    return _check_whole(hint) if _is_recursive(node, ()) else _make_check(node)
 
-    `hint` has no references to itself.
-    """
-    return _make_check(types.type_info(hint))
+
+def _is_recursive(node: Any, above: tuple[Any, ...]) -> bool:
+    if any(node is each for each in above):
+        return True
+    inside = (*above, node) if isinstance(node, _Class) else above
+    return any(_is_recursive(below, inside) for below in _inner_nodes(node))
+
+
+def _check_whole(hint: Any) -> Check:
+    """Return the check of all defaults at once, for a type that refers to itself."""
+
+    def check(sent: Any, made: Any, path: str) -> Iterator[tuple[str, str]]:
+        if (found := misfit(made, hint)) is not None:
+            yield path + found[0], found[1]
+
+    return check
 
 
 def known_faults(hint: Any) -> Iterator[tuple[str, str]]:
@@ -88,9 +125,13 @@ def runs_code(hint: Any) -> bool:
 
 
 def _walk_nodes(node: Any) -> Iterator[Any]:
-    yield node
-    for below in _inner_nodes(node):
-        yield from _walk_nodes(below)
+    pending, seen = [node], set[int]()
+    while pending:
+        node = pending.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            pending += _inner_nodes(node)
 
 
 def _inner_nodes(node: Any) -> list[Any]:

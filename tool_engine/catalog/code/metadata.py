@@ -36,7 +36,7 @@ _META_FIELDS: Final = (
 )
 _LENIENT: Final = frozenset({"allow_inf_nan", "fail_fast", "defer_build"})
 """General rules of pydantic that no value of JSON can break."""
-_OF_MODELS_ONLY: Final = ("alias", "validation_alias", "discriminator")
+_OF_MODELS_ONLY: Final = ("alias", "validation_alias")
 _CURE: Final = "write msgspec.Meta(...) with the same rule, or check the value in the function"
 
 
@@ -44,12 +44,20 @@ class UnsupportedHintError(TypeError):
     """A type hint without a JSON Schema; the message has the cure."""
 
 
+class NotForMsgspecError(UnsupportedHintError):
+    """A type hint that msgspec cannot hold to; another library may."""
+
+
+class NeedsPydanticError(NotForMsgspecError):
+    """A class that pydantic checks."""
+
+
 def readable_hint(hint: Any) -> Any:
     """Return `hint` with all rules as `msgspec.Meta`; refuse unknown rules."""
     return _make_readable(hint, set())
 
 
-def _resolve_alias(hint: Any) -> Any:
+def resolve_alias(hint: Any) -> Any:
     """Return the hint that a type alias or NewType stands for."""
     while True:
         if isinstance(hint, typing.NewType):
@@ -61,7 +69,7 @@ def _resolve_alias(hint: Any) -> Any:
 
 
 def _make_readable(hint: Any, seen: set[Any]) -> Any:
-    hint = _resolve_alias(hint)
+    hint = resolve_alias(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return _with_rules(_make_readable(hint.__origin__, seen), hint.__metadata__)
@@ -84,7 +92,7 @@ def _make_readable(hint: Any, seen: set[Any]) -> Any:
 def _with_rules(hint: Any, metadata: Iterable[Any]) -> Any:
     rules: dict[str, Any] = {}
     for part in metadata:
-        for name, value in _rules_of(part):
+        for name, value in rules_of(part):
             rules[name] = _combine_rules(name, rules[name], value) if name in rules else value
     words = {
         name: rules.pop(name) for name in ("title", "description", "examples") if name in rules
@@ -113,7 +121,7 @@ def _whole_if_integral(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _rules_of(part: Any) -> Iterator[tuple[str, Any]]:
+def rules_of(part: Any) -> Iterator[tuple[str, Any]]:
     """Yield the rules of one metadata object in `Meta`'s words."""
     kinds = kinds_of(part)
     if part is None or isinstance(part, str) or not _HARMLESS.isdisjoint(kinds):
@@ -126,13 +134,13 @@ def _rules_of(part: Any) -> Iterator[tuple[str, Any]]:
         yield from _rules_of_field(part)
     elif getattr(part, "__is_annotated_types_grouped_metadata__", False):
         for each in part:
-            yield from _rules_of(each)
+            yield from rules_of(each)
     elif bound := next((_BOUNDS[kind] for kind in kinds if kind in _BOUNDS), None):
         yield bound, _check_bound(part, getattr(part, bound))
     elif "PydanticGeneralMetadata" in kinds or "_PydanticGeneralMetadata" in kinds:
         yield from _general_rules(part)
     else:
-        raise UnsupportedHintError(f"the annotation {part!r} is not understood; {_CURE}")
+        raise NotForMsgspecError(f"the annotation {part!r} is not understood; {_CURE}")
 
 
 def _rules_of_field(field: Any) -> Iterator[tuple[str, Any]]:
@@ -141,14 +149,16 @@ def _rules_of_field(field: Any) -> Iterator[tuple[str, Any]]:
             raise UnsupportedHintError(
                 f"{name} of Field is not understood; name the parameter as models shall know it"
             )
+    if getattr(field, "discriminator", None) is not None:
+        raise NotForMsgspecError("discriminator of Field is not understood; tag msgspec.Structs")
     for part in field.metadata:
-        yield from _rules_of(part)
+        yield from rules_of(part)
     for name in ("description", "examples"):
         if getattr(field, name, None):
             yield name, getattr(field, name)
     extra = getattr(field, "json_schema_extra", None)
     if callable(extra):
-        raise UnsupportedHintError("json_schema_extra of Field is a function; write a mapping")
+        raise NotForMsgspecError("json_schema_extra of Field is a function; write a mapping")
     if extra:
         yield "extra_json_schema", dict(extra)
 
@@ -158,7 +168,7 @@ def _general_rules(part: Any) -> Iterator[tuple[str, Any]]:
         if name == "pattern" and value is not None:
             yield name, _pattern_text(value)
         elif name not in _LENIENT and value not in (None, False):
-            raise UnsupportedHintError(f"{name}={value!r} is not understood; {_CURE}")
+            raise NotForMsgspecError(f"{name}={value!r} is not understood; {_CURE}")
 
 
 def _pattern_text(value: Any) -> str:
@@ -174,7 +184,7 @@ def _pattern_text(value: Any) -> str:
 
 def _check_bound(part: Any, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UnsupportedHintError(f"{part!r} bounds no number of JSON; {_CURE}")
+        raise NotForMsgspecError(f"{part!r} bounds no number of JSON; {_CURE}")
     return value
 
 
@@ -208,9 +218,9 @@ def _check_class(kind: Any, seen: set[Any]) -> None:
         return
     seen.add(kind)
     if hasattr(kind, "__pydantic_validator__") or hasattr(kind, "__pydantic_core_schema__"):
-        raise UnsupportedHintError(
-            f"the type {kind.__name__} is checked by pydantic, which cannot be a parameter's type: "
-            "declare a dataclass, a TypedDict or a msgspec.Struct, with rules as msgspec.Meta, or "
+        raise NeedsPydanticError(
+            f"the type {kind.__name__} is checked by pydantic 2, which is not installed here: "
+            "install it, or "
             f"take a dict and build {kind.__name__} of it in the function"
         )
     if kind.__module__ == "builtins" or not _fields_of(kind):
@@ -224,9 +234,11 @@ def _check_class(kind: Any, seen: set[Any]) -> None:
         try:
             readable = _make_readable(hint, seen)
         except UnsupportedHintError as error:
-            raise UnsupportedHintError(f"{place}: {error}") from error
+            needs = isinstance(error, NeedsPydanticError)
+            kind_of_error = NeedsPydanticError if needs else NotForMsgspecError
+            raise kind_of_error(f"{place}: {error}") from error
         if readable is not hint and _has_foreign(hint):
-            raise UnsupportedHintError(
+            raise NotForMsgspecError(
                 f"{place} has rules that are not enforced inside a class: write them as "
                 "Annotated[..., msgspec.Meta(...)]"
             )
@@ -237,7 +249,7 @@ def _fields_of(kind: type) -> bool:
     if dataclasses.is_dataclass(kind):
         for field in dataclasses.fields(kind):
             if is_field(field.default):
-                raise UnsupportedHintError(
+                raise NotForMsgspecError(
                     f"{kind.__name__}.{field.name} has a Field(...) as its default: write "
                     "Annotated[..., msgspec.Meta(...)] and the default itself"
                 )
@@ -248,11 +260,11 @@ def _fields_of(kind: type) -> bool:
 
 def _has_foreign(hint: Any) -> bool:
     """Return True if `hint` has rules in other words than `msgspec.Meta`."""
-    hint = _resolve_alias(hint)
+    hint = resolve_alias(hint)
     if typing.get_origin(hint) is Annotated:
         ruled = [part for part in hint.__metadata__ if not isinstance(part, msgspec.Meta)]
         if any(
-            name not in ("title", "description") for part in ruled for name, _ in _rules_of(part)
+            name not in ("title", "description") for part in ruled for name, _ in rules_of(part)
         ):
             return True
         return _has_foreign(hint.__origin__)

@@ -1,0 +1,257 @@
+"""How does pydantic read a type hint, and make values of it from JSON?
+
+Loaded by name for hints that only pydantic reads, so that no other tool waits for its import.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import msgspec
+from pydantic import TypeAdapter
+from pydantic import ValidationError as MisfitError
+from pydantic.errors import PydanticUserError
+
+from tool_engine.catalog.code.made_defaults import describe_error, is_known
+from tool_engine.catalog.code.metadata import UnsupportedHintError, resolve_alias, rules_of
+from tool_engine.model.settings.field_default import is_field, kinds_of
+
+_MOST_MISFITS: Final = 20
+"""Misfits of one argument that are named; a list may have one for each of its items."""
+_SAME_IN_JSON: Final = frozenset({"str", "int", "float", "bool", "none", "lax-or-strict"})
+"""Kinds whose strict form takes what JSON gives."""
+_NOT_VALIDATION: Final = frozenset({"metadata", "serialization", "cls", "default", "expected"})
+_NOT_JSON_SCHEMA: Final = frozenset(
+    {"gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "strict"}
+)
+"""What pydantic writes into a schema for a rule that does not fit the type."""
+_WORDS: Final = ("title", "description", "examples")
+_CURE: Final = "write pydantic's Field(...) with the same rule, or check the value in the function"
+_OF_PYTHON: Final = ("Value error, ", "Assertion failed, ")
+
+
+class PydanticType:
+    """A hint as pydantic reads it.
+
+    Raises:
+        UnsupportedHintError: It holds a rule that pydantic would ignore, or has no JSON Schema.
+        PydanticUserError: It is no type that pydantic knows.
+    """
+
+    def __init__(self, hint: Any) -> None:
+        _check_rules(hint, set())
+        self._adapter: TypeAdapter[Any] = TypeAdapter(hint)
+        self.schema = _read_schema(self._adapter, hint)
+        parts = list(_walk_core(self._adapter.core_schema))
+        self.runs_code = any(map(_runs_code, parts)) or _has_predicate(hint)
+        """Whether validation runs functions that are not pydantic's own."""
+        is_strict = any(map(_is_strict, parts))
+        validator = self._adapter.validator
+        self.validate: Callable[[Any], Any] = (
+            # What a strict type takes from JSON, such as a date's text, it takes as JSON only.
+            (lambda value: validator.validate_json(msgspec.json.encode(value)))
+            if is_strict
+            else validator.validate_python
+        )
+        """Makes a value of JSON data; raises what `split_misfits` splits."""
+
+    def misfit(self, value: Any) -> tuple[str, str] | None:
+        """Return where and why a Python value misfits; None: it fits."""
+        try:
+            self._adapter.validator.validate_python(value)
+        except Exception as error:  # noqa: BLE001 - validators of a user may raise anything
+            return next(self.split_misfits(error, value))
+        return None
+
+    @staticmethod
+    def split_misfits(error: Exception, value: Any) -> Iterator[tuple[str, str]]:
+        """Yield the places (`.items[0]`) and the reasons of what validation raised."""
+        if not isinstance(error, MisfitError):
+            yield "", describe_error(error, str(error))
+            return
+        for each in islice(error.errors(include_url=False, include_context=False), _MOST_MISFITS):
+            reason = each["msg"]
+            for words in _OF_PYTHON:
+                reason = reason.removeprefix(words)
+            yield _place_of(each["loc"], value), reason or each["type"]
+
+    def json_default(self, value: Any) -> Any:
+        """Return a default as JSON; `msgspec.UNSET`: JSON cannot say it, so the function gives it.
+
+        Raises:
+            ValueError: It does not fit the type.
+        """
+        if (found := self.misfit(value)) is not None:
+            raise ValueError(f"it does not fit its type: {found[1]}")
+        try:
+            made = self._adapter.dump_python(
+                value, mode="json", by_alias=True, exclude_unset=True, warnings=False
+            )
+            is_same = self.validate(made) == value
+        except Exception:  # noqa: BLE001 - serializers of a user may raise anything
+            return msgspec.UNSET
+        return made if is_same else msgspec.UNSET
+
+
+def _place_of(steps: Iterable[Any], value: Any) -> str:
+    """Return the place in the value: some steps name a branch of the type instead."""
+    place, listed = "", tuple(steps)
+    for number, step in enumerate(listed):
+        if isinstance(value, Mapping):
+            is_last = number == len(listed) - 1
+            if step in value or (is_last and isinstance(step, str)):
+                place, value = f"{place}.{step}", value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+            place, value = f"{place}[{step}]", value[step]
+    return place
+
+
+def _read_schema(adapter: TypeAdapter[Any], hint: Any) -> dict[str, Any]:
+    try:
+        schema = adapter.json_schema()
+    except PydanticUserError as error:
+        reason = str(error).partition("\n")[0]
+        raise UnsupportedHintError(
+            f"the type {hint!r} has no JSON form: {reason}; give that part a type that has one, or "
+            "make of it in the function what you need"
+        ) from error
+    for part in _walk_schemas(schema):
+        wrong = _NOT_JSON_SCHEMA.intersection(part)
+        if wrong:
+            raise UnsupportedHintError(f"{min(wrong)!r} is no rule of its type; {_CURE}")
+    return schema
+
+
+def _walk_schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
+    pending = [schema]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending += part
+        elif isinstance(part, dict):
+            yield part
+            for key, value in part.items():
+                if key in ("properties", "$defs", "patternProperties") and isinstance(value, dict):
+                    pending += value.values()
+                elif key not in ("default", "examples", "enum", "const", "mapping"):
+                    pending.append(value)
+
+
+def _walk_core(core: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the parts of what pydantic validates by."""
+    pending, seen = [core], set[int]()
+    while pending:
+        part = pending.pop()
+        if id(part) in seen:
+            continue
+        if isinstance(part, list | tuple):
+            pending += part
+        elif isinstance(part, dict):
+            seen.add(id(part))
+            yield part
+            pending += [value for key, value in part.items() if key not in _NOT_VALIDATION]
+
+
+def _is_strict(part: Mapping[str, Any]) -> bool:
+    return part.get("strict") is True and part.get("type") not in _SAME_IN_JSON
+
+
+def _runs_code(part: Mapping[str, Any]) -> bool:
+    kind = part.get("type")
+    if part.get("custom_init") or part.get("post_init") or callable(part.get("discriminator")):
+        return True
+    if "default_factory" in part and not is_known(part["default_factory"]):
+        return True
+    if not isinstance(kind, str) or not kind.startswith(("function-", "call")):
+        return False
+    function = part.get("function")
+    if isinstance(function, Mapping):
+        function = function.get("function")
+    return str(getattr(function, "__module__", "")).partition(".")[0] != "pydantic"
+
+
+def _has_predicate(hint: Any) -> bool:
+    """Return True if a rule of `hint` is a function; in a model pydantic wraps it."""
+    return any("Predicate" in kinds_of(part) for part in _walk_rules(hint, set()))
+
+
+def _check_rules(hint: Any, seen: set[int]) -> None:
+    for part in _walk_rules(hint, seen):
+        _check_rule(part)
+
+
+def _check_rule(part: Any) -> None:
+    kinds = kinds_of(part)
+    home = type(part).__module__.partition(".")[0]
+    if isinstance(part, msgspec.Meta):
+        if any(name not in _WORDS for name, _ in rules_of(part)):
+            raise UnsupportedHintError(f"{part!r} is not read by pydantic; {_CURE}")
+    # annotated_types.Timezone is taken without a word, and not enforced.
+    elif "Timezone" in kinds or not (
+        part is None
+        or isinstance(part, str)
+        or home in ("pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing")
+        or hasattr(part, "__get_pydantic_core_schema__")
+        or hasattr(part, "__get_pydantic_json_schema__")
+    ):
+        raise UnsupportedHintError(f"the annotation {part!r} is not understood; {_CURE}")
+    pattern = getattr(part, "pattern", None)
+    if isinstance(pattern, re.Pattern) and pattern.flags & ~re.UNICODE:
+        raise UnsupportedHintError(
+            f"the pattern {pattern.pattern!r} has flags ({re.RegexFlag(pattern.flags)!r}), which "
+            "models cannot be shown; write it without"
+        )
+
+
+def _walk_rules(hint: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield all metadata in a hint and in the fields of its classes."""
+    hint = resolve_alias(hint)
+    if typing.get_origin(hint) is Annotated:
+        yield from _listed_rules(hint.__metadata__)
+        hint = resolve_alias(hint.__origin__)
+    for argument in typing.get_args(hint):
+        if not isinstance(argument, str | bytes | int | list):
+            yield from _walk_rules(argument, seen)
+    kind = typing.get_origin(hint) or hint
+    if not isinstance(kind, type) or id(kind) in seen or kind.__module__ == "builtins":
+        return
+    seen.add(id(kind))
+    fields = getattr(kind, "__pydantic_fields__", None)
+    if fields is not None:
+        for field in fields.values():
+            yield from _listed_rules([field])
+            yield from _walk_rules(field.annotation, seen)
+        return
+    if dataclasses.is_dataclass(kind):
+        yield from _listed_rules(f.default for f in dataclasses.fields(kind) if is_field(f.default))
+    if any(hasattr(kind, mark) for mark in ("__dataclass_fields__", "__total__", "_fields")):
+        for inner in typing.get_type_hints(kind, include_extras=True).values():
+            yield from _walk_rules(inner, seen)
+
+
+def _listed_rules(parts: Iterable[Any]) -> Iterator[Any]:
+    patterns = set[str]()
+    for part in _spread(parts):
+        pattern = getattr(part, "pattern", None)
+        if pattern is not None:
+            patterns.add(getattr(pattern, "pattern", pattern))
+        yield part
+    if len(patterns) > 1:
+        shown = " and ".join(map(repr, sorted(patterns)))
+        raise UnsupportedHintError(f"pattern is given twice, as {shown}; keep one")
+
+
+def _spread(parts: Iterable[Any]) -> Iterator[Any]:
+    for part in parts:
+        if is_field(part):
+            yield from _spread(part.metadata)
+        elif getattr(part, "__is_annotated_types_grouped_metadata__", False):
+            yield part
+            yield from _spread(part)
+        else:
+            yield part
