@@ -21,6 +21,7 @@ EXTRAS = {
     "openai",
     "opentelemetry",
     "prometheus_client",
+    "pydantic",
     "ray",
     "sqlalchemy",
     "starlette",

@@ -44,7 +44,9 @@ class Conversion:
 
     def __init__(self, wanted: Mapping[str, Any], suppliers: Iterable[Supplier]) -> None:
         typed = {name: read_hint(hint).typed for name, hint in wanted.items()}
-        self._typed = [(name, each) for name, each in typed.items() if each is not None]
+        self._typed = [
+            (name, each.validate, each) for name, each in typed.items() if each is not None
+        ]
         """What pydantic makes values of."""
         self._wanted = {
             name: (hint, check_of(readable_hint(hint)))
@@ -55,10 +57,19 @@ class Conversion:
             name: hint for name, (hint, _) in self._wanted.items() if not runs_code(hint)
         }
         self._suppliers = list(suppliers)
+        self.converts_at_once = bool(self._at_once)
+        """Whether `misfits` can find anything."""
         self.runs_code = len(self._at_once) < len(self._wanted) or any(
-            each.runs_code for _, each in self._typed
+            each.runs_code for _, _, each in self._typed
         )
         """Whether it runs functions of the hints' classes, which may take long."""
+
+    def only_validator(self) -> tuple[str, Callable[[Any], Any]] | None:
+        """Return the parameter that pydantic makes and its validator, if that is all to do."""
+        if self.runs_code or self._wanted or self._suppliers or len(self._typed) != 1:
+            return None
+        ((name, validate, _),) = self._typed
+        return name, validate
 
     def misfits(self, arguments: Mapping[str, Any]) -> list[ValidationError]:
         """Return the conversion errors that show without running user code."""
@@ -70,11 +81,12 @@ class Conversion:
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the converted arguments, with new defaults; InvalidArgumentsError: misfits."""
-        converted, found = dict(arguments), list[ValidationError]()
-        for name, typed in self._typed:
+        converted = dict(arguments)
+        found: list[ValidationError] = []
+        for name, validate, typed in self._typed:
             if name in converted:
                 try:
-                    converted[name] = typed.validate(converted[name])
+                    converted[name] = validate(converted[name])
                 except Exception as error:  # noqa: BLE001 - validators may raise anything
                     value = converted[name]
                     faults = typed.split_misfits(error, value)

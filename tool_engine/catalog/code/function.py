@@ -141,7 +141,7 @@ def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
     handler = function if convert is None else _converting(function, convert)
     if wanted is not None:
         handler = _with_context(handler, wanted)
-    if convert is not None:
+    if convert is not None and convert.converts_at_once:
         setattr(handler, MISFITS, convert.misfits)
     return handler
 
@@ -158,7 +158,25 @@ def _converting(function: Callable[..., Any], convert: Conversion) -> Callable[.
 
     if not is_async(function):
         return call
+    if (only := convert.only_validator()) is not None:
+        return _validating(function, convert, *only)
     return call_after_thread if convert.runs_code else call_async
+
+
+def _validating(
+    function: Callable[..., Any], convert: Conversion, name: str, validate: Callable[[Any], Any]
+) -> Callable[..., Any]:
+    """Return what a call with one model costs least: its validation, and the function."""
+
+    async def call_async(**values: Any) -> Any:
+        if name in values:
+            try:
+                values[name] = validate(values[name])
+            except Exception:  # noqa: BLE001 - the conversion says what is wrong
+                values = convert(values)
+        return await function(**values)
+
+    return call_async
 
 
 def _with_context(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -31,6 +31,7 @@ _VALUES: Final = frozenset({"default", "examples", "enum", "const"})
 """Keywords that hold values, not schemas."""
 _COMBINE: Final = frozenset({"anyOf", "oneOf", "allOf", "not", "if"})
 """Keywords by which a schema may refuse null, whatever its type says."""
+_DROPPED: Final = frozenset({"title", "$defs", "$ref"})
 _NAMED: Final = frozenset({"properties", "patternProperties", "$defs"})
 
 
@@ -95,7 +96,7 @@ class _Unfolding:
         plain = {
             keyword: self._unfold_part(keyword, value, inside)
             for keyword, value in schema.items()
-            if keyword in KEYWORDS and keyword != "title"
+            if keyword in KEYWORDS and keyword not in _DROPPED
         }
         return _normalise_schema(plain)
 
