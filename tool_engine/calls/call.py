@@ -21,7 +21,12 @@ from tool_engine.errors import ToolEngineError, UnboundContextError
 from tool_engine.interfaces import Run, Slot
 from tool_engine.knowledge.entry import VisibleCall, secret_names
 from tool_engine.logger import current_call
-from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call import (
+    DEFAULT_TIMEOUT,
+    ToolExecutionContext,
+    ToolExecutionResult,
+    ValidationError,
+)
 from tool_engine.model.caller import check_context, is_of_own
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.settings.settable import settable
@@ -68,6 +73,8 @@ class Call(msgspec.Struct, eq=False):
     """Seconds of waiting for a slot that never came."""
     limited: Any = None
     """The `LimitedOutput` of a successful call whose output its tool's limits changed."""
+    kept: bytes | None = None
+    """What the record keeps of the output of a call that failed because of it."""
     result: ToolExecutionResult | None = None
     """Set if the call was refused while it asked for a slot."""
     above: Any = None
@@ -92,6 +99,11 @@ class Call(msgspec.Struct, eq=False):
             call.inside = call.inside or {}
             call.inside.update((id(tool), tool) for tool in tools)
             call = call.context.bound_call
+
+    def note_misfits(self, found: list[ValidationError]) -> None:
+        """Note where its output differs from the declaration, as warnings."""
+        warnings = [{**each.to_dict(), "level": "warning"} for each in found]
+        self.findings = [*(self.findings or ()), *warnings]
 
     def note_for_maker(self, tool: Tool) -> None:
         """Note that its caller gets the result of a run of the tool."""

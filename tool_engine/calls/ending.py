@@ -15,6 +15,7 @@ import msgspec
 from tool_engine.calls.call import Call
 from tool_engine.calls.failure import Failure
 from tool_engine.calls.plan import Plan
+from tool_engine.calls.ready import Ready
 from tool_engine.events import EventBus
 from tool_engine.interfaces import Slot
 from tool_engine.knowledge.entry import secrets_sent, without_values
@@ -22,7 +23,6 @@ from tool_engine.knowledge.snapshot import (
     MAX_SNAPSHOT,
     beginning,
     pack,
-    pack_plain,
     restore,
     snapshot,
 )
@@ -30,16 +30,11 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.finding import finding_of
-from tool_engine.model.json.output import PLAIN, as_output
 from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
 from tool_engine.model.record import CallEntry
 from tool_engine.model.tool import Tool
 from tool_engine.output.limited import LimitedOutput
-from tool_engine.output.plain import plain_at_once, plain_output
 from tool_engine.redaction import redact, redact_text
-
-Ready = tuple[LimitedOutput | None, dict[str, Any], bytes]
-"""The limited output, if there are limits; the output; and what the record keeps of it."""
 
 _T = TypeVar("_T")
 _NOTHING: Final = pack({})
@@ -69,25 +64,6 @@ class CallEnding:
         """The time on the loop's clock at which the millisecond of `_date` began."""
         self._next_date = -inf
         self._clock: Callable[[], float] = monotonic
-
-    def ready(self, value: Any) -> Ready | None:
-        """Return a tool's value as its output and as its record keeps it.
-
-        None if a part of it must be asked for its JSON form, or has none: see `made_ready`.
-        """
-        if (kind := type(value)) is not dict:
-            if kind in PLAIN:
-                value = {"result": value}
-            elif kind is LimitedOutput:
-                return value, value.output, value.kept.result
-        try:
-            output: dict[str, Any] = value if type(value) is dict else as_output(value)
-            kept = pack_plain(output)
-        except Exception:  # noqa: BLE001 - foreign objects raise anything
-            plain = plain_at_once(value)
-            return None if plain is None else (None, plain, snapshot(plain))
-        # Cut while the value is at hand: reading it back would take many times as long.
-        return None, output, kept if len(kept) <= MAX_SNAPSHOT else beginning(output, len(kept))
 
     def succeed(
         self,
@@ -165,6 +141,7 @@ class CallEnding:
             call.findings = [*(call.findings or ()), *failure.findings]
             if not any(each["level"] == "error" for each in call.findings):
                 call.findings.append(finding_of(failure.error))
+        call.kept = failure.kept
         failure = _without_secrets(call, failure)
         metadata: dict[str, Any] = {
             "call_id": call.call_id,
@@ -193,7 +170,7 @@ class CallEnding:
             _to_the_millisecond(date),
             metadata,
         )
-        self._keep_record(call, result, _NOTHING, date)
+        self._keep_record(call, result, call.kept or _NOTHING, date)
         call.context.note_failure(result)
         self._publish_end(call, result)
         return result
@@ -271,8 +248,9 @@ class CallEnding:
             executed_at=_to_the_millisecond(date),
             metadata=metadata,
         )
-        if limited is None:
-            self._keep_record(call, result, snapshot(result.output), date)
+        if limited is None or not shared.is_success:
+            kept = None if leader is None else leader.kept
+            self._keep_record(call, result, kept or snapshot(result.output), date)
         else:
             self._keep_record(call, result, limited.kept.result, date, limited.kept.whole)
         self._publish_end(call, result)
@@ -349,16 +327,6 @@ class CallEnding:
                 generation=None if plan is None else plan.facts["generation"],
             )
         )
-
-
-def made_ready(value: Any) -> Ready:
-    """Do the same as `ready` for other classes; call it in a thread, since it runs their code.
-
-    Raises:
-        ToolExecutionError: Something in it has no form in JSON.
-    """
-    output = plain_output(value)
-    return None, output, snapshot(output)
 
 
 def _said_inside(tools: dict[int, Tool]) -> str | None:

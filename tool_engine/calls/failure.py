@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from tool_engine.errors import AdmissionError, ToolExecutionError
 from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, TRUNCATED, beginning, pack, restore
 from tool_engine.redaction import NO_SECRETS, OwnSecrets, shorten_words, words_of
+from tool_engine.validation.output import OutputMismatchError
 
 
 class Failure(NamedTuple):
@@ -23,6 +24,8 @@ class Failure(NamedTuple):
     """Whether another attempt would fail in the same way."""
     is_hidden: bool = False
     """Whether the secrets of its call are hidden in it already."""
+    kept: bytes | None = None
+    """What the record keeps of the output, where that is what is wrong."""
 
 
 def failure_of(error: BaseException, secrets: OwnSecrets = NO_SECRETS) -> Failure:
@@ -40,7 +43,8 @@ def _word_error(error: BaseException, secrets: OwnSecrets) -> Failure:
         details = secrets.value(_bound_details(error.details, secrets)) if error.details else None
         findings = tuple(secrets.value(list(getattr(error, "findings", ()))))
         text = shorten_words(str(error), secrets)
-        return Failure(error.error_type, text, details, findings, error.is_final)
+        kept = error.kept if isinstance(error, OutputMismatchError) else None
+        return Failure(error.error_type, text, details, findings, error.is_final, kept=kept)
     if isinstance(error, TimeoutError):
         text = str(error) or "the tool gave up waiting (TimeoutError)"
         return Failure("timeout", shorten_words(text, secrets))

@@ -35,11 +35,12 @@ from tool_engine.calls.call import (
 )
 from tool_engine.calls.call_id import name_call
 from tool_engine.calls.consent import Consents, frozen, let_others_run
-from tool_engine.calls.ending import CallEnding, Ready, made_ready
+from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.calls.plan import Plan, Planner
 from tool_engine.calls.progress import take_report
+from tool_engine.calls.ready import Ready
 from tool_engine.calls.retrying import Retries
 from tool_engine.calls.sharing import Flight, Flights
 from tool_engine.calls.uses import Use, is_use, take_uses
@@ -205,7 +206,7 @@ class Pipeline:
             run.start(task_of(loop))
             if not run.is_done:
                 await self._suspend_run(call, plan, slot, run)
-            if run.is_troubled or (output := self._ending.ready(run.value)) is None:
+            if run.is_troubled or (output := plan.ready(run.value)) is None:
                 run, output = await self._finish_run(call, plan, slot, run)
         except BaseException:
             self._end_broken(call, slot)
@@ -556,15 +557,18 @@ class Pipeline:
             run = await self._retries.run(call, plan, plan.retry, slot, run)
         if run.is_troubled:
             return run, None
-        output = self._ending.ready(run.value)
+        output = plan.ready(run.value)
         if output is None:
             run = await self._make_ready(call, plan, slot, run)
             output = None if run.is_troubled else run.value
         return run, output
 
     async def _make_ready(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
-        """Make the JSON form of a tool's value, within the rest of its time."""
-        loop, asks = get_running_loop(), {"function": partial(made_ready, run.value)}
+        """Make and check the JSON form of a tool's value, within the rest of its time."""
+        loop, asks = (
+            get_running_loop(),
+            {"function": partial(plan.ready_in_thread, call.note_misfits, run.value)},
+        )
         ask = self._local.in_thread
         asking = ToolTask(loop, run.deadline, self._runs, call, ask, asks)
         asking.leaves_on_cancel = True

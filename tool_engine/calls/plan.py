@@ -17,6 +17,7 @@ from tool_engine.admission.request import AdmissionRequest
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.placed import PlacedExecutor
 from tool_engine.calls.failure import Failure
+from tool_engine.calls.ready import UNCHECKED, Readying, choose_readying
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.executor_registry import ExecutorRegistry
@@ -63,6 +64,8 @@ class Plan:
         "is_special",
         "leaves_on_cancel",
         "needs_consent",
+        "ready",
+        "ready_in_thread",
         "request",
         "retry",
         "runs",
@@ -81,8 +84,10 @@ class Plan:
         request: AdmissionRequest,
         generation: int = 0,
         runs: object = None,
+        readying: Readying = UNCHECKED,
     ) -> None:
         self.tool = tool
+        self.ready, self.ready_in_thread = readying
         self.runs = executor if runs is None else runs
         """The executor as registered, without wrappers."""
         # Without an executor every call takes the way on which that is found out.
@@ -212,6 +217,7 @@ class Planner:
             AdmissionRequest.for_tool(tool, self._config(), self._owner_of(tool, own)),
             self._generation(),
             runs,
+            _choose_readying(tool),
         )
 
     def _choose_place(
@@ -276,6 +282,15 @@ class Planner:
             f"register it with engine.register_executor({tool.handler!r}, ...) or correct "
             "entry.handler",
         )
+
+
+def _choose_readying(tool: Tool) -> Readying:
+    try:
+        return choose_readying(tool)
+    except ValueError as error:
+        raise ToolExecutionError(
+            f"the output that {tool.name!r} declares is no usable JSON Schema: {error}"
+        ) from error
 
 
 def _with_consent(tool: Tool, executor: ToolExecutor | None) -> Tool:

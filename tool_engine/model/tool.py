@@ -96,6 +96,8 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
 
     output: dict[str, Any] | None = None
     """JSON Schema of the output, from `output` or `returns`."""
+    output_mode: str = "enforce"
+    """enforce, warn or off: an output that is not what was declared fails the call, or is said."""
     author: str | None = None
     icon: str | None = None
     shareable_scope: str = "private"

@@ -149,6 +149,10 @@ def _compare_idempotent(field: str, old: bool, new: bool) -> Iterator[ToolChange
     yield changed(field, COMPATIBLE if new else BREAKING, old, new)
 
 
+def _compare_output_mode(field: str, old: str, new: str) -> Iterator[ToolChange]:
+    yield changed(field, COMPATIBLE if new == "enforce" else BREAKING, old, new)
+
+
 def _compare_concurrency(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
     for name in old.__struct_fields__:
         before, after = getattr(old, name), getattr(new, name)
@@ -341,6 +345,7 @@ _COMPARED: Final[Mapping[str, _Comparison]] = {
     "implementation_config": _compare_entry,
     "status": _compatible,
     "output": _compare_output,
+    "output_mode": _compare_output_mode,
     "author": _cosmetic,
     "icon": _cosmetic,
     "shareable_scope": _compare_scope,

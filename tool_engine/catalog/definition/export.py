@@ -61,6 +61,7 @@ def definition_of(tool: Tool) -> dict[str, Any]:
         ),
         "entry": tool.implementation_config,
         "output": _export_output(tool.output),
+        "output_mode": _none_if_default(tool.output_mode, "enforce"),
         "author": tool.author,
         "icon": tool.icon,
         "shareable_scope": _none_if_default(tool.shareable_scope, "private"),

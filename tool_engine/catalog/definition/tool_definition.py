@@ -35,7 +35,7 @@ from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, pack
 
 _COPIED: Final = (
     *("version", "author", "icon", "shareable_scope", "status", "timeout", "effect"),
-    *("accepts", "max_uses", "examples", "tests"),
+    *("accepts", "max_uses", "examples", "tests", "output_mode"),
 )
 _RUN_BY: Final = {
     "http": ("request",),
