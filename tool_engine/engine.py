@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from msgspec.structs import replace
 
+from tool_engine.adding import AddsSources
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.approval.view import ApprovalsView
 from tool_engine.backends.local import LocalBackend
@@ -38,7 +39,6 @@ from tool_engine.interfaces import (
     AdmissionController,
     Approver,
     CallScope,
-    CatalogSource,
     EventStorage,
     ExecutionBackend,
     ToolExecutor,
@@ -61,7 +61,6 @@ from tool_engine.sources.place import describe_engine
 from tool_engine.validation import ToolParameterValidator
 
 if TYPE_CHECKING:
-    from tool_engine.following import SourceFollowers
     from tool_engine.reloading import Reloader
 
 _log = get_logger(__name__)
@@ -74,6 +73,7 @@ _HEAD_START: Final = 1.0
 @live("pass it on as it is, or make another one with ToolEngine(engine.config)")
 class ToolEngine(
     BlockingCalls,
+    AddsSources,
     GenerationsView,
     ToolDecorator,
     RecordsView,
@@ -157,9 +157,7 @@ class ToolEngine(
         self._reloader: Reloader = import_module("tool_engine.reloading").Reloader(
             self.config, self._registry, self._bus, self._generations, self._swap_index
         )
-        self._followers: SourceFollowers = import_module("tool_engine.following").SourceFollowers(
-            self._reloader, self._registry
-        )
+        self._make_followers(self._reloader, self._registry)
         self._pipeline = self._make_pipeline(self._admission, _scope_of(approver, self))
         self._execute = durable(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
@@ -420,47 +418,6 @@ class ToolEngine(
         self._swap_index(self.index.without(name))
         self._reloader.publish_removed(tool)
         self._reloader.restore_name(name)
-
-    @at_home
-    async def add_source(
-        self,
-        source: CatalogSource,
-        *,
-        timeout: float = 30.0,  # noqa: ASYNC109
-    ) -> ReloadChanges:
-        """Add all tools of a source, and follow its changes; see `CatalogSource`.
-
-        They come and go as one change. A name that a file, code or an earlier source has is left
-        out. A source that fails keeps its last good tools, none at first. Each is a `load_errors`
-        entry, and `reload` tries again.
-
-        Args:
-            source: What gives the tools, before or after `load`.
-            timeout: Seconds that one reading of it may take.
-
-        Returns:
-            The names of the tools that were added, modified and removed.
-
-        Raises:
-            ConfigurationError: It is no source, or its origin is wrong or was added before.
-            EngineClosedError: The engine is closed.
-        """
-        self._require_open()
-        return await self._followers.add(source, timeout)
-
-    @at_home
-    async def remove_source(self, source: CatalogSource | str) -> ReloadChanges:
-        """Remove a source, or that of an origin, with all its tools; running calls go on.
-
-        Returns:
-            The names of the tools that were added, modified and removed.
-
-        Raises:
-            ConfigurationError: It was not added.
-            EngineClosedError: The engine is closed.
-        """
-        self._require_open()
-        return await self._followers.remove(source)
 
     # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView`, `EventsView`, ...
 

@@ -142,7 +142,7 @@ class _Follower:
     def start(self) -> None:
         """Hand `notify` to the source."""
         try:
-            self.source.follow(self._notify)
+            self.source.follow(self._take_notice)
         except BaseException as error:  # a foreign source may raise anything
             if ends_caller(error):
                 raise
@@ -155,22 +155,22 @@ class _Follower:
             task.cancel()
         return list(self._tasks)
 
-    def _notify(self) -> None:
+    def _take_notice(self) -> None:
         """Have the source read again soon; from any thread, however often."""
         # In a forked process the loop only looks as if it were there; its wake-up is the parent's.
         if self._is_stopped or self._is_asked or os.getpid() != self._pid:
             return
         self._is_asked = True
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._ask)
+            self._loop.call_soon_threadsafe(self._note_change)
 
-    def _ask(self) -> None:
+    def _note_change(self) -> None:
         self._is_asked = False
         if self._is_stopped:
             return
         self._is_due = True
         if self._changes is None:
-            self._changes = self._spawn(self._follow_changes())
+            self._changes = self._spawn_task(self._follow_changes())
 
     async def _follow_changes(self) -> None:
         """Read until nothing was heard meanwhile, with a rest after each reading."""
@@ -187,7 +187,7 @@ class _Follower:
     async def refresh(self) -> ReloadChanges:
         """Read the source and swap in what it gives."""
         async with self._reading:
-            reading = await self._read()
+            reading = await self._read_again()
             return await self._reloader.take_reading(
                 self.origin, reading, lambda: self.is_wanted(reading)
             )
@@ -199,9 +199,9 @@ class _Follower:
     async def read(self) -> Reading:
         """Read the source; what fails is in the reading."""
         async with self._reading:
-            return await self._read()
+            return await self._read_again()
 
-    async def _read(self) -> Reading:
+    async def _read_again(self) -> Reading:
         before = self._reloader.sources.reading_of(self.origin)
         found = await self._ask_in_time()
         if isinstance(found, BaseException):
@@ -222,7 +222,7 @@ class _Follower:
 
     async def _ask_in_time(self) -> list[Any] | BaseException:
         """Return what the source gives or raises; one that cannot be cancelled is left behind."""
-        task = self._spawn(self._ask_source())
+        task = self._spawn_task(self._ask_source())
         try:
             await asyncio.wait({task}, timeout=self._timeout)
         finally:
@@ -234,7 +234,7 @@ class _Follower:
             )
         return asyncio.CancelledError() if task.cancelled() else task.result()
 
-    def _spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    def _spawn_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = self._loop.create_task(work, name=f"tool-engine-source {self.origin}")
         self._tasks.add(task)
         task.add_done_callback(self._end_task)

@@ -361,6 +361,19 @@ async def slots(world: SecretWorld) -> bool:
     return True
 
 
+async def following_a_source(world: SecretWorld) -> bool:
+    class Source:
+        origin = "mcp:shop"
+        executor = None
+        follow = staticmethod(world.fail)
+
+        async def read_tools(self) -> list[Any]:
+            return []
+
+    await world.engine.add_source(Source())
+    return True
+
+
 async def controllers(world: SecretWorld) -> bool:
     class Broken(ToolConcurrencyController):
         admit_nowait = staticmethod(world.fail)
@@ -429,6 +442,7 @@ PLACES: dict[str, list[tuple[Callable[[SecretWorld], Awaitable[bool]], tuple[str
     "result_callback_failed": [(result_callback, KINDS)],
     "results_not_formatted": [(formatting, KINDS)],
     "slot_subscriber_failed": [(slots, UNSENT)],
+    "source_not_followed": [(following_a_source, UNSENT)],
     "subscriber_failed": [(subscriber, KINDS), (async_subscriber, KINDS)],
 }
 """Log line -> the foreign code of which it tells, and the kinds of secrets that are hidden there.

@@ -52,7 +52,9 @@ class OwnLoop:
                 disown_in_child(self)
                 self._is_up = threading.Event()
                 # A daemon: the interpreter's exit waits for no tool.
-                thread = threading.Thread(target=self._run, name="tool-engine-loop", daemon=True)
+                thread = threading.Thread(
+                    target=self._run_loop, name="tool-engine-loop", daemon=True
+                )
                 thread.start()
                 self._thread = thread
             # Also of a start whose wait was interrupted.
@@ -82,7 +84,7 @@ class OwnLoop:
         self._lock = threading.Lock()
         self._thread = self._loop = self._end = None
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         with asyncio.Runner() as runner:
             loop = self._loop = runner.get_loop()
             end = self._end = loop.create_future()

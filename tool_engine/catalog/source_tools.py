@@ -91,7 +91,7 @@ def _changed_places(items: list[Any], before: Reading) -> list[int] | None:
 
 
 def _read_anew(origin: str, items: list[Any], check: Check, before: Reading) -> Reading:
-    known, place = before.tools or {}, _place(origin)
+    known, place = before.tools or {}, _place_tool(origin)
     same = {item.name: item for item in before.items}
     tools: dict[str, Tool] = {}
     errors: list[Error] = []
@@ -109,7 +109,7 @@ def _read_anew(origin: str, items: list[Any], check: Check, before: Reading) -> 
         except BaseException as error:  # what a source gives may raise anything when it is read
             if ends_caller(error):
                 raise
-            errors.append((place, _describe(origin, name, error)))
+            errors.append((place, _describe_tool(origin, name, error)))
             if name in known:
                 tools[name] = known[name]
     for name in (name for name, count in counts.items() if count > 1 and name in tools):
@@ -145,7 +145,7 @@ def snapshot(origin: str, items: Any) -> list[Any]:
 def failed(origin: str, error: BaseException, before: Reading) -> Reading:
     """Return the reading of a source that raised: its tools stay."""
     message = f"the source {origin!r} failed, its tools stay as they were: {words_of(error)}"
-    return Reading(None, ((_place(origin), message),), before.items)
+    return Reading(None, ((_place_tool(origin), message),), before.items)
 
 
 class SourceTools:
@@ -185,12 +185,12 @@ class SourceTools:
         tools = reading.tools or {}
         is_same = len(old) == len(tools) and all(map(is_, tools.values(), map(old.get, tools)))
         if before is None or not is_same:
-            self._merge()
+            self._merge_tools()
         return before is None or not is_same or before.errors != reading.errors
 
     def drop(self, origin: str) -> None:
         self._readings.pop(origin, None)
-        self._merge()
+        self._merge_tools()
         if not self._readings:
             self._base = self._index = ToolIndex()
             self._shown, self._taken = self._merged, []
@@ -222,7 +222,7 @@ class SourceTools:
         self._index = start.with_changes(changes) if changes else start
         self._base, self._shown, self._taken = base, merged, taken
 
-    def _merge(self) -> None:
+    def _merge_tools(self) -> None:
         before, merged = self._merged, dict[str, Tool]()
         clashes: list[Error] = []
         for reading in self._readings.values():
@@ -256,8 +256,8 @@ def _make_tool(item: Any, origin: str, check: Check) -> Tool:
             raise ConfigurationError(f"a tool's name must be a non-empty text, got {item.name!r}")
         tool = item
     else:
-        tool = ToolConfigLoader().from_mapping(item, _place(origin))
-    made = pack(tool, id=tool.name, source=_place(origin), once_secret=(), definition_hash="")
+        tool = ToolConfigLoader().from_mapping(item, _place_tool(origin))
+    made = pack(tool, id=tool.name, source=_place_tool(origin), once_secret=(), definition_hash="")
     # What is the same in a file or in another source is run by another executor.
     content = hashlib.sha256(msgspec.json.encode(made, order="deterministic")).hexdigest()
     msgspec.structs.force_setattr(made, "definition_hash", content)
@@ -267,11 +267,11 @@ def _make_tool(item: Any, origin: str, check: Check) -> Tool:
     return made
 
 
-def _place(origin: str) -> str:
+def _place_tool(origin: str) -> str:
     return f"<{origin}>"
 
 
-def _describe(origin: str, name: str, error: BaseException) -> str:
+def _describe_tool(origin: str, name: str, error: BaseException) -> str:
     if isinstance(error, DefinitionError):
         return str(error)
     what = f"the tool {name!r}" if name else "a tool"

@@ -28,7 +28,7 @@ async def run_in_thread(function: Callable[[], _T]) -> _T:
         except BaseException as error:  # noqa: BLE001 - it travels to the caller
             outcome = None, error
         try:
-            loop.call_soon_threadsafe(_settle, future, outcome)
+            loop.call_soon_threadsafe(_settle_future, future, outcome)
         except RuntimeError:  # the loop is closed: no task is left to hear of it
             return
 
@@ -54,6 +54,6 @@ async def _wait_for(
     return future.result()
 
 
-def _settle(future: asyncio.Future[Any], outcome: Any) -> None:
+def _settle_future(future: asyncio.Future[Any], outcome: Any) -> None:
     if not future.done():
         future.set_result(outcome)

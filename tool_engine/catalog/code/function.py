@@ -138,7 +138,7 @@ def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
     convert, wanted = argument_converter(function), context_parameter(function)
     if convert is None and wanted in (None, "context"):
         return function
-    handler = function if convert is None else _converting(function, convert)
+    handler = function if convert is None else _make_converting(function, convert)
     if wanted is not None:
         handler = _with_context(handler, wanted)
     if convert is not None and convert.converts_at_once:
@@ -146,7 +146,7 @@ def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
     return handler
 
 
-def _converting(function: Callable[..., Any], convert: Conversion) -> Callable[..., Any]:
+def _make_converting(function: Callable[..., Any], convert: Conversion) -> Callable[..., Any]:
     def call(**values: Any) -> Any:
         return function(**convert(values))
 
@@ -159,11 +159,11 @@ def _converting(function: Callable[..., Any], convert: Conversion) -> Callable[.
     if not is_async(function):
         return call
     if (only := convert.only_validator()) is not None:
-        return _validating(function, convert, *only)
+        return _make_validating(function, convert, *only)
     return call_after_thread if convert.runs_code else call_async
 
 
-def _validating(
+def _make_validating(
     function: Callable[..., Any], convert: Conversion, name: str, validate: Callable[[Any], Any]
 ) -> Callable[..., Any]:
     """Return what a call with one model costs least: its validation, and the function."""

@@ -236,7 +236,7 @@ def _walk_rules(hint: Any, seen: set[int]) -> Iterator[Any]:
 
 def _listed_rules(parts: Iterable[Any]) -> Iterator[Any]:
     patterns = set[str]()
-    for part in _spread(parts):
+    for part in _spread_parts(parts):
         pattern = getattr(part, "pattern", None)
         if pattern is not None:
             patterns.add(getattr(pattern, "pattern", pattern))
@@ -246,12 +246,12 @@ def _listed_rules(parts: Iterable[Any]) -> Iterator[Any]:
         raise UnsupportedHintError(f"pattern is given twice, as {shown}; keep one")
 
 
-def _spread(parts: Iterable[Any]) -> Iterator[Any]:
+def _spread_parts(parts: Iterable[Any]) -> Iterator[Any]:
     for part in parts:
         if is_field(part):
-            yield from _spread(part.metadata)
+            yield from _spread_parts(part.metadata)
         elif getattr(part, "__is_annotated_types_grouped_metadata__", False):
             yield part
-            yield from _spread(part)
+            yield from _spread_parts(part)
         else:
             yield part

@@ -92,7 +92,7 @@ class _Unfolding:
                 f"its JSON Schema has more than {_MOST_PARTS} parts; take fewer or smaller classes"
             )
         if "$ref" in schema:
-            return self._follow(schema, inside)
+            return self._follow_reference(schema, inside)
         plain = {
             keyword: self._unfold_part(keyword, value, inside)
             for keyword, value in schema.items()
@@ -100,13 +100,13 @@ class _Unfolding:
         }
         return _normalise_schema(plain)
 
-    def _follow(self, schema: dict[str, Any], inside: tuple[str, ...]) -> Any:
+    def _follow_reference(self, schema: dict[str, Any], inside: tuple[str, ...]) -> Any:
         name = schema["$ref"].rpartition("/")[2]
         target = self._definitions[name]
         own = {key: schema[key] for key in schema if key != "$ref"}
         if name not in inside:
             return self.unfold({**target, **own}, (*inside, name))
-        stub: dict[str, Any] = {"description": f"again {_shown(name)}, as above"}
+        stub: dict[str, Any] = {"description": f"again {_show_schema(name)}, as above"}
         stub |= {key: target[key] for key in ("type",) if key in target}
         if _holds_secret(self._definitions, name):
             # Its secrets cannot be named at each depth, so it is one as a whole.
@@ -121,7 +121,7 @@ class _Unfolding:
         return self.unfold(value, inside)
 
 
-def _shown(name: str) -> str:
+def _show_schema(name: str) -> str:
     return name.rpartition(".")[2]
 
 

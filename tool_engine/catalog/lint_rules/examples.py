@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, Final
 
 import jsonschema_rs
@@ -31,9 +32,19 @@ def _find_unfit(tool: Tool) -> Iterator[Flaw]:
         tool.parameters_schema, pattern_options=jsonschema_rs.RegexOptions(), offline=True
     )
     for path, params in _list_accepted(tool):
-        for error in find_errors(validator, tool.parameters_schema, params):
+        for error in _find_errors(validator, tool.parameters_schema, params):
             place: Path = (*path, *find_error(error, params)[0])
             yield place, f"would be refused by the tool's own rules: {error.message[:200]}"
+
+
+def _find_errors(
+    rules: jsonschema_rs.Validator, schema: dict[str, Any], params: Any
+) -> Iterator[jsonschema_rs.ValidationError]:
+    # By name: the validator stands beside the catalog.
+    found: Iterator[jsonschema_rs.ValidationError] = import_module(
+        "tool_engine.validation.effort"
+    ).find_errors(rules, schema, params)
+    return found
 
 
 def _list_accepted(tool: Tool) -> Iterator[tuple[Path, Any]]:

@@ -1,0 +1,73 @@
+"""How does a program give an engine whole sets of tools, and take them back?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tool_engine.calls.home_loop import at_home
+from tool_engine.interfaces import CatalogSource
+
+if TYPE_CHECKING:
+    from tool_engine.catalog.generations import ReloadChanges
+    from tool_engine.executors.executor_registry import ExecutorRegistry
+    from tool_engine.following import SourceFollowers
+    from tool_engine.reloading import Reloader
+
+
+class AddsSources:
+    """What an engine does with sources of tools."""
+
+    _followers: SourceFollowers
+    _run_at_home: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Coroutine[Any, Any, Any]]
+
+    def _make_followers(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
+        # By name: few processes have an engine, and fewer a source.
+        following = import_module("tool_engine.following")
+        self._followers = following.SourceFollowers(reloader, registry)
+
+    def _require_open(self) -> None:
+        """Raise EngineClosedError if the engine is closed."""
+        raise NotImplementedError
+
+    @at_home
+    async def add_source(
+        self,
+        source: CatalogSource,
+        *,
+        timeout: float = 30.0,  # noqa: ASYNC109 - of one reading, not of this call
+    ) -> ReloadChanges:
+        """Add all tools of a source, and follow its changes; see `CatalogSource`.
+
+        They come and go as one change. A name that a file, code or an earlier source has is left
+        out. A source that fails keeps its last good tools, none at first. Each is a `load_errors`
+        entry, and `reload` tries again.
+
+        Args:
+            source: What gives the tools, before or after `load`.
+            timeout: Seconds that one reading of it may take.
+
+        Returns:
+            The names of the tools that were added, modified and removed.
+
+        Raises:
+            ConfigurationError: It is no source, or its origin is wrong or was added before.
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        return await self._followers.add(source, timeout)
+
+    @at_home
+    async def remove_source(self, source: CatalogSource | str) -> ReloadChanges:
+        """Remove a source, or that of an origin, with all its tools; running calls go on.
+
+        Returns:
+            The names of the tools that were added, modified and removed.
+
+        Raises:
+            ConfigurationError: It was not added.
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        return await self._followers.remove(source)
