@@ -129,11 +129,9 @@ class ToolEngine(
             own = _own_controller(self.config, concurrency)
             self.controller, self._admission = own, cast("AdmissionController", own)
         else:
-            _check_controller(self.config, concurrency, controller)
             # Another one is known by its maker; to all others it is what it stands for.
             self.controller = cast("ToolConcurrencyController", controller)
-            is_own = type(controller) is ToolConcurrencyController
-            self._admission = controller if is_own else ForeignController(controller)
+            self._admission = _known_controller(self.config, concurrency, controller)
         if backend is not None:
             check_part("backend", backend, ExecutionBackend)
         self.store: ToolKnowledgeStore = store or ToolKnowledgeStore(storage_for(self.config))
@@ -515,12 +513,12 @@ def _own_controller(
     return ToolConcurrencyController(limits, clock=_loop_time)
 
 
-def _check_controller(
+def _known_controller(
     config: ToolEngineConfig,
     concurrency: ConcurrencyConfig | None,
     controller: AdmissionController,
-) -> None:
-    """Check what is given as the controller of an engine.
+) -> AdmissionController:
+    """Return what is given as the controller of an engine, as the engine uses it.
 
     Raises:
         ConfigurationError: Limits are given twice, or it is no controller.
@@ -531,6 +529,8 @@ def _check_controller(
             "the limits are given twice, by `concurrency` and by the controller, which has its "
             "own; leave `concurrency` out, and give its limits to the controller"
         )
+    is_own = type(controller) is ToolConcurrencyController
+    return controller if is_own else ForeignController(controller)
 
 
 def _loop_time() -> float:

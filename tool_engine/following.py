@@ -48,7 +48,7 @@ class SourceFollowers:
     def __repr__(self) -> str:
         return f"SourceFollowers({list(self._followers)})"
 
-    async def add(self, source: CatalogSource, timeout: float) -> ReloadChanges:  # noqa: ASYNC109
+    async def add(self, source: CatalogSource, timeout: float) -> ReloadChanges:  # noqa: ASYNC109 - of a reading
         """Add a source; see `ToolEngine.add_source`."""
         check_part("source", source, CatalogSource)
         origin = check_origin(source.origin)

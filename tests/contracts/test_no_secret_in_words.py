@@ -364,14 +364,14 @@ async def slots(world: SecretWorld) -> bool:
 async def following_a_source(world: SecretWorld) -> bool:
     class Source:
         origin = "mcp:shop"
-        executor = None
+        executor: Any = None
         follow = staticmethod(world.fail)
 
         async def read_tools(self) -> list[Any]:
             return []
 
     await world.engine.add_source(Source())
-    return True
+    return False
 
 
 async def controllers(world: SecretWorld) -> bool:
