@@ -192,6 +192,75 @@ async def test_each_call_has_its_own_listener(engine: ToolEngine, audit: Audit) 
     assert [done for _, done, _ in reported(audit)] == [1, 7, 7]
 
 
+async def call_in_way(
+    way: str,
+    engine: ToolEngine,
+    context: ToolExecutionContext,
+    listen: Callable[[ToolProgress], None],
+) -> None:
+    """Calls the inner tool for the tool that has this context."""
+    if way == "bound":
+        await engine.execute("inner", {}, context, on_progress=listen)
+    elif way == "own":
+        await engine.execute("inner", {}, ToolExecutionContext("me", on_progress=listen))
+    elif way == "session":
+        await ToolSession(engine, "s").execute("inner", on_progress=listen)
+    elif way == "sub-agent":
+        await ToolSubAgent("a", engine).execute("inner", on_progress=listen)
+    else:
+        await engine.execute("inner", on_progress=listen)
+
+
+@pytest.mark.parametrize("is_of_session", [False, True])
+@pytest.mark.parametrize(
+    "way", ["alone", "bound", "own", "session", "sub-agent", "task", "foreign", "left behind"]
+)
+async def test_a_call_inside_a_tool_has_its_listener(
+    engine: ToolEngine, audit: Audit, way: str, *, is_of_session: bool
+) -> None:
+    """Whoever makes it, and whatever it is made with; the outer listener hears nothing of it."""
+    heard: list[float] = []
+    outside: list[float] = []
+    callers: list[str | None] = []
+    left: list[asyncio.Task[Any]] = []
+
+    def listen(each: ToolProgress) -> None:
+        heard.append(each.done)
+
+    async def inner(context: ToolExecutionContext) -> None:
+        callers.append(context.caller_id)
+        assert context.on_progress is None
+        await context.report_progress(7)
+
+    other = make_engine()
+    for each in (engine, other):
+        add_tool(each, inner, "inner")
+
+    async def call(context: ToolExecutionContext) -> None:
+        if way == "left behind":
+            await asyncio.sleep(1)
+        await call_in_way(way, other if way == "foreign" else engine, context, listen)
+
+    async def outer(context: ToolExecutionContext) -> None:
+        if way in ("task", "left behind"):
+            left.append(asyncio.create_task(call(context)))
+        else:
+            await call(context)
+        if way == "task":
+            await left[0]
+
+    add_tool(engine, outer, "outer")
+    maker: Any = ToolSession(engine, "c", agent_id="me") if is_of_session else engine
+    context = None if is_of_session else ToolExecutionContext("me")
+    await maker.execute("outer", {}, context, on_progress=lambda each: outside.append(each.done))
+    await asyncio.gather(*left)
+    await other.close()
+    assert heard == [7]
+    assert not outside
+    # Who is heard names no caller: it is the tool's, as without a listener.
+    assert callers == [{"session": "s", "sub-agent": "a"}.get(way, "me")]
+
+
 async def test_after_the_end_nothing_is_heard(engine: ToolEngine, audit: Audit) -> None:
     """Work that a tool left behind reports into the void, and does not fail for it."""
     contexts: list[ToolExecutionContext] = []

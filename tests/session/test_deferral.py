@@ -52,6 +52,64 @@ async def test_turned_off_since(engine: ToolEngine) -> None:
     assert engine.puts == []  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("answers", ["parent", "sibling", "itself"])
+@pytest.mark.parametrize("since", ["off", "group", "nested"])
+async def test_the_session_that_asked_has_a_say(
+    engine: ToolEngine, since: str, answers: str
+) -> None:
+    """S22: whoever answers for it, what a helper has turned off or forbids does not run."""
+
+    @engine.tool(effect="write")
+    async def detour(text: str, context: ToolExecutionContext) -> str:
+        """Puts a text by another tool."""
+        return str((await context.call("put", {"text": text})).error_type)
+
+    auto = Permission(execution="auto")  # type: ignore[arg-type]
+    config = ToolCallConfig(permission=ASK, rules={"detour": auto})
+    parent = ToolSession(engine, "s", config, DeferredApprover())
+    helper, sibling = parent.derive(), parent.derive()
+    await helper.execute("detour" if since == "nested" else "put", {"text": "x"})
+    (request,) = parent.pending_approvals
+    if since == "off":
+        helper.toolbox.set_tool_enabled("put", False)
+    else:
+        helper.toolbox.register_group(GROUP)
+    by = {"parent": parent, "sibling": sibling, "itself": helper}[answers]
+    result = await by.resume(request.token, True)
+    assert result.error_type == ("rejected" if since == "off" else "execution_rejected")
+    assert engine.puts == []  # type: ignore[attr-defined]
+    # It is the helper's word alone.
+    assert (await parent.resume(await token_of(parent, "put", text="y"), True)).is_success
+    assert engine.puts == ["y"]  # type: ignore[attr-defined]
+
+
+async def test_a_helper_forbids_an_approved_call_that_waits(engine: ToolEngine) -> None:
+    """S22: also where it is turned off after the answer, before the call has its slot."""
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @engine.tool(effect="write", concurrency={"key": "tool", "key_limit": 1})
+    async def only(text: str) -> str:
+        """Waits."""
+        begun.set()
+        await go.wait()
+        return text
+
+    parent = deferring(engine, only=ASK)
+    helper = parent.derive()
+    first, second = [await token_of(helper, "only", text=text) for text in "ab"]
+    queued = asyncio.Event()
+    engine.subscribe(lambda _: queued.set(), ["execution_queued"])
+    async with asyncio.timeout(10):
+        running = asyncio.create_task(parent.resume(first, True))
+        await begun.wait()
+        waiting = asyncio.create_task(parent.resume(second, True))
+        await queued.wait()
+        helper.toolbox.set_tool_enabled("only", False)
+        go.set()
+        assert (await running).is_success
+        assert (await waiting).error_type == "rejected"
+
+
 async def test_forbidden_since(engine: ToolEngine) -> None:
     """X3: a yes is no way round what forbids the call meanwhile, such as a group's file."""
     approver = QueueApprover()

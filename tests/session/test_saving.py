@@ -15,6 +15,7 @@ from tests.effort import share_of
 from tool_engine import DeferredApprover, ToolEngine
 from tool_engine.errors import (
     ApprovalError,
+    ConfigurationError,
     RecordsUnavailableError,
     SessionConflictError,
     SessionError,
@@ -151,6 +152,37 @@ async def test_nowhere_to_keep_it(engine: ToolEngine) -> None:
         await ToolSession.restore(bare, "s")
     with pytest.raises(SessionError, match="nothing keeps sessions here"):
         await ToolSession(bare, "s").is_behind()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"approver": ToolCallConfig()}, "approver must have"),
+        ({"engine": None}, "a source must have get"),
+        ({"storage": "x"}, "storage must have"),
+        ({"storage": MemorySessionStorage}, "storage must have"),
+        ({"config": ToolCallConfig()}, "config is what the kept conversation has"),
+        ({"variables": None}, "variables is what the kept"),
+        ({"agent_id": "x"}, "agent_id is what the kept"),
+        ({"prepare": 3}, "prepare takes a function"),
+        ({"presentations": [1]}, "presentations must be"),
+        ({"parent": 3}, "parent must be"),
+        ({"agent": "x"}, "has no argument 'agent'"),
+    ],
+)
+async def test_a_wrong_argument_is_no_damaged_save(
+    engine: ToolEngine, wrong: dict[str, Any], words: str
+) -> None:
+    """What the caller got wrong is said of the argument, whichever way the data comes."""
+    storage = MemorySessionStorage()
+    session = ToolSession(engine, "s", storage=storage)
+    await session.save()
+    options: dict[str, Any] = {"engine": engine, "storage": storage} | wrong
+    data = session.to_dict()
+    with pytest.raises(ConfigurationError, match=words):
+        await ToolSession.restore(session_id="s", **options)
+    with pytest.raises(ConfigurationError, match=words):
+        ToolSession.from_dict(data, **options)
 
 
 @pytest.mark.parametrize("key", ["config", "toolbox", "variables", "approvals", "meter", "guard"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import partial
@@ -27,11 +27,17 @@ from tool_engine.model.call import (
     ToolExecutionResult,
     ValidationError,
 )
-from tool_engine.model.caller import check_context, is_of_own
+from tool_engine.model.caller import check_context, heard_by, is_of_own
+from tool_engine.model.progress import ToolProgress
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.settings.settable import settable
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import NO_SECRETS, OwnSecrets
+
+
+class _Unnamed(ToolExecutionContext):
+    """The context of a call that comes with a listener alone."""
+
 
 ANONYMOUS: Final = ToolExecutionContext()
 """The context of a call that comes without one."""
@@ -262,6 +268,7 @@ class Call(msgspec.Struct, eq=False):
             deadline=deadline,
             retry_count=context.retry_count + self.retries,
             variables={} if context is ANONYMOUS else context.variables,
+            on_progress=None,
         )
 
 
@@ -300,7 +307,11 @@ def too_late(call: Call, seconds: float = inf) -> Failure:
 def nested_context(
     outer: ToolExecutionContext, context: ToolExecutionContext | None, timeout: float | None
 ) -> ToolExecutionContext:
-    """Return the context of an inner call: by default its maker's."""
+    """Return the context of an inner call: by default its maker's, which no one hears."""
+    # The maker's own listener hears of the maker alone: `bind` leaves it out.
+    heard = None if context is None else context.on_progress
+    if isinstance(context, _Unnamed) and context.bound_call is None:
+        context = None
     source = outer if context is None else context
     check_context(source)
     # The maker may reveal what it learns there, however the call ends.
@@ -323,15 +334,32 @@ def nested_context(
         session_id=source.session_id or outer.session_id,
         # A tool cannot do what its conversation forbids, nor act for another conversation.
         scope=outer.scope if source is outer else narrowed(outer.scope, source.scope),
+        on_progress=heard,
         _is_for_tool=context is None,
         _is_of_own=source.bound_call is None and is_of_own(source),
     )
+
+
+def context_of(
+    context: ToolExecutionContext | None, listener: Callable[[ToolProgress], object] | None
+) -> ToolExecutionContext:
+    """Return the context of a call that `listener` hears; see `heard_by`."""
+    if context is not None:
+        return heard_by(listener, context)
+    return ANONYMOUS if listener is None else _Unnamed(on_progress=listener)
 
 
 def inner_context(maker: Call, context: ToolExecutionContext) -> ToolExecutionContext:
     """Return the context of an inner call: its time while that runs, and all else for ever."""
     outer = maker.bind(None if maker.is_over else maker.deadline)
     return nested_context(outer, None if context is ANONYMOUS else context, None)
+
+
+def joined_context(near: Call, inner: ToolExecutionContext) -> ToolExecutionContext:
+    """Return the context of an inner call that is part of another call, too."""
+    joined = nested_context(near.bind(near.deadline), inner, None)
+    joined._is_for_tool = inner.is_for_tool  # noqa: SLF001 - the engine's own
+    return joined
 
 
 def attempt_of(failure: Failure | None, seconds: float) -> dict[str, Any]:

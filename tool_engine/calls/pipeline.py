@@ -26,10 +26,12 @@ from tool_engine.calls.call import (
     ANONYMOUS,
     CANCELLED,
     Call,
+    context_of,
     end_of,
     end_work_of,
     ended_error,
     inner_context,
+    joined_context,
     nested_context,
     slot_of_this_call,
 )
@@ -55,7 +57,7 @@ from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
 from tool_engine.knowledge.snapshot import pack_plain, snapshot
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import check_context, heard_by, is_of_own
+from tool_engine.model.caller import check_context, is_of_own
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.progress import ToolLogLine, ToolProgress
 from tool_engine.model.record import next_serial
@@ -167,7 +169,7 @@ class Pipeline:
         leads: Flight | None = None,
     ) -> ToolExecutionResult:
         """Take one call through all steps; see `ToolEngine.execute`."""
-        context = ANONYMOUS if context is None is on_progress else heard_by(on_progress, context)
+        context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             return await self._execute_at_home(tool_name, params, context)
         near, is_own = current_call.get() or context._call, context._is_of_own  # noqa: SLF001 - its own
@@ -300,9 +302,7 @@ class Pipeline:
             if maker is None or maker.is_over:
                 return await self._execute_inside(tool_name, params, inner, None)
             # Work that it left behind belongs to the call that led to it, while that runs.
-            near, is_for_tool = maker, inner.is_for_tool
-            inner = nested_context(near.bind(near.deadline), inner, None)
-            inner._is_for_tool = is_for_tool  # noqa: SLF001 - the engine's own
+            near, inner = maker, joined_context(maker, inner)
         inner._call = near  # noqa: SLF001 - the engine's own
         with near.helped():
             # Checked after it is noted: the other engine may end it from another loop's thread.
@@ -335,8 +335,7 @@ class Pipeline:
         near = current_call.get()
         if near is not None and near is not call and near.is_lending:
             # The tool of one call uses the context of another: both hold.
-            inner = nested_context(near.bind(near.deadline), inner, None)
-            inner._is_for_tool, call = context is None, near  # noqa: SLF001 - the engine's own
+            inner, call = joined_context(near, inner), near
             maker = near.of(self)
             if maker is not None and maker.is_lending:
                 lender = maker

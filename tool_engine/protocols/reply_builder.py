@@ -8,6 +8,7 @@ never complete, and every change is noted.
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -88,15 +89,26 @@ _SILENT_TEXT: Final = (
 class ReplyBuilder:
     """The collector of one reply's parts: returns stream events, then the reply.
 
-    `refine` takes a tool's own name and the arguments as read, and returns what they mean.
+    Args:
+        known: The tools.
+        repair: Whether malformed arguments may be repaired.
+        refine: Takes a tool's own name and the arguments as read, and returns what they mean.
+        ids: The ids that the provider takes back, where it says so; None: those that it has sent.
+            Others stay: servers keep data in them, such as a model's signed thoughts.
     """
 
     def __init__(
-        self, known: KnownTools, *, repair: bool = True, refine: Refine | None = None
+        self,
+        known: KnownTools,
+        *,
+        repair: bool = True,
+        refine: Refine | None = None,
+        ids: re.Pattern[str] | None = None,
     ) -> None:
         self._known = known
         self._repair = repair
         self._refine = refine
+        self._id_form = ids
         self._ids: set[str] = set()
         self._repeats: dict[str, int] = {}
         self._namesakes: dict[str, deque[CallInProgress]] = {}
@@ -157,10 +169,11 @@ class ReplyBuilder:
     def begin(
         self, call_id: object, name: object = None
     ) -> tuple[CallInProgress, list[StreamEvent]]:
-        """Begin a call; a missing or repeated id is replaced."""
+        """Begin a call; an id that is missing, repeated or never taken back is replaced."""
         call_id = _check_id(call_id)
         events = self._report_ends()
-        call = self._last = CallInProgress(self._free_id(call_id))
+        wanted = call_id if self._is_taken_back(call_id) else None
+        call = self._last = CallInProgress(self._free_id(wanted))
         self.calls.append(call)
         self._note_id(call, call_id)
         return call, events + self.name(call, name)
@@ -171,7 +184,7 @@ class ReplyBuilder:
         if call.is_started or not isinstance(call_id, str):
             return
         self._note_id(call, call_id)
-        if call_id not in self._ids:
+        if call_id not in self._ids and self._is_taken_back(call_id):
             self._ids.discard(call.call_id)
             self._ids.add(call_id)
             call.call_id = call_id
@@ -321,7 +334,15 @@ class ReplyBuilder:
     def _note_id(self, call: CallInProgress, wire_id: object) -> None:
         if isinstance(wire_id, str) and wire_id:
             call.wire_id = wire_id
+            # Of one that is replaced for its form, only another call under it is a finding.
+            is_first = wire_id not in self._namesakes
+            call.is_id_reported = is_first and not self._is_taken_back(wire_id)
             self._namesakes.setdefault(wire_id, deque()).append(call)
+
+    def _is_taken_back(self, wire_id: object) -> bool:
+        if self._id_form is None:
+            return True
+        return isinstance(wire_id, str) and self._id_form.fullmatch(wire_id) is not None
 
     def _report_id(self, call: CallInProgress, read: ReadArguments) -> list[StreamEvent]:
         """Report a repeated id once: a call sent again, or two calls.

@@ -199,7 +199,7 @@ class SessionCalls:
         if request.kind == "result":
             return await self._keeper.finish_later(tool, name, request, kept)
         placed = self._tools.toolbox.find(name)
-        off = self._tools.find_refusal_later(name, is_nested=request.is_nested)
+        off = self._find_refusal_later(tool, request, kept)
         if off is None and not is_of_here:
             # Where it was asked about it was counted, and here it is a call like any other.
             is_asked_for = not request.is_nested
@@ -214,6 +214,20 @@ class SessionCalls:
         variables = (put_in,) if kept.labels else ()
         expanded = Expanded(request.params, variables, read=self._read_labels.labels)
         return await self._run_call(placed, request.params, expanded, None, request, kept=kept)
+
+    def forbids(self, tool: Tool, request: ApprovalRequest) -> Refusal | None:
+        """Return why a call that this session asked about may not run after all."""
+        off = self._tools.find_refusal_later(tool.name, is_nested=request.is_nested)
+        return self._gate.denied(tool, request.params) if off is None else off
+
+    def _find_refusal_later(
+        self, tool: Tool, request: ApprovalRequest, kept: Deferred
+    ) -> Refusal | None:
+        """Return why an approved call may not run after all, here or where it was asked about."""
+        off = self._tools.find_refusal_later(tool.name, is_nested=request.is_nested)
+        if off is not None or kept.asker is None or kept.asker is self:
+            return off
+        return kept.asker.forbids(tool, request)
 
     def _bind_refused(
         self, context: ToolExecutionContext | None, placed: Placed | None
@@ -255,7 +269,7 @@ class SessionCalls:
             None if asked is None else asked.fingerprint,
             partial(tools.find_refusal_since, tools.toolbox.found, tool_name)
             if asked is None
-            else partial(tools.find_refusal_later, tool_name, is_nested=is_nested),
+            else partial(self._find_refusal_later, placed.tool, asked, kept),
             yes=None if yes is None else yes.is_consent,
             line=self._meter.line,
             paid=kept.paid or self._meter.spenders(),
@@ -280,7 +294,7 @@ class SessionCalls:
         finally:
             for token, is_itself in scope.deferred.items():
                 name = tool_name if is_itself else None
-                note_deferred(self._deferred, self._gate.book, token, scope, name)
+                note_deferred(self._deferred, self._gate.book, token, scope, name, asker=self)
         for part in kept.parts:
             scope.take_asks(part)
         if scope.tool is not None and not result.is_success:

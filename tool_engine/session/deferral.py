@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.scopes import NarrowedScope
@@ -21,6 +21,13 @@ from tool_engine.sources.identity import engine_of
 Rest: TypeAlias = Callable[[Refusal | None], Awaitable[SessionResult]]
 
 
+class Asker(Protocol):
+    """The calls of the session that asked."""
+
+    def forbids(self, tool: Tool, request: ApprovalRequest) -> Refusal | None:
+        """Return why its approved call may not run after all; None: it may."""
+
+
 class Deferred(NamedTuple):
     """Facts about a deferred call that its request does not contain."""
 
@@ -36,6 +43,8 @@ class Deferred(NamedTuple):
     """The one of them that is this conversation's."""
     paid: tuple[Spending, ...] = ()
     """What it was counted against when its approval was requested."""
+    asker: Asker | None = None
+    """The session whose call it is, if it is in this process: another one may answer."""
 
 
 def note_deferred(
@@ -45,6 +54,7 @@ def note_deferred(
     scope: SessionScope | None,
     tool_name: str | None,
     rest: Rest | None = None,
+    asker: Asker | None = None,
 ) -> None:
     """Note what `resume` needs, and forget requests that have expired.
 
@@ -55,6 +65,7 @@ def note_deferred(
         scope: What the conversation added to the call; None: nothing.
         tool_name: As in `Deferred`.
         rest: As in `Deferred`.
+        asker: As in `Deferred`.
     """
     # The oldest stand first; those that may be answered are not looked at each time.
     while deferred and not book.is_open(oldest := next(iter(deferred))):
@@ -64,7 +75,7 @@ def note_deferred(
         return
     parts = scope.shared.get(token, ())
     labels, own = frozenset(scope.labels), scope if parts else None
-    deferred[token] = Deferred(labels, tool_name, rest, parts, own, scope.paid)
+    deferred[token] = Deferred(labels, tool_name, rest, parts, own, scope.paid, asker)
 
 
 def find_tool(tools: SessionTools, request: ApprovalRequest, kept: Deferred) -> Tool | None:

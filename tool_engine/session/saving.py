@@ -11,8 +11,12 @@ from typing import Annotated, Any, Final, NamedTuple, TypeGuard, TypeVar
 import msgspec
 
 from tool_engine.approval.book import ApprovalBook
-from tool_engine.errors import SessionConflictError, SessionError, ToolEngineError
-from tool_engine.interfaces import Approver, SessionStorage, Source, ToolSource
+from tool_engine.errors import (
+    SessionConflictError,
+    SessionError,
+    ToolEngineError,
+)
+from tool_engine.interfaces import Approver, SessionStorage, ToolSource
 from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.session import check_session_id, revision_of
@@ -20,7 +24,7 @@ from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.deferral import Deferred
 from tool_engine.session.parts import SessionParts
-from tool_engine.session.storing import check_storage, find_storage, load_data, save_data
+from tool_engine.session.storing import check_arguments, check_storage, load_data, save_data
 from tool_engine.session.variables.read_labels import UNKNOWN
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.sources.moving import Moves, sources_of
@@ -85,19 +89,23 @@ class Restored(NamedTuple):
 
         Raises:
             SessionError: It cannot be made of this.
+            ConfigurationError: Not with these arguments, which are no part of it.
         """
         kept = self.kept
         with _translate_errors():
-            return kind(
-                engine,
-                kept.session_id,
-                ToolCallConfig.from_dict(kept.config),
-                approver,
-                agent_id=kept.agent_id,
-                conversation_id=kept.conversation_id,
-                variables=self.variables,
-                **options,
-            )
+            config = ToolCallConfig.from_dict(kept.config)
+            for each in (kept.session_id, kept.agent_id, kept.conversation_id):
+                check_session_id(each)
+        return kind(
+            engine,
+            kept.session_id,
+            config,
+            approver,
+            agent_id=kept.agent_id,
+            conversation_id=kept.conversation_id,
+            variables=self.variables,
+            **options,
+        )
 
 
 class SessionState:
@@ -252,32 +260,38 @@ class SessionState:
         return found is not None and revision_of(found) not in self.revisions
 
 
-def read_session(data: Mapping[str, Any], source: Source) -> Restored:
-    """Read what `to_dict` wrote, for a conversation that has this source.
+def read_session(
+    data: Mapping[str, Any], engine: ToolSource, approver: object, options: Mapping[str, Any]
+) -> Restored:
+    """Read what `to_dict` wrote, for a session that is made with these arguments.
 
     Raises:
         SessionError: The data is something else; the message names the place.
+        ConfigurationError: As for `check_arguments`.
     """
     if not isinstance(data, Mapping):
         raise SessionError(
             "data must be what to_dict() gave, and the engine comes after it, got "
             f"{type(data).__name__}"
         )
+    source, _ = check_arguments(engine, approver, options)
     with _translate_errors():
         return _read_kept(data, sources_of(source))
 
 
 async def load_session(
-    storage: SessionStorage | None, session_id: str, source: Source
+    session_id: str, engine: ToolSource, approver: object, options: Mapping[str, Any]
 ) -> Restored | None:
     """Load what is kept under an id; None: nothing.
 
     Raises:
+        ConfigurationError: As for `check_arguments`.
         SessionError: There is no storage, or it gave no session, or that of another id.
         RecordsUnavailableError: The storage failed.
     """
-    found = find_storage(source, "sessions") if storage is None else storage
-    data = await load_data(check_storage(found), session_id)
+    check_session_id(session_id)
+    source, storage = check_arguments(engine, approver, options)
+    data = await load_data(check_storage(storage), session_id)
     if data is None:
         return None
     # Of a large conversation each value is looked at.

@@ -43,7 +43,6 @@ from tool_engine.session.saving import Restored, SessionState, load_session, rea
 from tool_engine.session.storing import check_storage, choose_storage
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.sources.composition import Prepare, keep
-from tool_engine.sources.foreign import as_source
 from tool_engine.subagent import ToolSubAgent
 
 
@@ -527,8 +526,10 @@ class ToolSession(KnownArguments, Source):
 
         Raises:
             SessionError: The data is not what `to_dict` writes; the message names the place.
+            ConfigurationError: Another argument is of the wrong kind, or is part of the data.
         """
-        return cls._make_from(read_session(data, as_source(engine)), engine, approver, **options)
+        restored = read_session(data, engine, approver, options)
+        return cls._make_from(restored, engine, approver, **options)
 
     @classmethod
     async def restore(
@@ -545,9 +546,9 @@ class ToolSession(KnownArguments, Source):
         Raises:
             SessionError: What is kept is no session, or there is no storage.
             RecordsUnavailableError: The storage failed, or its database does not answer.
+            ConfigurationError: An argument is of the wrong kind, or is kept with the session.
         """
-        storage, source = options.get("storage"), as_source(engine)
-        restored = await load_session(storage, session_id, source)
+        restored = await load_session(session_id, engine, approver, options)
         return None if restored is None else cls._make_from(restored, engine, approver, **options)
 
     @classmethod

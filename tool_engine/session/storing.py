@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
 
+from tool_engine.approval.answers import check_approver
 from tool_engine.errors import ConfigurationError, SessionError
-from tool_engine.interfaces import SessionStorage, Source
+from tool_engine.interfaces import SessionStorage, Source, ToolSource
 from tool_engine.interfaces.asking import ask_storage, raise_failure
+from tool_engine.model.json.output import shown
 from tool_engine.model.json.plain import name_of
 from tool_engine.model.session import revision_of
+from tool_engine.sources.foreign import check_source
 
 _KIND: Final = "session"
+_KEPT: Final = frozenset(("session_id", "config", "agent_id", "conversation_id", "variables"))
+"""The arguments of a new session that come from what was kept."""
 
 
 def find_storage(source: Source, kind: str) -> Any:
@@ -28,12 +33,32 @@ def choose_storage(storage: Any, source: Source) -> SessionStorage | None:
     # One that is empty may count as false.
     if storage is None:
         return cast("SessionStorage | None", find_storage(source, "sessions"))
-    if not all(callable(getattr(storage, each, None)) for each in ("save", "load")):
+    # On a class they are not bound methods.
+    has_both = all(callable(getattr(storage, each, None)) for each in ("save", "load"))
+    if isinstance(storage, type) or not has_both:
         raise ConfigurationError(
             f"storage must have 'async def save(session_id, data)' and 'async def load(session_id)'"
-            f", as MemorySessionStorage has, got {type(storage).__name__}"
+            f", as MemorySessionStorage has, got {shown(storage)[:80]}"
         )
     return cast("SessionStorage", storage)
+
+
+def check_arguments(
+    engine: ToolSource, approver: object, options: Mapping[str, Any]
+) -> tuple[Source, SessionStorage | None]:
+    """Return the source and the storage of a session to make of what was kept.
+
+    Raises:
+        ConfigurationError: An argument is of the wrong kind, or the kept conversation has it.
+    """
+    source = check_source(engine)
+    if approver is not None:
+        check_approver(approver)
+    for name in _KEPT.intersection(options):
+        raise ConfigurationError(
+            f"{name} is what the kept conversation has: leave it out, and change it afterwards"
+        )
+    return source, choose_storage(options.get("storage"), source)
 
 
 def check_storage(storage: SessionStorage | None) -> SessionStorage:

@@ -1001,6 +1001,39 @@ def test_any_order_of_events_however_cut(events: list[Any], cuts: list[int]) -> 
     assert parse(raw) == whole or not events
 
 
+STRANGE = st.text(st.sampled_from("aZ9_- :|.é\n\x00\ud800"), max_size=4)
+
+
+@given(st.lists(st.tuples(STRANGE, st.integers(0, 1)), min_size=1, max_size=6))
+@settings(max_examples=share_of(300))
+def test_every_id_is_one_that_the_api_takes(sent: list[tuple[str, int]]) -> None:
+    """Each turn with another one would be refused; no id makes two calls of one, or one of two."""
+    content = [
+        {"type": "tool_use", "id": call_id, "name": "look_up", "input": {"a": number}}
+        for call_id, number in sent
+    ]
+    whole = parse(wire.message(content, "tool_use"))
+    parts = [
+        wire.block(
+            place,
+            wire.tool_use(each["id"], "look_up"),
+            wire.json_delta(json.dumps(each["input"])),
+        )
+        for place, each in enumerate(content)
+    ]
+    for reply in (whole, parse(stream(*parts))):
+        ids = [call.call_id for call in reply.calls]
+        assert all(wire.ID.fullmatch(each) for each in ids)
+        assert len(set(ids)) == len(ids)
+        (message,) = reply.message
+        assert [each["id"] for each in message["content"]] == ids
+        named = [each for each in sent if each[0] and "\ud800" not in each[0]]
+        assert len(ids) == len(set(named)) + len(sent) - len(named)
+        # It is told of a call that came again, or of another one under its id, and of no more.
+        told = [each for each in reply.findings if each.error_type == "repeated_id"]
+        assert len(told) == len(named) - len({call_id for call_id, _ in named})
+
+
 def test_an_input_with_a_key_twice_is_not_run() -> None:
     """U47: whoever passes the bytes of a whole message learns of a key that stands twice in one
     object of a call; nobody guesses which value was meant."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +23,11 @@ from tool_engine.session.variables import store as variables
 from tool_engine.session.variables import texts
 from tool_engine.session.variables.store import Variable, VariableStore, copy_value
 from tool_engine.session.variables.texts import LARGE, KeptTexts, keep_in_pieces
-from tool_engine.session.variables.variable_tools import keep_call_in_time, name_variables
+from tool_engine.session.variables.variable_tools import (
+    _without_secrets,
+    keep_call_in_time,
+    name_variables,
+)
 
 ROWS: Any = [{"id": place, "name": "x" * 20} for place in range(9_000)]
 VALUES = st.recursive(
@@ -135,3 +141,25 @@ async def test_what_is_large_is_not_written_at_one_go(monkeypatch: pytest.Monkey
     await keep_call_in_time(store, tool, names, {"rows": ROWS}, result, frozenset({"user"}))
     kept = store.get(names.result)
     assert (kept.value, kept.chars) == (ROWS, len(to_text(ROWS)))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: [1], lambda: [[1]], lambda: {"a": 1}], ids=["[1]", "[[1]]", "{a: 1}"]
+)
+def test_small_lists_are_not_looked_at_one_by_one(make: Callable[[], Any]) -> None:
+    """To keep thousands of them takes as long as to write them: no step is for each of them."""
+    value = {"x": [make() for _ in range(200_000)]}
+    calls = 0
+
+    def count(frame: object, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        copy_value(value, in_pieces=True)
+        if not isinstance(value["x"][0], dict):
+            _without_secrets(value, frozenset())
+    finally:
+        sys.setprofile(None)
+    assert calls < 20_000

@@ -20,15 +20,21 @@ _OPEN: Final = -1
 """The weight of a container that is still being weighed."""
 
 
-def is_written_at_once(value: Any) -> bool:
-    """Return True if a value is written and read as a whole in some ten milliseconds.
+def packed_size(value: Any) -> int | None:
+    """Return the bytes of a value's packed form; None: it has none.
 
     To weigh many small lists takes ten times as long as to write them.
     """
     try:
-        return len(_pack(value)) <= _AT_ONCE
+        return len(_pack(value))
     except Exception:  # noqa: BLE001 - what has no such form is weighed
-        return False
+        return None
+
+
+def is_written_at_once(value: Any) -> bool:
+    """Return True if a value is written and read as a whole in some ten milliseconds."""
+    size = packed_size(value)
+    return size is not None and size <= _AT_ONCE
 
 
 class Weights:

@@ -5,6 +5,7 @@ https://docs.claude.com/en/docs/build-with-claude/streaming
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +34,8 @@ _ENDINGS: Final = {
     "length": Ending.CUT,
     "content_filter": Ending.CUT,
 }
+_IDS: Final = re.compile(r"[a-zA-Z0-9_-]+")
+"""The ids of calls that the API takes; each request with another one is refused."""
 _REFUSALS: Final = frozenset({"refusal", "content_filter"})
 _PAUSED: Final = (
     "the provider paused this reply while it ran tools of its own: send it back as it is, and the "
@@ -45,7 +48,7 @@ class AnthropicDecoder(EventDecoder):
     """A decoder of one message from events, mappings or bytes."""
 
     def __init__(self, known: KnownTools, rule: NameRule, *, repair: bool = True) -> None:
-        super().__init__(ReplyBuilder(known, repair=repair))
+        super().__init__(ReplyBuilder(known, repair=repair, ids=_IDS))
         self._rule = rule
         self._content = MessageContent(self._builder)
         self._held: Any = None

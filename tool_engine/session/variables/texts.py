@@ -10,11 +10,12 @@ import asyncio
 import json
 import re
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from tool_engine.model.json.output import to_text
 from tool_engine.model.json.unpacking import without_collection
-from tool_engine.model.json.weighing import PIECE, Weights, is_written_at_once
+from tool_engine.model.json.weighing import PIECE, Weights, packed_size
 from tool_engine.session.formatting import text_in_pieces, write_part
 
 LARGE: Final = 262_144
@@ -74,11 +75,36 @@ def keep_in_pieces(value: Any) -> tuple[Any, int] | None:
     if not isinstance(value, dict | list | tuple):
         return None
     try:
-        if is_written_at_once(value):
-            return _read_back(value)
+        size = packed_size(value)
+        if size is not None:
+            return _keep_packed(value, size)
         return _keep_value(value, Weights(value))
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def _keep_packed(value: Any, size: int | None) -> tuple[Any, int]:
+    """Do the same for a value whose packed form has this size: no value is looked at by itself."""
+    if size is None or size <= PIECE or not isinstance(value, dict | list | tuple) or not value:
+        return _read_back(value)
+    is_dict = isinstance(value, dict)
+    if len(value) == 1:
+        alone = dict(value) if is_dict else list(value)
+        return _keep_alone(alone, lambda entry: _keep_packed(entry, size))
+    entries: Any = list(value.items()) if isinstance(value, dict) else value
+    step = max(1, min(len(entries) * PIECE // size, len(entries) // 2))
+    made: Any = {} if is_dict else []
+    chars = 0
+    for at in range(0, len(entries), step):
+        part: Any = entries[at : at + step]
+        part = dict(part) if is_dict else part
+        kept, length = _keep_packed(part, packed_size(part))
+        chars += length
+        if is_dict:
+            made |= kept
+        else:
+            made += kept
+    return made, chars
 
 
 def _keep_value(value: Any, weights: Weights) -> tuple[Any, int]:
@@ -87,7 +113,11 @@ def _keep_value(value: Any, weights: Weights) -> tuple[Any, int]:
     made: Any = {} if isinstance(value, dict) else []
     chars = 0
     for part in weights.parts(value):
-        kept, size = _read_back(part) if len(part) > 1 else _keep_alone(part, weights)
+        kept, size = (
+            _read_back(part)
+            if len(part) > 1
+            else _keep_alone(part, lambda entry: _keep_value(entry, weights))
+        )
         # Two parts lose two brackets and gain a comma with its space: the length stays.
         chars += size
         if isinstance(value, dict):
@@ -97,14 +127,14 @@ def _keep_value(value: Any, weights: Weights) -> tuple[Any, int]:
     return made, chars
 
 
-def _keep_alone(part: Any, weights: Weights) -> tuple[Any, int]:
+def _keep_alone(part: Any, keep: Callable[[Any], tuple[Any, int]]) -> tuple[Any, int]:
     """Return the same for one entry, which may be large."""
     if isinstance(part, list):
-        kept, size = _keep_value(part[0], weights)
+        kept, size = keep(part[0])
         return [kept], size + 2
     ((key, item),) = part.items()
     named, begun = _read_back({key: 0})
-    kept, size = _keep_value(item, weights)
+    kept, size = keep(item)
     return dict.fromkeys(named, kept), begun - 1 + size
 
 

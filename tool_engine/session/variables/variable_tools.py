@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
+import msgspec
 from msgspec.structs import replace
 
 from tool_engine.errors import ToolExecutionError, VariableError
@@ -328,7 +329,7 @@ def _without_secrets(
     """Return arguments without values of secret names; texts stay."""
     if depth > _DEEPEST:
         return value
-    if _has_no_secrets(value, parts, names):
+    if _has_no_secrets(value, parts, names) or (depth == 1 and _has_no_mapping(value)):
         return value
     if isinstance(value, list):
         return [_without_secrets(item, parts, depth=depth + 1) for item in value]
@@ -353,6 +354,14 @@ def _has_no_secrets(value: Any, parts: frozenset[str], names: frozenset[str]) ->
         elif type(item) not in _NUMBERS:
             return False
     return True
+
+
+def _has_no_mapping(value: Any) -> bool:
+    """Return True if an argument plainly holds no names: thousands of lists are soon written."""
+    try:
+        return type(value) is list and b"{" not in msgspec.json.encode(value)
+    except Exception:  # noqa: BLE001 - what JSON cannot hold is looked at value by value
+        return False
 
 
 def _unwrap_output(output: Any) -> Any:
