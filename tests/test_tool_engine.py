@@ -529,7 +529,7 @@ async def test_tool_decorator_with_a_name(engine: ToolEngine) -> None:
 async def test_tool_decorator_that_knows_too_little(engine: ToolEngine) -> None:
     """R2: a function that does not say enough is refused, naming the parameter."""
 
-    def vague(value: complex) -> None:
+    def vague(value: asyncio.Task[int]) -> None:
         del value
 
     with pytest.raises(DefinitionError, match="value"):

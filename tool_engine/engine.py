@@ -390,6 +390,7 @@ class ToolEngine(
         loaded = tool if isinstance(tool, Tool) else ToolConfigLoader().from_mapping(tool)
         if loaded.source is not None:
             # What was read from a file and is registered here is no part of the folder.
+            self._reloader.files.read_by_program.add(loaded.source)
             loaded = replace(loaded, source=None)
         index = self.index.with_tool(loaded)
         if handler is None and (problems := self._registry.check_entry(loaded)):

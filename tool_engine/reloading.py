@@ -78,8 +78,9 @@ class Reloader:
             is_settled=registry.is_settled,
             cache_directory=config.cache_directory,
         )
-        self._files = EngineFiles(config, lambda: self.tools, _code_of)
-        trust(self._files)
+        self.files = EngineFiles(config, lambda: self.tools, _code_of)
+        """The files that no tool may write."""
+        trust(self.files)
         self._code = CodeHashes(registry.resolve, registry.is_python)
         self._approvals = Approvals(
             config.lock_file or default_lock_file(config.tools_directory),

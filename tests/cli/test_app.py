@@ -88,7 +88,7 @@ def test_version(command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("lst",), "Did you mean 'list'"),
+        (("lst",), "did you mean 'list'"),
         (("show",), "Missing argument 'NAME'"),
         (("list", "--nope"), "there is no option '--nope'"),
         (("call", "echo", "message=x", "--timeout", "soon"), "--timeout"),
@@ -106,6 +106,32 @@ def test_a_wrong_command_line_is_a_usage_error(
     as_json = command(*words, "--json")
     assert (as_json.code, as_json.err) == (2, "")
     assert as_json.json["error"]["type"] == "usage_error"
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("run", "call"), ("Exec", "call"), ("ls", "list"), ("lst", "list"), ("prun", "prune")],
+)
+def test_a_command_that_is_not_there(command: Callable[..., Any], word: str, meant: str) -> None:
+    """The command that was meant is named; what removes something is no guess."""
+    assert f"there is no command {word!r}; did you mean {meant!r}?" in command(word).err
+    assert "did you mean" not in command("runes").err
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["message:hi you"], "such as message='hi you'"),
+        (["message", "=", "hi"], "such as message="),
+        (["-message", "hi"], "such as message="),
+        (["hi"], "such as message=hi"),
+    ],
+)
+def test_an_argument_that_names_its_parameter(
+    command: Callable[..., Any], words: list[str], meant: str
+) -> None:
+    """What stands behind the name is the value, not the whole word."""
+    assert meant in command("call", "echo", *words).err
 
 
 def test_the_tools_folder_may_be_named_before_or_after_the_command(

@@ -95,6 +95,7 @@ LIVE: dict[str, Callable[[], Any]] = {
     "AgentLoop": lambda: AgentLoop(session(), RecordedModel(SCRIPT)),
     "ControllerBridge": lambda: ToolConcurrencyController(ConcurrencyConfig()).bridge(),
     "Toolbox": lambda: session().toolbox,
+    "EngineApprovals": lambda: engine().approvals,
     "Subscription": lambda: engine().subscribe(print),
     "EventStream": lambda: engine().events(),
     "SQLRecordStorage": lambda: SQLRecordStorage("sqlite:///never-opened.db"),

@@ -122,6 +122,11 @@ CURES = [
         said('"ls {q}"', LIST),
     ),
     Row(
+        HEAD + Q + "entry: {type: builtin, handler: run_command, argv: [ls, {q}]}\n",
+        "quote it: '{q}'",
+        swap("[ls, {q}]", "[ls, '{q}']"),
+    ),
+    Row(
         HEAD + "accepts: ['host:https://']\n",
         "write the host alone, such as host:example.com",
         said("host:https://", r"such as (\S+)$"),
@@ -358,7 +363,10 @@ CURES = [
     ),
     Row(HEAD + "accepts: [zzz]\n", "the labels are user", swap("zzz", "user")),
     Row(HEAD + "accepts: ['effect:zzz']\n", "the effects are read", swap("zzz", "read")),
-    Row(HEAD + "accepts: ['tol:x']\n", "", near("tol")),
+    *(
+        Row(HEAD + f"accepts: ['{label}']\n", "", near(label))
+        for label in ("tol:x", "Tool:x", "tools:x", "effect:Read", "User")
+    ),
     Row(
         HEAD + Q + HTTP.replace("https://example.com", "http://127.0.0.1:8080"),
         "add allow",

@@ -94,6 +94,8 @@ LINES = [
     (ARGUMENTS + "write …=…, …:=json or …=@file with a file that is there",
      "call echo message=hi code=@nowhere",
      [f"call echo message=hi {each}" for each in ("code=x", "code:=null", "code=@script.yaml")]),
+    (ARGUMENTS + "write it as a word of its own, without --params",
+     'call echo --params {"message":"hi"}', ['call echo {"message":"hi"}']),
     (NO_RECORDS, "--records none history", ["--records sqlite:///calls.db history", "history"]),
 ]  # fmt: skip
 TOLD = [

@@ -16,6 +16,7 @@ from tests.contracts.test_cures_of_errors import TRIED as ERRORS
 from tests.contracts.test_cures_of_executors import TRIED as EXECUTORS
 from tests.contracts.test_cures_of_file_tools import TRIED as FILE_TOOLS
 from tests.contracts.test_cures_of_observing import TRIED as OBSERVING
+from tests.contracts.test_cures_of_outside import TRIED as OUTSIDE
 from tests.contracts.test_cures_of_programs import TRIED as PROGRAMS
 from tests.contracts.test_cures_of_records import TRIED as RECORDS
 from tests.contracts.test_cures_of_running import TRIED as RUNNING
@@ -30,6 +31,7 @@ TRIED = set().union(
     EXECUTORS,
     FILE_TOOLS,
     OBSERVING,
+    OUTSIDE,
     PROGRAMS,
     RUNNING,
     SESSIONS,

@@ -331,8 +331,25 @@ async def _session(engine: ToolEngine, name: str, params: dict[str, Any]) -> Non
     _raise_text(str(result.final_text))
 
 
+class _Shop:
+    origin = "mcp:shop"
+    executor: Any = None
+
+    async def read_tools(self) -> list[Any]:
+        return []
+
+    def follow(self, notify: Any) -> None:
+        pass
+
+
+async def _remove_source(engine: ToolEngine) -> None:
+    await engine.add_source(_Shop())
+    await engine.remove_source("mcp:shopp")
+
+
 ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
     ("catalog/generations.py", lambda engine: engine.unregister_group("WEB"), "web"),
+    ("following.py", _remove_source, "mcp:shop"),
     ("catalog/index.py", lambda engine: _result(engine, "GetPage", {}), "get_page"),
     (
         "executors/files/file_errors.py",

@@ -12,7 +12,8 @@ from tool_engine import ConfigurationError, ToolEngineError, ToolExecutionContex
 
 GIVEN: Final = {
     *("AgentAnswer", "AgentEvent", "ApprovalRequest", "ConcurrencyMetrics", "ConcurrencySnapshot"),
-    *("DefinitionProblem", "Generation", "HeldSlot", "ParsedReply", "QuarantinedTool", "Refusal"),
+    *("DefinitionProblem", "EngineApprovals", "Generation", "HeldSlot", "ParsedReply"),
+    *("QuarantinedTool", "Refusal"),
     *("ReplyFinding", "SessionInfo", "SessionResult", "SlotEvent", "StreamEvent", "ToolCall"),
     *("ToolCallCycleResult", "ToolCallRecord", "ToolCallSummary", "ToolEngineEvent"),
     *("ToolExecutionResult", "ToolMatch", "Usage", "ValidationError", "ValidationResult"),

@@ -206,4 +206,4 @@ def test_event_fields() -> None:
     assert event.call_id is None
     assert event.timestamp.utcoffset() is not None
     assert event.data == {}
-    assert len(ToolEngineEventType) == 22
+    assert len(ToolEngineEventType) == 28

@@ -27,6 +27,7 @@ import pytest
 
 from tool_engine import (
     CallbackApprover,
+    ToolConfigLoader,
     ToolEngine,
     ToolEngineConfig,
     ToolExecutionResult,
@@ -357,6 +358,23 @@ async def test_a_reload_is_followed(project: Project) -> None:
             result = await engine.execute("write_file", {"path": path, "content": TEXT})
             assert not result.is_success
             assert (project.root / path).read_text() == CODE
+
+
+async def test_a_definition_that_the_program_reads(project: Project) -> None:
+    """A program that reads a definition itself will read it again: a model may not write it."""
+    (project.root / "extra").mkdir()
+    kept = project.root / "extra/own.yaml"
+    kept.write_text("name: own\ndescription: d\nentry: {type: builtin, handler: echo}\n")
+    before = kept.read_text()
+    async with engines(project) as engine:
+        engine.register_tool(definition("write", str(project.root), ""))
+        (own,) = await asyncio.to_thread(ToolConfigLoader().load_directory, kept.parent)
+        engine.register_tool(own)
+        params = {"path": "extra/own.yaml", "content": TEXT}
+        assert not (await engine.execute("write_file", params)).is_success
+        assert kept.read_text() == before
+        params["path"] = "extra/other.yaml"
+        assert (await engine.execute("write_file", params)).is_success
 
 
 @pytest.mark.parametrize("directory", ["missing", "deep/er/missing"])

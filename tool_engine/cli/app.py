@@ -6,8 +6,9 @@ import contextvars
 import errno
 import itertools
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Final, TextIO
@@ -23,6 +24,13 @@ from tool_engine.model.checks.nearness import suggest_near
 
 _PROGRAM: Final = "tool-engine"
 _CANNOT_WRITE: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+_NO_COMMAND: Final = re.compile(r"No such command '([^']*)'")
+_MEANT: Final = {
+    **dict.fromkeys(("run", "exec", "execute", "invoke"), "call"),
+    **dict.fromkeys(("ls", "tools"), "list"),
+}
+"""Words of other programs for the commands of this one."""
+_REMOVING: Final = ("prune",)
 
 app = typer.Typer(
     cls=CommandList,
@@ -92,11 +100,21 @@ def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
 
 
 def _usage_text(error: typer.TyperException, context: Any) -> str:
+    if (found := _NO_COMMAND.match(error.format_message())) is not None and context is not None:
+        commands = context.command.list_commands(context)
+        return f"there is no command {found[1]!r}{_suggest_command(found[1], commands)}"
     name = getattr(error, "option_name", None)
     if context is None or name is None or type(error).__name__ != "NoSuchOption":
         return error.format_message()
     known = [each for option in context.command.params for each in option.opts]
     return f"there is no option {name!r}{suggest_near(name, known)}"
+
+
+def _suggest_command(name: str, commands: Iterable[str]) -> str:
+    meant = _MEANT.get(name.lower())
+    # What removes something for good is offered only where its own name was begun.
+    likely = (each for each in commands if each not in _REMOVING or each[:2] == name[:2].lower())
+    return f"; did you mean {meant!r}?" if meant else suggest_near(name, likely)
 
 
 def _open_what_is_closed() -> None:

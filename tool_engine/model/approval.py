@@ -160,7 +160,7 @@ class ApprovalDecision(msgspec.Struct, Data, frozen=True, kw_only=True, metaclas
             )
 
 
-class StandingDecision(msgspec.Struct, Data, frozen=True, kw_only=True):
+class StandingDecision(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
     """What holds for one principal in all conversations over one engine, until it is revoked."""
 
     decision_id: str

@@ -66,6 +66,9 @@ FACTS: Final[dict[str, Fact]] = {
     "decision_not_found": Fact(
         "warning", "a remembered decision could not be looked up: the approver is asked again"
     ),
+    "source_not_followed": Fact(
+        "warning", "a source of tools could not say that it follows its changes: `reload` reads it"
+    ),
     "decision_not_kept": Fact("warning", "a decision could not be kept for other processes"),
     "group_rules_failed": Fact(
         "warning", "the function that makes a group's rules failed: they are left out"

@@ -21,7 +21,11 @@ _WHOLE: Final = "urn:whole"
 
 
 def find_errors(
-    rules: jsonschema_rs.Validator, schema: Mapping[str, Any], value: Any
+    rules: jsonschema_rs.Validator,
+    schema: Mapping[str, Any],
+    value: Any,
+    *,
+    only_first: bool = False,
 ) -> Iterator[jsonschema_rs.ValidationError]:
     """Yield what is wrong with a value; one error for all of it where more takes too long.
 
@@ -29,9 +33,10 @@ def find_errors(
         rules: The validator of `schema`.
         schema: JSON Schema.
         value: Plain JSON.
+        only_first: Whether one error is enough, as of a long value: all are made at once.
     """
     if count_levels(value) <= find_levels(schema):
-        yield from rules.iter_errors(value)
+        yield from _find_first(rules, value) if only_first else rules.iter_errors(value)
     elif not rules.is_valid(value):
         # An error of `not` is never about what is inside.
         yield from jsonschema_rs.Draft202012Validator(
@@ -41,6 +46,15 @@ def find_errors(
             validate_formats=True,
             offline=True,
         ).iter_errors(value)
+
+
+def _find_first(
+    rules: jsonschema_rs.Validator, value: Any
+) -> Iterator[jsonschema_rs.ValidationError]:
+    try:
+        rules.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        yield error
 
 
 def find_levels(schema: Mapping[str, Any]) -> int:

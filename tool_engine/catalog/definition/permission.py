@@ -58,9 +58,12 @@ def _label_fault(label: str) -> Fault | None:
         forms = (*_BARE, *(f"{each}:NAME" for each in _KINDS))
         near = find_nearest(kind, known)
         cure = "" if near else f"the labels are {', '.join(forms)}"
+        near = f"{near}{colon}{value}" if near else ""
         return Fault((), f"no value carries the label {label[:80]!r}", nearest=near, cure=cure)
     if kind == "effect" and not any(fnmatchcase(each, value) for each in _EFFECTS):
-        near, cure = find_nearest(value, _EFFECTS), f"the effects are {', '.join(_EFFECTS)}"
+        near = find_nearest(value, _EFFECTS)
+        cure = "" if near else f"the effects are {', '.join(_EFFECTS)}"
+        near = f"effect:{near}" if near else ""
         return Fault((), f"no tool has the effect {value[:80]!r}", nearest=near, cure=cure)
     if kind == "host":
         return _host_fault(value)

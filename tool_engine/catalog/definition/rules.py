@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
-from itertools import islice
 from types import ModuleType
 from typing import Any, Final
 
@@ -233,9 +232,9 @@ def default_faults(spec: Mapping[str, Any], schema: dict[str, Any], place: Path)
     if check.is_valid(value):
         return []
     # By name: few definitions have a default that is wrong.
-    errors = import_module("tool_engine.validation.effort").find_errors(check, schema, value)
+    effort = import_module("tool_engine.validation.effort")
     # Each error of a long list may carry one for each choice of its schema.
-    errors = errors if _is_short(value) else islice(errors, 1)
+    errors = effort.find_errors(check, schema, value, only_first=not _is_short(value))
     cure = "change the default or the rule"
     return [
         Fault(

@@ -188,6 +188,9 @@ def type_cure(types: list[str], value: Any, key: object = "") -> str:
         return _cure_for_text(types, value, key)
     if "string" in types and isinstance(value, int | float):
         return "quote it"
+    if "string" in types and isinstance(value, dict) and list(value.values()) == [None]:
+        # `{q}` without quotes is a mapping with a key and no value.
+        return f"quote it: '{{{next(iter(value))}}}'"
     if isinstance(value, list) and types == ["boolean"]:
         return "the names of required properties belong into validation.required"
     return ""

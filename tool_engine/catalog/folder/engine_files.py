@@ -32,6 +32,8 @@ class EngineFiles:
         self._tools = tools
         self._code_of = code_of
         self._seen: tuple[Iterable[Tool], ...] = ()
+        self.read_by_program: set[str] = set()
+        """Definitions outside of the folder whose tools a program has registered."""
         self._of_tools: list[TrustedPath] = []
 
     def trusted_paths(self) -> Iterator[TrustedPath]:
@@ -47,6 +49,8 @@ class EngineFiles:
                 yield TrustedPath(str(place), Kind.FOLDER, "the engine's cache")
         for link in _links_in(folder, is_recursive=config.recursive):
             yield TrustedPath(link, Kind.FILE, "a definition of the engine")
+        for path in tuple(self.read_by_program):
+            yield TrustedPath(path, Kind.FILE, "a definition that the program has read")
         yield from self._files_of_tools()
 
     def _files_of_tools(self) -> list[TrustedPath]:

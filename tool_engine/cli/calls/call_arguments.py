@@ -32,6 +32,11 @@ def read_params(path: str | None) -> dict[str, Any]:
     """Read the arguments in a JSON or YAML file; `-` is stdin."""
     if path is None:
         return {}
+    if path.lstrip().startswith("{"):
+        raise CommandError(
+            "--params needs the path of a file, and this is JSON; write it as a word of its own, "
+            "without --params"
+        )
     value = read_document(path)
     if not isinstance(value, dict):
         raise CommandError(
@@ -144,6 +149,8 @@ def _parse_word(word: str, types: Mapping[str, str], secrets: OwnSecrets) -> tup
         # Of a tool with secrets, a word without a name may be one.
         is_shown = secrets is NO_SECRETS
         example = _example_of((text if equals else word) if is_shown else "", types)
+        if is_shown and (named := _example_named(word, types)):
+            example = named
         raise CommandError(
             f"{word if is_shown else HIDDEN!r} is no argument; write key=value, key:=json or "
             f"key=@file, such as {example}"
@@ -162,6 +169,14 @@ def _parse_word(word: str, types: Mapping[str, str], secrets: OwnSecrets) -> tup
             f"the value of {key!r}, which is secret, cannot be read; write {key}="
             f"{_example_value(kind, {})}, {key}:=json or {key}=@file with a file that is there"
         ) from error
+
+
+def _example_named(word: str, types: Mapping[str, str]) -> str:
+    """Return the argument that a word means which names its parameter; empty: it names none."""
+    key, colon, text = word.lstrip("-").partition(":")
+    if key not in types:
+        return ""
+    return f"{key}={quote(text) if colon and text else _example_value(types[key], {})}"
 
 
 def _example_of(text: str, types: Mapping[str, str]) -> str:
