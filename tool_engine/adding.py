@@ -22,14 +22,15 @@ class AddsSources:
     _followers: SourceFollowers
     _run_at_home: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Coroutine[Any, Any, Any]]
 
+    if TYPE_CHECKING:
+
+        def _require_open(self) -> None:
+            """Raise EngineClosedError if the engine is closed."""
+
     def _make_followers(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
         # By name: few processes have an engine, and fewer a source.
         following = import_module("tool_engine.following")
         self._followers = following.SourceFollowers(reloader, registry)
-
-    def _require_open(self) -> None:
-        """Raise EngineClosedError if the engine is closed."""
-        raise NotImplementedError
 
     @at_home
     async def add_source(

@@ -19,7 +19,7 @@ from tool_engine.backends.runs import Runs
 from tool_engine.calls.blocking import BlockingCalls, OwnLoop
 from tool_engine.calls.call_id import name_engine
 from tool_engine.calls.ending import CallEnding
-from tool_engine.calls.foreign_controller import ForeignController
+from tool_engine.calls.foreign_controller import known_controller
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
 from tool_engine.calls.plan import Planner
@@ -131,7 +131,7 @@ class ToolEngine(
         else:
             # Another one is known by its maker; to all others it is what it stands for.
             self.controller = cast("ToolConcurrencyController", controller)
-            self._admission = _known_controller(self.config, concurrency, controller)
+            self._admission = known_controller(self.config, concurrency, controller)
         if backend is not None:
             check_part("backend", backend, ExecutionBackend)
         self.store: ToolKnowledgeStore = store or ToolKnowledgeStore(storage_for(self.config))
@@ -512,26 +512,6 @@ def _own_controller(
 ) -> ToolConcurrencyController:
     limits = checked_concurrency(concurrency or config.concurrency)
     return ToolConcurrencyController(limits, clock=_loop_time)
-
-
-def _known_controller(
-    config: ToolEngineConfig,
-    concurrency: ConcurrencyConfig | None,
-    controller: AdmissionController,
-) -> AdmissionController:
-    """Return what is given as the controller of an engine, as the engine uses it.
-
-    Raises:
-        ConfigurationError: Limits are given twice, or it is no controller.
-    """
-    check_part("controller", controller, AdmissionController)
-    if concurrency is not None or config.concurrency != ConcurrencyConfig():
-        raise ConfigurationError(
-            "the limits are given twice, by `concurrency` and by the controller, which has its "
-            "own; leave `concurrency` out, and give its limits to the controller"
-        )
-    is_own = type(controller) is ToolConcurrencyController
-    return controller if is_own else ForeignController(controller)
 
 
 def _loop_time() -> float:

@@ -180,7 +180,7 @@ class _Follower:
                 await self.refresh()
                 await asyncio.sleep(REST)
         except EngineClosedError:
-            pass
+            pass  # what is closed takes nothing in any more, and no caller waits for this task
         finally:
             self._changes = None
 

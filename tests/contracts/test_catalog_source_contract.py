@@ -63,10 +63,14 @@ async def test_its_tools_know_it_and_go_with_it(source: CatalogSource, engine: T
 
 
 async def test_it_survives_an_engine_that_is_closed(
-    source: CatalogSource, engine: ToolEngine
+    source: CatalogSource, engine: ToolEngine, tmp_path: Path
 ) -> None:
+    """A notice that comes too late starts nothing; another engine takes the source."""
     async with engine, asyncio.timeout(BOUND):
-        await engine.add_source(source)
-    notify = getattr(source, "notify", None)
-    if notify is not None:
-        notify()
+        added = (await engine.add_source(source))["added"]
+    getattr(source, "notify", lambda: None)()
+    await asyncio.sleep(0)
+    assert not [each for each in asyncio.all_tasks() if "tool-engine-source" in each.get_name()]
+    config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
+    async with ToolEngine(config) as another, asyncio.timeout(BOUND):
+        assert (await another.add_source(source))["added"] == added

@@ -27,6 +27,7 @@ from tests.testing.test_scratch_sources import TOOL as STOCK
 from tool_engine import (
     BreakerPolicy,
     ConcurrencyConfig,
+    ToolCallConfig,
     ToolConcurrencyController,
     ToolEngine,
     ToolEngineConfig,
@@ -112,6 +113,9 @@ LOCAL = {key: value.rstrip("Z") for key, value in DATES.items()}
 CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
     ("executors/handler.py: rename the tool's parameter",
      lambda: registered(with_context, {**Q, "name": "context"}), lambda: registered(with_context)),
+    ("session/config.py: write a pattern such as write_* in place of many names",
+     lambda: ToolCallConfig.from_dict({"rules": {f"write_{n}": "deny" for n in range(1_001)}}),
+     lambda: ToolCallConfig.from_dict({"rules": {"write_*": "deny"}})),
     (("executors/handler.py: write additionalProperties: false, or let the function take "
       "**others"), lambda: open_tool(True), lambda: open_tool(False)),
     ("executors/handler.py: return the whole value instead",

@@ -65,7 +65,9 @@ OF_READER = f"knowledge/sql/event_reader.py: {NUMBER}"
 STREAM = "events/stream.py: read faster, give it a larger buffer, or keep events with keep_events"
 CALLBACK = "events/subscriber.py: make it quicker or give it a larger buffer"
 TRIED = {BLOCKED, NO_LOOP, SHARED, LATER, UNSTREAMED, TERMINAL, TOO_LATE, CLOSED, CLOSED_MEANWHILE}
-OWN_LIMITS = "engine.py: leave `concurrency` out, and give its limits to the controller"
+OWN_LIMITS = (
+    "calls/foreign_controller.py: leave `concurrency` out, and give its limits to the controller"
+)
 ONE_EACH = "admission/controller.py: make one for each engine"
 DERIVED = (
     "interfaces/checking.py: pass an object of a class that derives from "

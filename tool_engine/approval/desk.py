@@ -158,9 +158,7 @@ class EngineApprovals:
             EngineClosedError: The engine is closed.
             RecordsUnavailableError: What keeps them does not answer.
         """
-        self._require_open()
-        storage = self._find_storage()
-        if storage is None:
+        if (storage := self._find_open_storage()) is None:
             return []
         names = engine_texts(self._engine)
         kept = await ask_for_all(_KIND, storage, "list_standing", StandingDecision, principal)
@@ -180,9 +178,7 @@ class EngineApprovals:
             EngineClosedError: The engine is closed.
             RecordsUnavailableError: What keeps them does not answer.
         """
-        self._require_open()
-        storage = self._find_storage()
-        if storage is None:
+        if (storage := self._find_open_storage()) is None:
             return False
         try:
             found = await self._read_standing(storage, decision_id)
@@ -268,6 +264,10 @@ class EngineApprovals:
         return await ask_for_all(
             _KIND, storage, "find_standing", StandingDecision, list(decision_ids)
         )
+
+    def _find_open_storage(self) -> Any:
+        self._require_open()
+        return self._find_storage()
 
     def _find_storage(self) -> Any:
         storage = self._engine.store.approvals

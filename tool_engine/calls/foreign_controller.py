@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from tool_engine.config import ConcurrencyConfig
+from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.errors import AdmissionError, ConfigurationError
 from tool_engine.interfaces import AdmissionController, AdmissionUser, Slot
+from tool_engine.interfaces.checking import check_part
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.logger import get_logger
 from tool_engine.model.foreign import ends_caller
@@ -179,3 +181,23 @@ class ForeignController(AdmissionController):
             f"the controller {name_of(self._inner)} failed in {method}: {words_of(error, None)} "
             "(controller_failed in the log says more)"
         )
+
+
+def known_controller(
+    config: ToolEngineConfig,
+    concurrency: ConcurrencyConfig | None,
+    controller: AdmissionController,
+) -> AdmissionController:
+    """Return what is given as the controller of an engine, as the engine uses it.
+
+    Raises:
+        ConfigurationError: Limits are given twice, or it is no controller.
+    """
+    check_part("controller", controller, AdmissionController)
+    if concurrency is not None or config.concurrency != ConcurrencyConfig():
+        raise ConfigurationError(
+            "the limits are given twice, by `concurrency` and by the controller, which has its "
+            "own; leave `concurrency` out, and give its limits to the controller"
+        )
+    is_own = type(controller) is ToolConcurrencyController
+    return controller if is_own else ForeignController(controller)

@@ -59,6 +59,9 @@ class _ToolCallFields(msgspec.Struct, frozen=True, metaclass=KnownFields):
     """The protocol for showing tools to a model by default: one of `protocol_names()`."""
 
 
+_MOST_RULES: Final = 1_000
+
+
 class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
     """The settings of one conversation: immutable JSON values.
 
@@ -168,6 +171,11 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
         Raises:
             ConfigurationError: The text of one is no rule.
         """
+        if len(self.rules) > _MOST_RULES:
+            raise ConfigurationError(
+                f"there are {len(self.rules):,} rules, and each is looked at before each call: at "
+                f"most {_MOST_RULES:,}; write a pattern such as write_* in place of many names"
+            )
         try:
             return [PermissionRule.parse(text, each) for text, each in self.rules.items()]
         except ConfigurationError as error:

@@ -113,7 +113,7 @@ class Findings:
             yield Missing(where, kind.property)
         elif isinstance(kind, _Kind.AdditionalProperties | _Kind.UnevaluatedProperties):
             for key in kind.unexpected:
-                yield Undeclared(where, key, position.properties)
+                yield Undeclared(where, key, position.names)
         else:
             yield Broken(where, value, partial(read, error, value, position.certain.get("type")))
 

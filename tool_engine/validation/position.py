@@ -82,7 +82,10 @@ class Position:
         types = [name for schema in self.schemas for name in _list_types(schema)]
         self.is_integer: bool = "integer" in types and "number" not in types
         self._children: dict[str | None, Position] = {}
-        self._names = {name for schema in self.schemas for name in schema.get("properties", ())}
+        self.names: dict[str, None] = dict.fromkeys(
+            name for schema in self.schemas for name in schema.get("properties", ())
+        )
+        """The keys that some schema of this place declares."""
 
     @classmethod
     def of(cls, root: dict[str, Any], short: Mapping[str, Any] = _NO_KEYS) -> Position:
@@ -128,7 +131,7 @@ class Position:
     def child(self, name: str) -> Position:
         if self.is_open:
             return ANYWHERE
-        key = name if name in self._names else None
+        key = name if name in self.names else None
         found = self._children.get(key)
         if found is None:
             found = self._children[key] = (

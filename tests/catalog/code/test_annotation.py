@@ -51,6 +51,19 @@ class Node(msgspec.Struct):
     next: Node | None = None
 
 
+NODE = {
+    "type": "object",
+    "properties": {
+        "next": {
+            "anyOf": [{"$ref": "#/$defs/Node", "type": "object"}, {"type": "null"}],
+            "type": ["object", "null"],
+        }
+    },
+    "required": [],
+    "additionalProperties": False,
+}
+
+
 POINT = {
     "type": "object",
     "properties": {"x": {"type": "integer"}, "y": {"type": "array", "items": {"type": "integer"}}},
@@ -115,13 +128,14 @@ POINT = {
                 "type": "object",
                 "properties": {
                     "next": {
+                        "anyOf": [{"$ref": "#/$defs/Node", "type": "object"}, {"type": "null"}],
                         "type": ["object", "null"],
-                        "description": "again Node, as above",
                         "default": None,
                     }
                 },
                 "required": [],
                 "additionalProperties": False,
+                "$defs": {"Node": NODE},
             },
         ),
         (

@@ -374,11 +374,24 @@ async def test_a_validator_that_says_a_secret() -> None:
     assert "hunter2" not in str((result, result.to_dict(), records))
 
 
-def test_a_tree_of_secrets_is_a_secret() -> None:
-    """What is not written out, and holds a secret, is one as a whole."""
-    inner = read_hint(SecretTree).schema["properties"]["inner"]["items"]
-    assert inner["writeOnly"] is True
-    assert "hidden" not in str(read_hint(SecretTree).schema)
+async def test_a_tree_of_secrets() -> None:
+    """What is secret in a tree is so at each depth."""
+    seen: list[Any] = []
+
+    async def sign(tree: SecretTree) -> int:
+        seen.append(tree)
+        return 1
+
+    deep = {"key": "hunter2", "inner": [{"key": "hunter3", "inner": [{"key": "hunter4"}]}]}
+    async with ToolEngine(ToolEngineConfig("none", auto_reload=False)) as engine:
+        engine.tool(description="d")(sign)
+        assert (await engine.execute("sign", {"tree": deep})).is_success
+        wrong = {"inner": [{"inner": ["hunter5"]}, {"key": ["hunter6"]}]}
+        refused = await engine.execute("sign", {"tree": wrong})
+        records = [each.to_dict() for each in await engine.store.query_call_records()]
+    assert seen[0].inner[0].inner[0].key.get_secret_value() == "hunter4"
+    assert refused.error_type == "validation_error"
+    assert "hunter" not in f"{records} {refused.to_dict()}"
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -53,6 +53,7 @@ async def test_each_kind_of_change(tools: Path, way: dict[str, Any]) -> None:
         await follower.until(described("three"))
         (tools / "a.yaml").unlink()
         await follower.until(is_empty)
+        assert follower.saw_only("one", "two", "three")
 
 
 async def test_a_folder_that_comes_later_and_goes(tmp_path: Path, way: dict[str, Any]) -> None:
@@ -77,6 +78,7 @@ async def test_a_folder_that_comes_later_and_goes(tmp_path: Path, way: dict[str,
         shutil.rmtree(folder)
         (tmp_path / "aside").rename(folder)
         await follower.until(described("three"))
+        assert follower.saw_only("one", "two", "three", "four", "five")
 
 
 async def test_a_folder_behind_a_link(tmp_path: Path, way: dict[str, Any]) -> None:
@@ -93,6 +95,7 @@ async def test_a_folder_behind_a_link(tmp_path: Path, way: dict[str, Any]) -> No
         await follower.until(described("two"))
         (tmp_path / "two" / "a.yaml").write_text(definition("three"), encoding="utf-8")
         await follower.until(described("three"))
+        assert follower.saw_only("one", "two", "three")
 
 
 async def test_files_behind_links(tmp_path: Path, tools: Path, way: dict[str, Any]) -> None:
@@ -199,6 +202,7 @@ async def test_a_file_of_several_tools(tools: Path, way: dict[str, Any]) -> None
         await follower.until(lambda index: index.list_names() == ["a", "b"])
         file.write_text(two, encoding="utf-8")
         await follower.until(lambda index: index.list_names() == ["b"])
+        assert follower.saw_only("one", "two")
 
 
 async def test_thousands_at_once(tools: Path, way: dict[str, Any]) -> None:
@@ -272,6 +276,7 @@ async def test_a_loop_that_is_busy_loses_nothing(tools: Path) -> None:
             (tools / f"t{number}.yaml").write_text(definition("d", f"t{number}"), encoding="utf-8")
             time.sleep(0.005)  # noqa: ASYNC251 - the loop is to stand still
         await follower.until(lambda index: len(index) == 50)
+        assert follower.saw_only("d")
 
 
 async def test_a_failing_look_is_logged_and_made_again(tools: Path, way: dict[str, Any]) -> None:

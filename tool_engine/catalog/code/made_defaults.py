@@ -34,6 +34,7 @@ def write_path(value: Any) -> str:
     """Write a path as text, for `msgspec.to_builtins`."""
     if isinstance(value, PurePath):
         return str(value)
+    # The word by which msgspec's hooks say that a value is none of theirs.
     raise NotImplementedError(type(value).__name__)
 
 

@@ -1,7 +1,7 @@
 """How does a generated JSON Schema stand alone, reduced to what a definition may hold?
 
-References are written out where they stand. One to what is being written out already, as in a
-tree, is written as its type alone: what is deeper is checked where the value is made.
+References are written out where they stand, so that short keys can say most of it. What leads back
+to itself, as a tree does, stays a definition.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from tool_engine.catalog.code.metadata import UnsupportedHintError
 from tool_engine.catalog.definition.keywords import FORMATS, KEYWORDS
+from tool_engine.model.json.references import copy_schemas
 from tool_engine.model.parameter import PARAMETER_TYPES
 
 _MOST_PARTS: Final = 5_000
@@ -29,17 +30,24 @@ _TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
 )
 _VALUES: Final = frozenset({"default", "examples", "enum", "const"})
 """Keywords that hold values, not schemas."""
-_COMBINE: Final = frozenset({"anyOf", "oneOf", "allOf", "not", "if"})
+_COMBINE: Final = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "$ref"})
 """Keywords by which a schema may refuse null, whatever its type says."""
 _DROPPED: Final = frozenset({"title", "$defs", "$ref"})
 _NAMED: Final = frozenset({"properties", "patternProperties", "$defs"})
 
 
 def stand_alone(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return `schema` without references; UnsupportedHintError: it is too large."""
+    """Return `schema` as a definition holds it; UnsupportedHintError: it is too large."""
     definitions = schema.get("$defs", {})
-    plain: dict[str, Any] = _Unfolding(definitions).unfold(schema, ())
+    while "$ref" in schema:
+        # What a parameter is as a whole is written out: its type is then known.
+        schema = {**definitions[schema["$ref"].rpartition("/")[2]], **schema}
+        del schema["$ref"]
+    unfolding = _Unfolding(definitions)
+    plain: dict[str, Any] = unfolding.unfold(schema)
     plain.setdefault("type", [*PARAMETER_TYPES, "null"])
+    if unfolding.kept:
+        plain["$defs"] = unfolding.kept
     return plain
 
 
@@ -78,12 +86,15 @@ def _map_schema(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]])
 class _Unfolding:
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
+        self._endless = _find_endless(definitions)
         self._left = _MOST_PARTS
+        self.kept: dict[str, Any] = {}
+        """The definitions that cannot be written out."""
 
-    def unfold(self, schema: Any, inside: tuple[str, ...]) -> Any:
-        """Return `schema` without references; `inside` names those it stands in."""
+    def unfold(self, schema: Any) -> Any:
+        """Return `schema` with references to what has no end alone."""
         if isinstance(schema, list):
-            return [self.unfold(item, inside) for item in schema]
+            return [self.unfold(item) for item in schema]
         if not isinstance(schema, dict):
             return schema
         self._left -= 1
@@ -92,55 +103,53 @@ class _Unfolding:
                 f"its JSON Schema has more than {_MOST_PARTS} parts; take fewer or smaller classes"
             )
         if "$ref" in schema:
-            return self._follow_reference(schema, inside)
+            return self._follow_reference(schema)
         plain = {
-            keyword: self._unfold_part(keyword, value, inside)
+            keyword: self._unfold_part(keyword, value)
             for keyword, value in schema.items()
             if keyword in KEYWORDS and keyword not in _DROPPED
         }
         return _normalise_schema(plain)
 
-    def _follow_reference(self, schema: dict[str, Any], inside: tuple[str, ...]) -> Any:
+    def _follow_reference(self, schema: dict[str, Any]) -> Any:
         name = schema["$ref"].rpartition("/")[2]
         target = self._definitions[name]
         own = {key: schema[key] for key in schema if key != "$ref"}
-        if name not in inside:
-            return self.unfold({**target, **own}, (*inside, name))
-        stub: dict[str, Any] = {"description": f"again {_show_schema(name)}, as above"}
-        stub |= {key: target[key] for key in ("type",) if key in target}
-        if _holds_secret(self._definitions, name):
-            # Its secrets cannot be named at each depth, so it is one as a whole.
-            stub["writeOnly"] = True
-        return _normalise_schema({**stub, **own})
+        if name not in self._endless:
+            return self.unfold({**target, **own})
+        if name not in self.kept:
+            self.kept[name] = {}
+            self.kept[name] = without_defaults(self.unfold(target))
+        kind = {"type": target["type"]} if "type" in target else {}
+        return {"$ref": f"#/$defs/{name}", **kind, **own}
 
-    def _unfold_part(self, keyword: str, value: Any, inside: tuple[str, ...]) -> Any:
+    def _unfold_part(self, keyword: str, value: Any) -> Any:
         if keyword in _VALUES:
             return value
         if keyword in _NAMED:
-            return {name: self.unfold(item, inside) for name, item in value.items()}
-        return self.unfold(value, inside)
+            return {name: self.unfold(item) for name, item in value.items()}
+        return self.unfold(value)
 
 
-def _show_schema(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
-def _holds_secret(definitions: Mapping[str, Any], name: str) -> bool:
-    """Return True if the definition has a secret, or one that it leads to."""
-    pending, seen = [definitions[name]], {name}
-    while pending:
-        part = pending.pop()
-        if isinstance(part, list):
-            pending += part
-        elif isinstance(part, dict):
-            if part.get("writeOnly") is True:
-                return True
-            reference = part.get("$ref")
-            if isinstance(reference, str) and (to := reference.rpartition("/")[2]) not in seen:
+def _find_endless(definitions: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the definitions that lead back to themselves."""
+    leads = {name: _list_references(each) for name, each in definitions.items()}
+    found = set()
+    for name in definitions:
+        pending, seen = list(leads[name]), set[str]()
+        while pending:
+            to = pending.pop()
+            if to not in seen:
                 seen.add(to)
-                pending.append(definitions[to])
-            pending += part.values()
-    return False
+                pending += leads.get(to, ())
+        if name in seen:
+            found.add(name)
+    return frozenset(found)
+
+
+def _list_references(schema: dict[str, Any]) -> set[str]:
+    pointers = (node.get("$ref") for _, node in copy_schemas(schema))
+    return {each.rpartition("/")[2] for each in pointers if isinstance(each, str)}
 
 
 def _normalise_schema(schema: dict[str, Any]) -> dict[str, Any]:

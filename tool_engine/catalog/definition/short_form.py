@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tool_engine.catalog.definition.structure import RULES_BY_TYPE
+from tool_engine.model.json.references import DEFINITIONS
 from tool_engine.model.parameter import PARAMETER_TYPES
 from tool_engine.model.schema import SHORT_KEYS
 
@@ -17,7 +18,7 @@ _SHORT_NAMES: Final = {keyword: key for key, keyword in SHORT_KEYS.items()}
 
 
 def short_form(schema: Mapping[str, Any], *, is_output: bool = False) -> dict[str, Any]:
-    """Write a schema without references in short keys.
+    """Write a schema in short keys; one with definitions stays a schema.
 
     `value_schema` (`output_schema` with `is_output`) turns the result into `schema` again: an
     output's objects may carry more than was declared.
@@ -31,7 +32,9 @@ def short_form(schema: Mapping[str, Any], *, is_output: bool = False) -> dict[st
     for key in ("description", "default"):
         if key in rest and (key == "default" or isinstance(rest[key], str)):
             spec[key] = rest.pop(key)
-    rules = _take_rules(spec.get("type", "any"), rest, is_output=is_output)
+    # References begin at the schema that they stand in: it stays whole.
+    is_whole = not rest.keys().isdisjoint(DEFINITIONS)
+    rules = {} if is_whole else _take_rules(spec.get("type", "any"), rest, is_output=is_output)
     if rules:
         spec["validation"] = rules
     if rest:

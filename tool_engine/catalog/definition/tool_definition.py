@@ -24,7 +24,7 @@ from tool_engine.catalog.definition.permission import build_permission, label_wa
 from tool_engine.catalog.definition.rules import FLAT_RULES, check_value
 from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.definition.workload import Workload
-from tool_engine.catalog.limits import MAX_DEPTH
+from tool_engine.catalog.limits import MAX_DEPTH, MAX_PATTERN_LENGTH
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.catalog.yaml.scalars import INTEGER_CURE
 from tool_engine.model.parameter import ToolParameter
@@ -346,7 +346,10 @@ def limit_faults(spec: Any) -> list[Fault]:
         return []
     faults: list[Fault] = []
     select = spec.get("select")
-    if isinstance(select, str) and select.strip():
+    if isinstance(select, str) and len(select) > MAX_PATTERN_LENGTH:
+        message = f"has {len(select):,} characters, and may have {MAX_PATTERN_LENGTH:,}"
+        faults.append(Fault(("result", "select"), message, cure="simplify it"))
+    elif isinstance(select, str) and select.strip():
         # Loaded on first use: few definitions select.
         jmespath = import_module("jmespath")
         try:

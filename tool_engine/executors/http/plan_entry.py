@@ -29,6 +29,8 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _Query = tuple[tuple[str, JSONTemplate], ...]
 _Headers = tuple[tuple[str, TextTemplate], ...]
+_LONGEST_URL: Final = 32_768
+"""Characters of a URL with its placeholders, most of which are longer than what fills them."""
 
 
 class RequestPlan(msgspec.Struct, frozen=True):
@@ -115,6 +117,10 @@ class _PlanReader:
 
     def _read_url(self, text: Any) -> URLTemplate | None:
         path = "entry.request.url"
+        if isinstance(text, str) and len(text) > _LONGEST_URL:
+            # Whatever fills it in, reading it would take long at each call.
+            self._problem(path, f"is {len(text):,} characters long; the most is {_LONGEST_URL:,}")
+            return None
         try:
             template = URLTemplate.parse(text)
         except TemplateError as error:

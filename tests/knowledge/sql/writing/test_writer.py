@@ -121,6 +121,7 @@ async def test_interval(rows: Rows, make_writer: Any) -> None:
     for number in range(3):
         writer.buffer.add(call(number))
         await until(lambda: len(rows.ids) == number + 1)  # noqa: B023 - awaited at once
+    assert rows.ids == ids(0, 1, 2)
 
 
 async def test_nothing_runs_while_nothing_comes(make_writer: Any) -> None:
