@@ -22,6 +22,7 @@ import pydantic
 import pytest
 from typing_extensions import TypedDict
 
+from tests.contracts.signatures import Cat, Dog, Renamed
 from tool_engine import (
     DefinitionError,
     ToolEngine,
@@ -57,22 +58,8 @@ class SecretTree(pydantic.BaseModel):
     inner: list[SecretTree] = []
 
 
-class Cat(pydantic.BaseModel):
-    kind: Literal["cat"]
-    lives: int
-
-
-class Dog(pydantic.BaseModel):
-    kind: Literal["dog"]
-    name: str
-
-
 class Choice(pydantic.BaseModel):
     mode: Literal["a"] | None
-
-
-class Renamed(pydantic.BaseModel):
-    first: int = pydantic.Field(alias="firstNumber")
 
 
 class Open(pydantic.BaseModel):
