@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tool_engine.calls.home_loop import at_home
-from tool_engine.interfaces import CatalogSource
+from tool_engine.interfaces import CatalogSource, ToolExecutor
 
 if TYPE_CHECKING:
     from tool_engine.catalog.generations import ReloadChanges
@@ -58,6 +58,36 @@ class AddsSources:
         """
         self._require_open()
         return await self._followers.add(source, timeout)
+
+    async def import_tools(
+        self,
+        tools: Iterable[Any],
+        call: Callable[[str, dict[str, Any]], Any] | ToolExecutor,
+        *,
+        origin: str = "import:tools",
+    ) -> ReloadChanges:
+        """Add the tools of a list that another program has, as one set.
+
+        As OpenAI (Chat Completions or Responses), Anthropic, Gemini or MCP have them; their schemas
+        stay as they are, and what would not be enforced is left out and a finding of the tool. One
+        that cannot be read is left out, and a `load_errors` entry.
+
+        Args:
+            tools: Mappings, or objects of the SDKs.
+            call: Runs them: a plain or async function of a tool's name and its arguments, or an
+                executor.
+            origin: The `Tool.origin` of the tools, by which `remove_source` takes them out again.
+
+        Returns:
+            The names of the tools that were added, modified and removed.
+
+        Raises:
+            ConfigurationError: An entry has none of these formats, `call` cannot be called, or the
+                origin is wrong or was added before.
+            EngineClosedError: The engine is closed.
+        """
+        imported = import_module("tool_engine.catalog.importing").ImportedTools
+        return await self.add_source(imported(tools, call, origin=origin))
 
     @at_home
     async def remove_source(self, source: CatalogSource | str) -> ReloadChanges:

@@ -272,10 +272,10 @@ def _place_tool(origin: str) -> str:
 
 
 def _describe_tool(origin: str, name: str, error: BaseException) -> str:
-    if isinstance(error, DefinitionError):
-        return str(error)
     what = f"the tool {name!r}" if name else "a tool"
-    return f"{what} of the source {origin!r} is left out: {words_of(error)}"
+    # The engine's own words about a definition are shown as they are.
+    why = str(error) if isinstance(error, DefinitionError) else words_of(error)
+    return f"{what} of the source {origin!r} is left out: {why}"
 
 
 def _describe_clash(tool: Tool, place: str | None) -> Error:

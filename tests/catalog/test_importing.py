@@ -1,0 +1,169 @@
+"""Tool lists of other programs load, are told on every wire, run, and come back equal."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from google.genai import types as gemini
+
+from tests.catalog.tool_lists import (
+    ANTHROPIC,
+    GEMINI,
+    LEFT_OUT,
+    MCP,
+    OPENAI,
+    OPENAPI,
+    RESPONSES,
+)
+from tool_engine import ToolEngine, ToolEngineConfig
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.tool import Tool
+from tool_engine.protocols import FORMATS, definition_findings, definitions
+from tool_engine.testing.arguments import ArgumentMaker
+
+LISTS: dict[str, Any] = {
+    "openai": OPENAI,
+    "openai_responses": RESPONSES,
+    "anthropic": ANTHROPIC,
+    "gemini": GEMINI,
+}
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
+    async with ToolEngine(ToolEngineConfig(str(tmp_path), auto_reload=False)) as engine:
+        yield engine
+
+
+def schemas_of(tools: list[Tool]) -> dict[str, Any]:
+    return {tool.name: tool.parameters_schema for tool in tools}
+
+
+@pytest.mark.parametrize("name", LISTS)
+async def test_it_comes_back_equal(engine: ToolEngine, name: str) -> None:
+    """17.2: what a list says is what the same format says again."""
+    listed = copy.deepcopy(LISTS[name])
+    seen: list[Any] = []
+
+    async def call(tool: str, arguments: dict[str, Any]) -> Any:
+        seen.append((tool, arguments))
+        return {"sky": "clear"}
+
+    await engine.import_tools(listed, call)
+    assert engine.load_errors == []
+    told = definitions(name, engine.list_all())
+    assert sorted(told, key=str) == sorted(LISTS[name], key=str) == sorted(listed, key=str)
+    assert definition_findings(name, engine.list_all()) == []
+    result = await engine.execute("get_weather", {"location": "Boston, MA"})
+    assert result.output == {"sky": "clear"}
+    assert seen == [("get_weather", {"location": "Boston, MA"})]
+    assert {tool.origin for tool in engine.list_all()} == {"import:tools"}
+
+
+async def test_objects_of_the_sdks(engine: ToolEngine) -> None:
+    """17.2: an SDK's own objects are taken for what they hold."""
+    inner = gemini.FunctionDeclaration.model_validate(GEMINI[0]["functionDeclarations"][0])
+    found: list[Any] = [
+        openai.types.chat.ChatCompletionFunctionTool.model_validate(OPENAI[0]),
+        gemini.Tool(function_declarations=[inner.model_copy(update={"name": "other"})]),
+    ]
+    assert anthropic.types.ToolParam is not None
+    await engine.import_tools(found, lambda name, arguments: name)
+    assert engine.load_errors == []
+    assert engine.list_names() == ["get_weather", "other"]
+    assert (await engine.execute("other", {"location": "x"})).output == {"result": "other"}
+
+
+async def test_lists_of_servers(engine: ToolEngine) -> None:
+    """17.2: each loads as it is written, is told on every wire, and takes what its schema takes."""
+    await engine.import_tools(MCP, lambda name, arguments: {"done": True, **arguments})
+    assert engine.load_errors == []
+    tools = engine.list_all()
+    assert schemas_of(tools) == {each["name"]: each["inputSchema"] for each in MCP}
+    for name in FORMATS:
+        assert len(str(definitions(name, tools))) > 1_000
+        assert all(each.message for each in definition_findings(name, tools))
+    assert engine.get_or_raise("list_allowed").effect == "read"
+    assert engine.get_or_raise("write_file").idempotent
+    for tool in tools:
+        sent = _arguments_for(tool)
+        result = await engine.execute(tool.name, sent)
+        assert result.is_success, (tool.name, sent, result.error)
+        assert sent.items() <= result.output.items()
+
+
+BY_HAND: dict[str, dict[str, Any]] = {
+    "click": {"x": 1, "y": 2},
+    "notify": {"to": ["ann"]},
+    "fetch": {"url": "https://example.com/a", "max_length": 5},
+}
+
+
+def _arguments_for(tool: Tool) -> dict[str, Any]:
+    if tool.name in BY_HAND:
+        return BY_HAND[tool.name]
+
+    return ArgumentMaker(tool.parameters_schema, Random(1), []).arguments()  # noqa: S311 - no secret
+
+
+async def test_what_is_left_out_is_said(engine: ToolEngine) -> None:
+    """17.2: a rule that would not be enforced is a finding with its place; the rest holds."""
+    await engine.import_tools(LEFT_OUT, lambda name, arguments: 1)
+    assert engine.load_errors == []
+    said = {tool.name: "\n".join(tool.findings) for tool in engine.list_all()}
+    assert "#/properties/data/format" in said["upload"]
+    assert "#/properties/data/contentEncoding" in said["upload"]
+    assert "#/properties/id/x-order" in said["ids"]
+    assert "#/properties/slug/pattern" in said["slug"]
+    assert "#/$id" in said["old"]
+    assert not (await engine.execute("old", {"n": 0})).is_success
+    assert (await engine.execute("old", {"n": 0.5})).is_success
+    assert not (await engine.execute("ids", {"id": "x"})).is_success
+
+
+async def test_words_of_openapi(engine: ToolEngine) -> None:
+    """17.2: types in capitals and `nullable` mean what they mean there."""
+    await engine.import_tools(OPENAPI, lambda name, arguments: arguments)
+    sent = {"location": "x", "days": None}
+    assert (await engine.execute("get_weather", sent)).output == sent
+    assert not (await engine.execute("get_weather", {"location": "x", "days": "1"})).is_success
+
+
+async def test_one_that_is_wrong(engine: ToolEngine) -> None:
+    """17.2: it is left out, and an error names it; the others are there."""
+    wrong = {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "#/x"}}}}
+    changes = await engine.import_tools([wrong, MCP[0]], lambda name, arguments: 1)
+    assert changes["added"] == ["read_text_file"]
+    ((place, message),) = engine.load_errors
+    assert "import:tools" in place
+    assert "bad" in message
+    assert "there is no schema at '#/x'" in message
+
+
+@pytest.mark.parametrize(
+    "entry", [{"type": "web_search_20250305", "name": "web_search"}, "x", {}, 5, None]
+)
+async def test_what_is_no_tool(engine: ToolEngine, entry: Any) -> None:
+    """17.2: a list of something else is refused as a whole."""
+    with pytest.raises(ConfigurationError, match="is no tool of OpenAI"):
+        await engine.import_tools([MCP[0], entry], lambda name, arguments: 1)
+    assert engine.list_names() == []
+    with pytest.raises(ConfigurationError, match="call must be a function"):
+        await engine.import_tools([MCP[0]], 5)  # type: ignore[arg-type]
+
+
+async def test_a_misfit_of_a_server_is_told(engine: ToolEngine) -> None:
+    """What a server declares of its output warns, and the result is there."""
+    await engine.import_tools(MCP, lambda name, arguments: {"done": "no"})
+    result = await engine.execute("think", {"thought": "x"})
+    assert result.is_success
+    assert "done" in str(result.validation_errors)
+    await engine.remove_source("import:tools")
+    assert engine.list_names() == []

@@ -1,0 +1,207 @@
+"""How does a list of tools, as providers and MCP have it, become tools of an engine?
+
+Their schemas stay as they are, so that the same list comes back. What would not be enforced is
+left out of them, which is a finding of the tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from inspect import isawaitable
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces import CatalogSource, ToolExecutor
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.checks.unawaited import is_async
+from tool_engine.model.json.output import shown
+from tool_engine.model.json.references import Steps, copy_schemas, write_pointer
+from tool_engine.model.tool import Tool
+
+Call = Callable[[str, dict[str, Any]], Any]
+"""Runs a tool: takes its name and its arguments, returns its output or what to await."""
+_SCHEMAS: Final = (
+    *("parameters", "input_schema", "inputSchema"),
+    *("parametersJsonSchema", "parameters_json_schema"),
+)
+"""Where the formats have the schema of a tool's arguments."""
+_LISTS: Final = ("functionDeclarations", "function_declarations")
+_FORMS: Final = (
+    "of OpenAI ({'type': 'function', ...}), Anthropic (with input_schema), Gemini (with "
+    "functionDeclarations) or MCP (with inputSchema)"
+)
+
+
+class ImportedTools(CatalogSource):
+    """The tools of a list in another format, for `ToolEngine.add_source`.
+
+    Args:
+        tools: Tools as OpenAI (Chat Completions or Responses), Anthropic, Gemini or MCP have them:
+            mappings, or objects of their SDKs.
+        call: Runs them: a plain or async function of a name and arguments, or an executor.
+        origin: The `Tool.origin` of the tools.
+
+    Raises:
+        ConfigurationError: One of them has none of these formats, or `call` cannot be called.
+    """
+
+    def __init__(
+        self, tools: Iterable[Any], call: Call | ToolExecutor, *, origin: str = "import:tools"
+    ) -> None:
+        self.origin = origin
+        is_executor = hasattr(call, "execute")
+        if not (is_executor or callable(call)):
+            raise ConfigurationError(
+                f"call must be a function of a name and arguments, or an executor, got "
+                f"{shown(call)[:80]}"
+            )
+        self.executor = (
+            cast("ToolExecutor", call) if is_executor else _executor_for(cast("Call", call))
+        )
+        self._listed = [each for item in tools for each in _functions_in(item)]
+
+    async def read_tools(self) -> Iterable[Tool | Mapping[str, Any]]:
+        """Return the tools; of one that is wrong its definition, which its error is about."""
+        return await asyncio.to_thread(lambda: [_make_tool(each) for each in self._listed])
+
+
+class _AsyncCalls:
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> Any:
+        return await self._call(tool.name, params)
+
+
+class _PlainCalls:
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
+        return self._call(tool.name, params)
+
+
+def _executor_for(call: Call) -> ToolExecutor:
+    # A plain `execute` runs in a thread: the Protocol shows the async form.
+    return _AsyncCalls(call) if is_async(call) else cast("ToolExecutor", _PlainCalls(call))
+
+
+def _functions_in(item: Any) -> Iterator[dict[str, Any]]:
+    """Yield the functions that one entry of a list describes."""
+    entry = _read_entry(item)
+    inner = next((entry[key] for key in _LISTS if isinstance(entry.get(key), list)), None)
+    if inner is not None:
+        for each in inner:
+            yield from _functions_in(each)
+        return
+    if isinstance(entry.get("function"), Mapping):
+        entry = dict(entry["function"])
+    is_function = isinstance(entry.get("name"), str) and entry.get("type", "function") in (
+        "function",
+        "custom",
+    )
+    if not is_function:
+        raise ConfigurationError(f"{shown(item)[:200]} is no tool {_FORMS}")
+    yield entry
+
+
+def _read_entry(item: Any) -> dict[str, Any]:
+    dump = getattr(item, "model_dump", None)
+    value = dump(by_alias=True, exclude_none=True, mode="json") if callable(dump) else item
+    if isawaitable(value) or not isinstance(value, Mapping):
+        raise ConfigurationError(f"{shown(item)[:200]} is no tool {_FORMS}")
+    return dict(value)
+
+
+def _make_tool(entry: Mapping[str, Any]) -> Tool | Mapping[str, Any]:
+    notes: list[str] = []
+    definition = _write_definition(entry, notes)
+    try:
+        tool = ToolConfigLoader().from_mapping(definition)
+    except Exception:  # noqa: BLE001 - the engine reads the definition again, and says what is wrong
+        return definition
+    return replace(tool, findings=[*tool.findings, *notes])
+
+
+def _write_definition(entry: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    given = next((entry[key] for key in _SCHEMAS if entry.get(key) is not None), None)
+    schema: Any = {"type": "object", "properties": {}} if given is None else given
+    definition: dict[str, Any] = {
+        "name": entry["name"],
+        "description": entry.get("description") or entry.get("title") or entry["name"],
+        "parameters": keep_held(schema, notes) if isinstance(schema, dict) else schema,
+    }
+    hints = entry.get("annotations")
+    if isinstance(hints, Mapping):
+        if isinstance(hints.get("readOnlyHint"), bool):
+            definition["effect"] = "read" if hints["readOnlyHint"] else "write"
+        if hints.get("idempotentHint") is True:
+            definition["idempotent"] = True
+    output = entry.get("outputSchema")
+    if isinstance(output, dict):
+        # What a server declares of itself: a misfit is told, and the result is not lost.
+        definition["output"] = {"schema": keep_held(output, notes)}
+        definition["output_mode"] = "warn"
+    return definition
+
+
+def keep_held(schema: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return a schema without what would not be enforced, and note what that is.
+
+    Args:
+        schema: JSON Schema of any draft, or the part of OpenAPI that Gemini takes.
+        notes: Takes a sentence for each change.
+    """
+    # By name: what explains a definition takes long to import.
+    held = import_module("tool_engine.catalog.definition.keywords")
+    nodes = copy_schemas(schema)
+    for steps, node in nodes:
+        _write_today(node)
+        for keyword in [key for key in node if key not in held.KEYWORDS]:
+            if keyword != "$schema" or steps:
+                _drop(node, keyword, steps, notes)
+        if "format" in node and node["format"] not in held.FORMATS:
+            _drop(node, "format", steps, notes)
+        if "pattern" in node and not _can_match(node["pattern"]):
+            _drop(node, "pattern", steps, notes)
+        if not isinstance(node.get("patternProperties", {}), dict) or not all(
+            map(_can_match, node.get("patternProperties", {}))
+        ):
+            _drop(node, "patternProperties", steps, notes)
+    return nodes[0][1]
+
+
+def _write_today(node: dict[str, Any]) -> None:
+    """Write in today's words what older drafts and OpenAPI say in others."""
+    kinds = node.get("type")
+    if isinstance(kinds, str) and kinds.isupper():
+        node["type"] = kinds.lower()
+    if node.pop("nullable", None) is True and isinstance(node.get("type"), str):
+        node["type"] = [node["type"], "null"]
+        if isinstance(node.get("enum"), list) and None not in node["enum"]:
+            node["enum"] = [*node["enum"], None]
+    for bound in ("minimum", "maximum"):
+        exclusive = f"exclusive{bound.capitalize()}"
+        is_exclusive = node.get(exclusive)
+        if isinstance(is_exclusive, bool):
+            del node[exclusive]
+            if is_exclusive and bound in node:
+                node[exclusive] = node.pop(bound)
+
+
+def _drop(node: dict[str, Any], keyword: str, steps: Steps, notes: list[str]) -> None:
+    value = node.pop(keyword)
+    place = write_pointer((*steps, keyword))
+    notes.append(f"{place}: {keyword} {shown(value)[:80]} is not enforced here, and was left out")
+
+
+def _can_match(pattern: Any) -> bool:
+    workload = import_module("tool_engine.catalog.definition.workload").Workload()
+    return isinstance(pattern, str) and workload.pattern_fault(pattern, ()) is None
