@@ -24,9 +24,10 @@ SHORT_KEYS: Final = {
     "max_items": "maxItems",
 }
 """Short keys of a `validation` block whose value is the value of a JSON Schema keyword."""
-_OPENING: Final = frozenset(("patternProperties", "unevaluatedProperties"))
 VALIDATION_KEYS: Final = frozenset((*SHORT_KEYS, "items", "properties", "required"))
 """Every key that a `validation` block may have."""
+_OPENING: Final = frozenset(("patternProperties", "unevaluatedProperties"))
+"""Keywords that speak of keys which are not declared."""
 
 
 def parameters_schema(parameters: Iterable[ToolParameter]) -> dict[str, Any]:

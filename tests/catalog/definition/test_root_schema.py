@@ -250,3 +250,47 @@ def test_as_another_validator_judges(
     if sent == bare:
         assert (compiled.accept(sent) is not None) == judged.is_valid(sent)
     assert sent == before
+
+
+OUTPUT = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {"tree": {"$ref": "#/$defs/node"}, "name": {"type": "string", "minLength": 2}},
+    "required": ["tree"],
+    "$defs": {"node": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
+}
+
+
+@pytest.mark.parametrize("key", ["output", "returns"])
+async def test_an_output_may_be_pasted(key: str) -> None:
+    """17.4: JSON Schema under `output` is held as it is, with its references."""
+    engine = ToolEngine(ToolEngineConfig(auto_reload=False))
+    found = {"name": "t", "description": "d", "parameters": [WHAT], key: OUTPUT}
+    made = engine.register_tool(found, lambda what: what)
+    assert made.output == {name: OUTPUT[name] for name in OUTPUT if name != "$schema"}
+    async with engine:
+        right = await engine.execute("t", {"what": {"tree": [[], [[]]], "name": "ab"}})
+        wrong = await engine.execute("t", {"what": {"tree": [[], [5]]}})
+    assert right.is_success
+    assert wrong.error_type == "execution_error"
+    assert "output.tree[1][0]" in str(wrong.error)
+
+
+@pytest.mark.parametrize(
+    ("output", "place", "words"),
+    [
+        ({"anyOf": [{"$ref": "#/$defs/x"}]}, "output.anyOf[0].$ref", "there is no schema"),
+        ({"properties": {"a": {"minLength": "x"}}}, "output.properties.a.minLength", "2020-12"),
+        ({"properties": {"a": {"minLength": 1, "max": 2}}}, "output.properties.a", "min_length"),
+        ({"properties": {"a": {"min_lenght": 1}}}, "output.properties.a.min_lenght", "min_length"),
+    ],
+)
+def test_a_wrong_output(output: Any, place: str, words: str) -> None:
+    """17.4: its faults have the places that its author wrote; short keys stay what they are."""
+    with pytest.raises(DefinitionError) as caught:
+        tool([], output=output)
+    assert place in str(caught.value)
+    assert words in str(caught.value)
+
+
+WHAT = {"name": "what", "type": "object", "required": True, "description": "What comes back"}

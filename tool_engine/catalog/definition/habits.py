@@ -10,12 +10,18 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.catalog.definition.keywords import KEYWORDS
 from tool_engine.model.checks.nearness import find_nearest
-from tool_engine.model.schema import SHORT_KEYS
+from tool_engine.model.json.references import copy_schemas
+from tool_engine.model.schema import SHORT_KEYS, VALIDATION_KEYS
 
 SCHEMA_KEYS: Final = frozenset({"inputSchema", "input_schema"})
 """Keys under which other formats have the JSON Schema of all parameters."""
 _SIGNS: Final = ("properties", "$ref", "allOf", "anyOf", "oneOf")
+_ONLY_SHORT: Final = (VALIDATION_KEYS | {"validation", "schema"}) - KEYWORDS
+_ONLY_SCHEMA: Final = (
+    (KEYWORDS | {"$schema"}) - VALIDATION_KEYS - {"type", "description", "default"}
+)
 _OTHER_NAMES: Final = {
     **{keyword: key for key, keyword in SHORT_KEYS.items() if keyword != key},
     "returns_schema": "output",
@@ -88,6 +94,19 @@ def is_root_schema(value: Mapping[str, Any]) -> bool:
         isinstance(each, dict | bool) for each in properties.values()
     )
     return are_schemas and any(isinstance(value.get(key), dict | list | str) for key in _SIGNS)
+
+
+def as_output_spec(spec: Any) -> Any:
+    """Return what `output` says in short keys; JSON Schema as it is pasted stands under `schema`.
+
+    It is one if some part of it has a keyword that is no short key, and none a short key that is no
+    keyword.
+    """
+    if not isinstance(spec, dict):
+        return spec
+    keys = {key for _, node in copy_schemas(spec) for key in node}
+    is_schema = not keys.isdisjoint(_ONLY_SCHEMA) and keys.isdisjoint(_ONLY_SHORT)
+    return {"schema": {key: spec[key] for key in spec if key != "$schema"}} if is_schema else spec
 
 
 def schema_cure(value: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from tool_engine.catalog.definition.concurrency import (
 )
 from tool_engine.catalog.definition.examples import example_faults
 from tool_engine.catalog.definition.fault import Fault
+from tool_engine.catalog.definition.habits import as_output_spec
 from tool_engine.catalog.definition.permission import build_permission, label_warnings
 from tool_engine.catalog.definition.rules import FLAT_RULES, check_value
 from tool_engine.catalog.definition.structure import structure_faults
@@ -43,11 +44,35 @@ _RUN_BY: Final = {
     "javascript": ("handler",),
 }
 """Entry type -> the keys without which such an entry does nothing."""
+_OUTPUTS: Final = ("output", "returns")
 _CATEGORIES: Final = {category.value: category for category in ToolCategory}
 
 
 def definition_faults(definition: Any) -> list[Fault]:
     """Return every fault; `build_tool` takes only definitions without one."""
+    meant = _with_outputs(definition)
+    faults = _list_faults(meant)
+    if meant is definition:
+        return faults
+    pasted = {key for key in _OUTPUTS if meant.get(key) is not definition.get(key)}
+    return [
+        fault._replace(path=(fault.path[0], *fault.path[2:]))
+        if fault.path and fault.path[0] in pasted
+        else fault
+        for fault in faults
+    ]
+
+
+def _with_outputs(definition: Any) -> Any:
+    """Return a definition with pasted JSON Schemas of outputs where schemas belong."""
+    if not isinstance(definition, Mapping):
+        return definition
+    specs = {key: as_output_spec(definition[key]) for key in _OUTPUTS if key in definition}
+    is_same = all(specs[key] is definition[key] for key in specs)
+    return definition if is_same else {**definition, **specs}
+
+
+def _list_faults(definition: Any) -> list[Fault]:
     faults = structure_faults(definition)
     if not isinstance(definition, dict):
         return faults
@@ -62,7 +87,7 @@ def definition_faults(definition: Any) -> list[Fault]:
         _check_names(parameters, faults)
     elif isinstance(parameters, dict):
         faults += _root_checker().root_schema_faults(parameters, workload)
-    for key in ("output", "returns"):
+    for key in _OUTPUTS:
         is_sound = (key,) not in unsound
         check_value(definition.get(key), (key,), faults, is_sound=is_sound, workload=workload)
     _check_retry(definition, faults)
@@ -259,7 +284,7 @@ def _make_retry(spec: Mapping[str, Any]) -> RetryPolicy:
 
 def _make_output(definition: Mapping[str, Any]) -> dict[str, Any] | None:
     spec = definition.get("output", definition.get("returns"))
-    return None if spec is None else output_schema(spec)
+    return None if spec is None else output_schema(as_output_spec(spec))
 
 
 def _check_names(parameters: list[Any], faults: list[Fault]) -> None:
