@@ -146,7 +146,7 @@ def _write_definition(entry: Mapping[str, Any], notes: list[str]) -> dict[str, A
             definition["idempotent"] = True
     output = entry.get("outputSchema")
     if isinstance(output, dict):
-        # What a server declares of itself: a misfit is told, and the result is not lost.
+        # What a server declares of itself: a misfit warns, and the result is not lost.
         definition["output"] = {"schema": keep_held(output, notes)}
         definition["output_mode"] = "warn"
     return definition
@@ -166,15 +166,15 @@ def keep_held(schema: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         _write_today(node)
         for keyword in [key for key in node if key not in held.KEYWORDS]:
             if keyword != "$schema" or steps:
-                _drop(node, keyword, steps, notes)
+                _drop_keyword(node, keyword, steps, notes)
         if "format" in node and node["format"] not in held.FORMATS:
-            _drop(node, "format", steps, notes)
+            _drop_keyword(node, "format", steps, notes)
         if "pattern" in node and not _can_match(node["pattern"]):
-            _drop(node, "pattern", steps, notes)
+            _drop_keyword(node, "pattern", steps, notes)
         if not isinstance(node.get("patternProperties", {}), dict) or not all(
             map(_can_match, node.get("patternProperties", {}))
         ):
-            _drop(node, "patternProperties", steps, notes)
+            _drop_keyword(node, "patternProperties", steps, notes)
     return nodes[0][1]
 
 
@@ -196,7 +196,7 @@ def _write_today(node: dict[str, Any]) -> None:
                 node[exclusive] = node.pop(bound)
 
 
-def _drop(node: dict[str, Any], keyword: str, steps: Steps, notes: list[str]) -> None:
+def _drop_keyword(node: dict[str, Any], keyword: str, steps: Steps, notes: list[str]) -> None:
     value = node.pop(keyword)
     place = write_pointer((*steps, keyword))
     notes.append(f"{place}: {keyword} {shown(value)[:80]} is not enforced here, and was left out")
