@@ -6,7 +6,6 @@ A mapping is held against the declaration as it is. A lone value is held in an o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ValidationError
 from tool_engine.model.json.output import plain
 from tool_engine.validation.breaches import breaches
+from tool_engine.validation.effort import find_errors
 from tool_engine.validation.findings import Findings
 from tool_engine.validation.position import Position, build_validator, can_be_split
 from tool_engine.validation.shape import Shaper
@@ -84,13 +84,10 @@ class OutputCheck:
         if can_be_split(self._schema):
             findings.add(islice(breaches(value, self._root), _MOST))
         elif not self._rules.is_valid(value):
-            findings.add_errors(_first_error(self._rules, value), value)
+            # Each error has a copy of the value: of the rest of them nothing is made.
+            errors = find_errors(self._rules, self._schema, value, only_first=True)
+            findings.add_errors(errors, value)
         return [_as_about_output(each) for each in findings.errors]
-
-
-def _first_error(rules: Any, value: Any) -> Iterator[Any]:
-    # Each error has a copy of the value: of the rest of them nothing is read.
-    yield from islice(rules.iter_errors(value), 1)
 
 
 def _read_json(output: dict[str, Any]) -> dict[str, Any]:
