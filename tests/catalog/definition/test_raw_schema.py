@@ -37,6 +37,16 @@ def test_supported(schema: dict[str, Any]) -> None:
     assert raw_schema_faults(schema, (), Workload()) == []
 
 
+DOUBLING = {
+    "$ref": "#/$defs/a0",
+    "$defs": {
+        **{f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)},
+        "a60": {"type": "integer"},
+    },
+}
+"""Two to the power of sixty ways lead to the last definition."""
+
+
 @pytest.mark.parametrize(
     ("schema", "path"),
     [
@@ -51,6 +61,7 @@ def test_supported(schema: dict[str, Any]) -> None:
         ({"items": {"$ref": "http://127.0.0.1:1/x"}}, ("items", "$ref")),
         ({"items": {"$ref": 3}}, ("items", "$ref")),
         ({"$id": "x"}, ("$id",)),
+        (DOUBLING, ()),
         ({"properties": {"a": {"nullable": True}}}, ("properties", "a", "nullable")),
         ({"not": {"$dynamicRef": "#x"}}, ("not", "$dynamicRef")),
         ({"patternProperties": {"(?=a)": {}}}, ("patternProperties", "(?=a)")),

@@ -55,6 +55,10 @@ def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) ->
     if "$schema" in schema or not jsonschema_rs.meta.is_valid(schema):
         errors = Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)
         faults.extend(_not_a_schema(error, path) for error in islice(errors, MAX_PROBLEMS))
+    # By name: the validator stands beside the catalog.
+    if not faults and not import_module("tool_engine.validation.effort").find_levels(schema):
+        message = "its references multiply, so that thousands of schemas apply to one value"
+        faults.append(Fault(path, message, cure="simplify it"))
     if not faults:
         try:
             compile_check(schema)
