@@ -23,6 +23,7 @@ from tool_engine.calls.foreign_controller import known_controller
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
 from tool_engine.calls.plan import Planner
+from tool_engine.catalog.approval.lock_state import LockState
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.code.decorator import ToolDecorator
 from tool_engine.catalog.generations import Generations, GenerationsView, ReloadChanges
@@ -273,19 +274,30 @@ class ToolEngine(
         them.
 
         Args:
-            names: These only, groups as `group:NAME`; a name whose file is gone loses its approval.
-                None: all tools and groups of the folder, and no others.
+            names: These only, groups as `group:NAME`; one that is gone loses its approval. None:
+                all tools and groups of the folder and the sources, and no others.
 
         Returns:
             The names of the tools that were added, modified and removed by that.
 
         Raises:
-            ToolNotFoundError: No file defines a name, and the lock file does not have it.
+            ToolNotFoundError: Nothing defines a name, and the lock file does not have it.
             LockFileError: The file cannot be written, or what is there is no lock file.
             EngineClosedError: The engine is closed.
         """
         self._require_open()
         return await self._reloader.lock_tools(names)
+
+    @at_home
+    async def check_lock(self) -> list[LockState]:
+        """Return what the lock file says of each tool and group, without writing it.
+
+        Raises:
+            LockFileError: What is there is no lock file.
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        return await self._reloader.check_lock()
 
     @property
     def load_errors(self) -> list[tuple[str, str]]:
@@ -316,7 +328,8 @@ class ToolEngine(
             stack.push_async_callback(self.store.close)
             stack.push_async_callback(self._bus.log.close)
             stack.push_async_callback(self._bus.close)
-            stack.push_async_callback(self._registry.close)
+            patience = max(self.config.close_timeout, _LAST_GRACE)
+            stack.push_async_callback(self._registry.close, patience)
             stack.push_async_callback(self._end_leftovers)
             stack.push_async_callback(
                 _end_calls, self._pipeline, self._admission, self.config.close_timeout

@@ -58,9 +58,7 @@ class SourceFollowers:
                 f"there is a source {origin!r} already; remove it first, or name one of the two "
                 "otherwise"
             )
-        executor = source.executor
-        if executor is not None:
-            self._registry.add_source(origin, executor)
+        self._registry.add_source(origin, source.executor)
         follower = _Follower(source, origin, timeout, self._reloader, self._registry)
         self._followers[origin] = follower
         try:

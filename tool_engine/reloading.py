@@ -12,8 +12,14 @@ from typing import Final
 from tool_engine.calls.call import Call
 from tool_engine.calls.failure import Failure
 from tool_engine.catalog.approval.approvals import Approvals
-from tool_engine.catalog.approval.approved_tools import Gate, Passed, compared
+from tool_engine.catalog.approval.approved_tools import (
+    Gate,
+    Passed,
+    compared,
+    load_comparison,
+)
 from tool_engine.catalog.approval.lock import default_lock_file
+from tool_engine.catalog.approval.lock_state import LockState
 from tool_engine.catalog.approval.locked_group import PREFIX
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.definition_files import SETTLE_TIME
@@ -37,6 +43,7 @@ from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, prepare
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool, ToolCategory, is_source_name
 from tool_engine.trusted import TrustedPath, trust
 from tool_engine.validation import ToolParameterValidator
@@ -104,7 +111,7 @@ class Reloader:
         self.sources = SourceTools()
         self._folder_errors: list[tuple[str, str]] = []
         self.errors: list[tuple[str, str]] = []
-        self._published_errors: list[tuple[str, str]] = []
+        self._published_errors: set[tuple[str, str]] = set()
         self.quarantined: dict[str, QuarantinedTool] = {}
         self._waiting: tuple[Tool, ...] = ()
         self.last_reload_at: datetime | None = None
@@ -166,6 +173,7 @@ class Reloader:
 
         async def work() -> ReloadChanges:
             self.sources.drop(origin)
+            self._gate.release_source(origin)
             return await self._swap_sources()
 
         return await self._in_pair(work)
@@ -181,17 +189,19 @@ class Reloader:
         found = [tool for tool in offered.new_since(self._offered) if is_source_name(tool.source)]
         if self._config.preload:
             await self._registry.prepare(found)
+        # The first change of a tool must not hold the loop for what it takes to import this.
+        await asyncio.to_thread(load_comparison)
         await self._read_code(tool for tool in offered if is_source_name(tool.source))
 
     async def rollback(self, number: int) -> ReloadChanges:
         """Return to the tools of a generation; see `ToolEngine.rollback`."""
 
         async def go_back() -> ReloadChanges:
-            target = self._generations.find(number)
+            target = self._generations.find(number).index
             await asyncio.to_thread(self._approvals.read)
-            await self._read_code(target.index)
+            await self._read_code(target)
             self._require_open()
-            self._gate.hold(self._offered, target.index)
+            self._gate.hold(self._offered, self.sources.without_removed(target, self._offered))
             return self._publish_snapshot("rollback")
 
         self._generations.find(number)
@@ -200,10 +210,7 @@ class Reloader:
     async def lock_tools(self, names: Iterable[str] | None) -> ReloadChanges:
         """Approve tools as they are; see `ToolEngine.lock_tools`."""
         self._require_open()
-        shown = {tool.name: tool for tool in (*self._offered, *self._generations.index)}
-        shown |= {name: quarantined.tool for name, quarantined in self.quarantined.items()}
-        tools = {name: tool for name, tool in shown.items() if tool.source is not None}
-        groups = {name: each for name, each in self._wanted.groups.items() if each.source}
+        tools, groups = self._find_lockable()
         known = None if names is None else await asyncio.to_thread(self._approvals.known)
         every = [*tools, *(f"{PREFIX}{name}" for name in groups)]
         chosen = every if names is None else [names] if isinstance(names, str) else names
@@ -211,6 +218,21 @@ class Reloader:
         lock = self._approvals.with_approved(known, tools, chosen, groups)
         await asyncio.to_thread(lock.write)
         return await self._in_pair(lambda: self._look_at_files("lock"))
+
+    async def check_lock(self) -> list[LockState]:
+        """Compare tools and groups with the lock file; see `ToolEngine.check_lock`."""
+        self._require_open()
+        tools, groups = self._find_lockable()
+        known = await asyncio.to_thread(self._approvals.known)
+        await self._code.read(tools.values())
+        return self._approvals.compare(known, tools, groups)
+
+    def _find_lockable(self) -> tuple[dict[str, Tool], dict[str, ToolGroup]]:
+        """Return what needs an approval: all that does not come from code."""
+        shown = {tool.name: tool for tool in (*self._offered, *self._generations.index)}
+        shown |= {name: quarantined.tool for name, quarantined in self.quarantined.items()}
+        tools = {name: tool for name, tool in shown.items() if tool.source is not None}
+        return tools, {name: each for name, each in self._wanted.groups.items() if each.source}
 
     async def stop(self) -> None:
         """Stop watching; a running reload ends first, or is given up."""
@@ -322,7 +344,7 @@ class Reloader:
         found = new_tools(self._wanted, folder)
         if self._config.preload:
             await self._registry.prepare(found)
-        await asyncio.to_thread(self._linker.prepare, found, folder.claims)
+        await asyncio.to_thread(self._prepare_change, found, folder)
         await self._read_code(tool for file in folder.files for tool in file.tools)
         self._require_open()
         # From here to the swap nothing waits: no registration can be lost in between.
@@ -335,6 +357,12 @@ class Reloader:
         if is_asked:
             self._gate.release()
         return self._publish_snapshot(cause)
+
+    def _prepare_change(self, found: list[Tool], folder: FolderOutcome) -> None:
+        """Do in a thread what a swap would else do on the loop."""
+        if self.is_loaded:
+            load_comparison()
+        self._linker.prepare(found, folder.claims)
 
     def _look_at_folder(
         self,
@@ -435,11 +463,10 @@ class Reloader:
 
     def _publish_errors(self) -> None:
         """Publish new errors, and files that are right again or gone."""
-        before, self._published_errors = self._published_errors, self.errors
-        for file, message in self.errors:
-            if (file, message) not in before:
-                _log.warning("load_error", file=file, error=message)
-                self.publish_event(ToolEngineEventType.LOAD_ERROR, error=message, file=file)
+        before, self._published_errors = self._published_errors, set(self.errors)
+        for file, message in sorted(self._published_errors - before):
+            _log.warning("load_error", file=file, error=message)
+            self.publish_event(ToolEngineEventType.LOAD_ERROR, error=message, file=file)
         for file in sorted({file for file, _ in before} - {file for file, _ in self.errors}):
             _log.info("load_mended", file=file)
             self.publish_event(ToolEngineEventType.LOAD_MENDED, file=file)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from tool_engine import ToolEngine
-from tool_engine.cli.engines import load_app
+from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import CommandError
 
 MODULE = """
@@ -21,8 +22,17 @@ class Rooms:
 def make():
     return ToolEngine()
 
+async def make_later():
+    return ToolEngine()
+
 def fail():
     raise ValueError("no database")
+
+async def fail_later():
+    raise ValueError("no database")
+
+async def nothing():
+    pass
 
 text = "not an engine"
 """
@@ -36,10 +46,11 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["engine", "make", "Rooms.engine"])
+@pytest.mark.parametrize("name", ["engine", "make", "Rooms.engine", "make_later"])
 def test_an_engine_is_found(name: str) -> None:
-    """An engine, one inside something else, or a function that makes one."""
-    assert isinstance(load_app(f"app_of_test_engines:{name}"), ToolEngine)
+    """An engine, one inside something else, or a function that makes one, at once or later."""
+    text = f"app_of_test_engines:{name}"
+    assert isinstance(asyncio.run(wait_for_app(load_app(text), text)), ToolEngine)
 
 
 @pytest.mark.parametrize(
@@ -55,11 +66,13 @@ def test_an_engine_is_found(name: str) -> None:
         ("app_of_test_engines:ToolEngine", "is no ToolEngine but a class"),
         ("app_of_test_engines:fail", "failed: ValueError: no database"),
         ("app_of_test_engines:print", "there is no 'print'"),
+        ("app_of_test_engines:fail_later", "failed: ValueError: no database"),
+        ("app_of_test_engines:nothing", "is no ToolEngine but of the type NoneType"),
     ],
 )
 def test_a_mistake_is_told(text: str, message: str) -> None:
     """Whoever writes the words sees what is wrong with them, not a traceback."""
     with pytest.raises(CommandError) as caught:
-        load_app(text)
+        asyncio.run(wait_for_app(load_app(text), text))
     assert message in str(caught.value)
     assert caught.value.exit_code == 2

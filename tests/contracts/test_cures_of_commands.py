@@ -49,10 +49,14 @@ APP = """
 from tool_engine import ToolEngine
 engine = ToolEngine()
 def make(): return ToolEngine()
+async def make_later(): return ToolEngine()
 text = "no engine"
 """
 ARGUMENTS, QUANTITIES = "cli/calls/call_arguments.py: ", "cli/records/quantities.py: got …"
-AN_ENGINE = "cli/engines.py: name an engine, or a function without arguments that returns one"
+AN_ENGINE = (
+    "cli/engines.py: name an engine, or a plain or async function without arguments that returns "
+    "one"
+)
 APPROVE = (
     "cli/files/lock_command.py: mend what is wrong, or approve single tools with --approve NAME"
 )
@@ -75,7 +79,9 @@ LINES = [
      ["diff renamed tools", "diff removed tools"]),
     ("cli/engines.py: got …", "test --app engine", ["test --app app_of_cures:engine"]),
     (AN_ENGINE, "test --app app_of_cures:text",
-     ["test --app app_of_cures:engine", "test --app app_of_cures:make"]),
+     [f"test --app app_of_cures:{name}" for name in ("engine", "make", "make_later")]),
+    ("cli/files/lock_command.py: leave out --file", "lock --app app_of_cures:make --file my.lock",
+     ["lock --app app_of_cures:make"]),
     ("cli/files/lock_command.py: leave out --approve", "lock --check --approve echo",
      ["lock --check"]),
     (APPROVE, "--tools broken lock", ["--tools broken lock --approve echo"]),

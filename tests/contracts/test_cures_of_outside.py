@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,9 @@ LOOP = "calls/home_loop.py: use `await engine.execute(...)`, or in a tool `await
 DECISIONS = "cli/chat/standing.py: `tool-engine sessions decisions` lists those that do"
 CLOSED = "following.py: make a new one"
 TWICE = "following.py: remove it first, or name one of the two otherwise"
+ITS_ENGINE = "cli/files/lock_command.py: name its engine with --app MODULE:NAME"
 DAMAGED = "knowledge/approvals.py: it holds for no principal: revoke it"
-TRIED = {ELSEWHERE, LOOP, DECISIONS, CLOSED, TWICE, DAMAGED}
+TRIED = {ELSEWHERE, LOOP, DECISIONS, CLOSED, TWICE, ITS_ENGINE, DAMAGED}
 
 
 class Source:
@@ -94,6 +96,33 @@ async def test_a_source_of_an_engine_that_closes(tmp_path: Path) -> None:
     assert names_cure(CLOSED, str(raised.value)), raised.value
     async with engine_in(tmp_path / "tools") as another:
         assert (await another.add_source(source))["added"] == ["tool_of_a"]
+
+
+APP = """
+from tests.contracts.test_cures_of_outside import Source
+from tool_engine import ToolEngine
+
+async def make():
+    engine = ToolEngine()
+    await engine.add_source(Source("mcp:a"))
+    return engine
+"""
+
+
+def test_a_tool_that_only_a_program_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command asks the program."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "app_of_cures_outside.py").write_text(APP, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    its_engine = ["--app", "app_of_cures_outside:make"]
+    assert run(["lock", *its_engine]) == 0
+    assert run(["lock", "--approve", "tool_of_a"]) == 2
+    said = capsys.readouterr().err
+    assert names_cure(ITS_ENGINE, said.strip()), said
+    assert run(["lock", "--approve", "tool_of_a", *its_engine]) == 0
 
 
 async def test_a_call_that_would_block_its_own_loop(tmp_path: Path) -> None:

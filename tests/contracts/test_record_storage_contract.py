@@ -329,3 +329,36 @@ async def test_calls_of_one_session(storage: RecordStorage) -> None:
     assert await storage.query(RecordQuery(session_id="c")) == []
     store = ToolKnowledgeStore(storage)
     assert len(await store.query_call_records(session_id="a")) == 2
+
+
+def _tool_from(source: str | None) -> Tool:
+    return msgspec.structs.replace(LOGIN, source=source, definition_hash="same")
+
+
+async def test_calls_of_one_origin(storage: RecordStorage) -> None:
+    """Each record knows where its tool came from: file, code, a source, or no tool at all.
+
+    Looked at: the record, every question with the filter, and a record that was made elsewhere.
+    """
+    sources = ("<mcp:github>", None, "/tools/login.yaml", "<mcp:github>", "<mcp:other>")
+    for number, source in enumerate(sources):
+        result = ToolExecutionResult(True, "login", {"number": number}, executed_at=NOON)
+        storage.add(entry_of(result, tool=_tool_from(source), call_id=f"call_{number}"))
+    failed = {"error": "none", "error_type": "tool_not_found"}
+    missing = ToolExecutionResult(False, "x", {"number": 5}, executed_at=NOON, **failed)
+    storage.add(entry_of(missing, call_id="call_5"))
+    found = await storage.query(RecordQuery(oldest_first=True))
+    origins = ["mcp:github", "code", "file:/tools/login.yaml", "mcp:github", "mcp:other", None]
+    assert [each.origin for each in found] == origins
+    for origin in {*origins, "mcp:git", "mcp:git%", ""} - {None}:
+        query = RecordQuery(origin=origin)
+        expected = [number for number, each in enumerate(origins) if each == origin]
+        assert numbers(await storage.query(query)) == expected[::-1]
+        assert (await storage.totals(query)).total == len(expected)
+        statistics = await ToolKnowledgeStore(storage).get_call_statistics(origin=origin)
+        assert statistics["total_records"] == len(expected)
+    assert numbers(await storage.query(RecordQuery(origin="mcp:github", call_id="call_3"))) == [3]
+    elsewhere = msgspec.structs.replace(found[0], record_id="r1", call_id="x", tool_version=None)
+    storage.add(msgspec.structs.replace(elsewhere, definition_hash=None))
+    (kept,) = await storage.query(RecordQuery(record_id="r1"))
+    assert (kept.origin, kept.definition_hash) == ("mcp:github", None)

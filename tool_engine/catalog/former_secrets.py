@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.model.tool import Tool
+from tool_engine.model.tool import Tool, may_declare_secrets
 
 
 class FormerSecrets:
@@ -22,7 +22,7 @@ class FormerSecrets:
     def keep(self, index: ToolIndex, present: ToolIndex) -> ToolIndex:
         """Return the snapshot that replaces `present`, with what its tools once called secret."""
         for old in present.new_since(index):
-            if secret := old.secret_names | old.secret_parts:
+            if may_declare_secrets(old) and (secret := old.secret_names | old.secret_parts):
                 self._known[old.name] = self._known.get(old.name, frozenset()) | secret
         changes: dict[str, Tool | None] = {}
         for name, known in self._known.items():

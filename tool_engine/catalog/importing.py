@@ -64,10 +64,13 @@ class ImportedTools(CatalogSource):
             cast("ToolExecutor", call) if is_executor else _executor_for(cast("Call", call))
         )
         self._listed = [each for item in tools for each in _functions_in(item)]
+        self._made: list[Tool | Mapping[str, Any]] | None = None
 
     async def read_tools(self) -> Iterable[Tool | Mapping[str, Any]]:
         """Return the tools; of one that is wrong its definition, which its error is about."""
-        return await asyncio.to_thread(lambda: [_make_tool(each) for each in self._listed])
+        if self._made is None:
+            self._made = await asyncio.to_thread(lambda: [*map(_make_tool, self._listed)])
+        return self._made
 
 
 class _AsyncCalls:

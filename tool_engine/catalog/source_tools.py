@@ -8,9 +8,11 @@ source. A source that fails keeps its last good tools.
 from __future__ import annotations
 
 import hashlib
+import marshal
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
 from itertools import compress, islice
 from operator import is_, is_not
 from typing import Any, Final
@@ -21,13 +23,15 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.tool import Tool, pack
+from tool_engine.model.tool import Tool, is_source_name, pack
 from tool_engine.redaction import words_of
 
 MOST_TOOLS: Final = 100_000
 """The most tools of one source: a list that never ends is refused."""
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9_]*:[^\s<>][^\n\r<>]{0,199}")
 _TAKEN: Final = ("file", "code")
+_PLAIN_MARSHAL: Final = 2
+"""The last version of the format that does not depend on which values are the same objects."""
 
 Check = Callable[[Tool], list[DefinitionProblem]]
 Error = tuple[str, str]
@@ -58,8 +62,9 @@ class Reading(msgspec.Struct, frozen=True):
     tools: Mapping[str, Tool] | None
     """Its tools by name; None: it failed, and they stay as they were."""
     errors: tuple[Error, ...] = ()
-    items: list[Tool] = []
-    """The tools as the source gave them, for comparison with the next; none after errors."""
+    given: dict[str, Tool | bytes] = {}
+    """What the tools were made of, for comparison with the next reading: the tool that the source
+    gave or, of a mapping, what `_copy_plain` says."""
 
 
 def read_given(origin: str, items: list[Any], check: Check, before: Reading) -> Reading:
@@ -72,40 +77,43 @@ def read_given(origin: str, items: list[Any], check: Check, before: Reading) -> 
         return _read_anew(origin, items, check, before)
     if not changed:
         return before
-    tools = dict(before.tools or {})
+    tools, given = dict(before.tools or {}), dict(before.given)
     found = _read_anew(origin, [items[at] for at in changed], check, Reading(tools))
     tools.update(found.tools or {})
-    return Reading(tools, found.errors, [] if found.errors else items)
+    given.update(found.given)
+    return Reading(tools, found.errors, given)
 
 
 def _changed_places(items: list[Any], before: Reading) -> list[int] | None:
     """Return where a list of the same names holds other tools than before; None: read all anew."""
-    known = before.items
+    known = list(before.given.values())
     if not before.tools or before.errors or not len(before.tools) == len(known) == len(items):
         return None
     changed = list(compress(range(len(items)), map(is_not, items, known)))
-    is_alike = all(
-        isinstance(items[at], Tool) and items[at].name == known[at].name for at in changed
-    )
+    names = list(before.given) if changed else []
+    is_alike = all(isinstance(items[at], Tool) and items[at].name == names[at] for at in changed)
     return changed if is_alike else None
 
 
 def _read_anew(origin: str, items: list[Any], check: Check, before: Reading) -> Reading:
     known, place = before.tools or {}, _place_tool(origin)
-    same = {item.name: item for item in before.items}
     tools: dict[str, Tool] = {}
+    given: dict[str, Tool | bytes] = {}
     errors: list[Error] = []
     counts: Counter[str] = Counter()
     for item in items:
         name = ""
         try:
-            name = _name_of(item)
+            read, content = (item, item) if isinstance(item, Tool) else _copy_plain(item)
+            name = _name_of(read)
             counts[name] += 1
-            if name in known and same.get(name) is item:
-                tools[name] = known[name]
-            else:
-                made = _make_tool(item, origin, check)
+            if name not in known or not _is_same(before.given.get(name), content):
+                made = _make_tool(read, place, check)
                 tools[name] = known[name] if known.get(name) == made else made
+            else:
+                tools[name] = known[name]
+            if content is not None:
+                given[name] = content
         except BaseException as error:  # what a source gives may raise anything when it is read
             if ends_caller(error):
                 raise
@@ -116,10 +124,30 @@ def _read_anew(origin: str, items: list[Any], check: Check, before: Reading) -> 
         # Nothing says which of them is meant: the name keeps its meaning.
         errors.append((place, f"the source {origin!r} gives the tool {name!r} twice; rename one"))
         del tools[name]
+        given.pop(name, None)
         if name in known:
             tools[name] = known[name]
-    is_plain = not errors and all(isinstance(item, Tool) for item in items)
-    return Reading(tools, tuple(sorted(set(errors))), items if is_plain else [])
+    return Reading(tools, tuple(sorted(set(errors))), given)
+
+
+def _is_same(before: Tool | bytes | None, content: Tool | bytes | None) -> bool:
+    """True if two things that a source gave make the same tool, and it is known without making."""
+    if isinstance(content, bytes):
+        return before == content
+    return content is not None and before is content
+
+
+def _copy_plain(item: Any) -> tuple[Any, bytes | None]:
+    """Return a copy of a definition and what tells it from others; None: it has odd values.
+
+    The source may write in it meanwhile. Unlike JSON, `marshal` tells 1 from True and a date from
+    a text, takes no classes of others, and is done in one step of the interpreter.
+    """
+    try:
+        data = marshal.dumps(item, _PLAIN_MARSHAL)
+        return marshal.loads(data), blake2b(data, digest_size=16).digest()  # noqa: S302 - just dumped
+    except ValueError:
+        return item, None
 
 
 def snapshot(origin: str, items: Any) -> list[Any]:
@@ -145,7 +173,7 @@ def snapshot(origin: str, items: Any) -> list[Any]:
 def failed(origin: str, error: BaseException, before: Reading) -> Reading:
     """Return the reading of a source that raised: its tools stay."""
     message = f"the source {origin!r} failed, its tools stay as they were: {words_of(error)}"
-    return Reading(None, ((_place_tool(origin), message),), before.items)
+    return msgspec.structs.replace(before, tools=None, errors=((_place_tool(origin), message),))
 
 
 class SourceTools:
@@ -194,6 +222,16 @@ class SourceTools:
         if not self._readings:
             self._base = self._index = ToolIndex()
             self._shown, self._taken = self._merged, []
+
+    def without_removed(self, index: ToolIndex, present: ToolIndex) -> ToolIndex:
+        """Return `index` with what is `present` in place of tools of removed sources."""
+        places = {_place_tool(origin) for origin in self._readings}
+        gone = {
+            tool.name: present.get(tool.name)
+            for tool in index
+            if is_source_name(tool.source) and tool.source not in places
+        }
+        return index.with_changes(gone) if gone else index
 
     def over(self, base: ToolIndex) -> tuple[ToolIndex, list[Error]]:
         """Return `base`, of files and code, with the sources' tools, and what is wrong."""
@@ -250,17 +288,20 @@ def _name_of(item: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _make_tool(item: Any, origin: str, check: Check) -> Tool:
+def _make_tool(item: Any, place: str, check: Check) -> Tool:
     if isinstance(item, Tool):
         if not item.name or not isinstance(item.name, str):
             raise ConfigurationError(f"a tool's name must be a non-empty text, got {item.name!r}")
-        tool = item
+        own = {"id": item.name, "source": place, "once_secret": (), "definition_hash": ""}
+        made = pack(item, **own)
+        content = msgspec.json.encode(made, order="deterministic")
     else:
-        tool = ToolConfigLoader().from_mapping(item, _place_tool(origin))
-    made = pack(tool, id=tool.name, source=_place_tool(origin), once_secret=(), definition_hash="")
+        made = ToolConfigLoader().from_mapping(item, place)
+        content = made.definition_hash.encode()
+        msgspec.structs.force_setattr(made, "source", place)
     # What is the same in a file or in another source is run by another executor.
-    content = hashlib.sha256(msgspec.json.encode(made, order="deterministic")).hexdigest()
-    msgspec.structs.force_setattr(made, "definition_hash", content)
+    content_hash = hashlib.sha256(place.encode() + content).hexdigest()
+    msgspec.structs.force_setattr(made, "definition_hash", content_hash)
     problems = check(made)
     if problems:
         raise DefinitionError(*problems)

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from importlib import import_module
+from inspect import isawaitable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import put_first
 from tool_engine.engine import ToolEngine
 from tool_engine.executors.python.project import PROJECT_FOLDER
 
+AppOption = Annotated[
+    str | None,
+    typer.Option(
+        "--app",
+        metavar="MODULE:NAME",
+        help="Your ToolEngine, with its executors, handlers and sources.",
+    ),
+]
+Found = ToolEngine | Awaitable[Any]
+"""An engine, or what an async function of a program returns."""
 
-def load_app(text: str) -> ToolEngine:
+
+def load_app(text: str) -> Found:
     """Return the engine that a user's module holds, or its function makes.
 
-    The module of `module:name` is looked for in the current folder first.
+    The module of `module:name` is looked for in the current folder first. What an async function
+    returns is waited for with `wait_for_app`.
 
     Raises:
         CommandError: There is no such engine; the message says what is there instead.
@@ -26,11 +42,30 @@ def load_app(text: str) -> ToolEngine:
     value = _find_attribute(_import_app(module_name), name, text)
     if callable(value) and not isinstance(value, type | ToolEngine):
         value = _call_factory(value, text)
+    return value if isawaitable(value) else _check_engine(value, text)
+
+
+async def wait_for_app(found: Found, text: str) -> ToolEngine:
+    """Return the engine of `load_app`, which an async function may have to make first.
+
+    Raises:
+        CommandError: It failed, or what it returns is no engine.
+    """
+    if isinstance(found, ToolEngine):
+        return found
+    try:
+        value = await found
+    except Exception as error:
+        raise _explain_failure(error, text) from error
+    return _check_engine(value, text)
+
+
+def _check_engine(value: Any, text: str) -> ToolEngine:
     if not isinstance(value, ToolEngine):
         kind = "a class" if isinstance(value, type) else f"of the type {type(value).__name__}"
         raise CommandError(
             f"--app {text} is no ToolEngine but {kind}; name an "
-            "engine, or a function without arguments that returns one"
+            "engine, or a plain or async function without arguments that returns one"
         )
     return value
 
@@ -61,4 +96,8 @@ def _call_factory(factory: Any, text: str) -> Any:
     try:
         return factory()
     except Exception as error:
-        raise CommandError(f"--app {text}() failed: {type(error).__name__}: {error}") from error
+        raise _explain_failure(error, text) from error
+
+
+def _explain_failure(error: Exception, text: str) -> CommandError:
+    return CommandError(f"--app {text}() failed: {type(error).__name__}: {error}")

@@ -113,7 +113,7 @@ class ExecutorRegistry:
         }
         self._registered: dict[str, ToolExecutor] = {}
         self._loaded: dict[str, ToolExecutor] = {}
-        self._of_sources: dict[str | None, ToolExecutor] = {}
+        self._of_sources: dict[str | None, ToolExecutor | None] = {}
         self._opened: list[ToolExecutor] = []
         self._entry_points: dict[str, list[EntryPoint]] | None = None
         self._origins: dict[str, list[str]] = {}
@@ -142,19 +142,28 @@ class ExecutorRegistry:
         self._registered[name] = executor
         self._remember_opened(executor)
 
-    def add_source(self, origin: str, executor: ToolExecutor) -> None:
+    def add_source(self, origin: str, executor: ToolExecutor | None) -> None:
         """Let `executor`, and no other, run the tools of the source `origin`.
+
+        None: what their entries say runs them.
 
         Raises:
             ConfigurationError: `executor` cannot execute.
         """
+        if executor is None:
+            self._of_sources.pop(f"<{origin}>", None)
+            return
         _check_executor(origin, executor)
         self._of_sources[f"<{origin}>"] = executor
         self._remember_opened(executor)
 
     def remove_source(self, origin: str) -> None:
-        """Forget what runs the tools of a source; what runs now goes on."""
-        self._of_sources.pop(f"<{origin}>", None)
+        """Forget what runs the tools of a source; what runs now goes on.
+
+        Nothing else may run them: their entries were not written for this engine's executors.
+        """
+        if f"<{origin}>" in self._of_sources:
+            self._of_sources[f"<{origin}>"] = None
 
     def is_of_source(self, tool: Tool) -> bool:
         """Return True if the executor of the tool's source runs it, whatever its entry says."""
@@ -258,12 +267,15 @@ class ExecutorRegistry:
         # A Python handler is not the engine's code and may have changed by tomorrow.
         return not self.is_python(tool)
 
-    async def close(self) -> None:
-        """Close the executors in reverse order; log failures and go on."""
+    async def close(self, limit: float = 5.0) -> None:
+        """Close the executors in reverse order; log failures and go on.
+
+        Each has `limit` seconds; one that takes longer is cancelled, and not waited for.
+        """
         opened, self._opened, self._loaded, self._python = self._opened, [], {}, None
         async with contextlib.AsyncExitStack() as stack:
             for executor in opened:
-                stack.push_async_callback(_close_executor, executor)
+                stack.push_async_callback(_close_executor, executor, limit)
 
     def _python_handlers(self) -> PythonHandlers:
         if self._python is None:
@@ -337,19 +349,45 @@ class ExecutorRegistry:
         return executor  # type: ignore[no-any-return]
 
 
-async def _close_executor(executor: ToolExecutor) -> None:
+async def _close_executor(executor: ToolExecutor, limit: float) -> None:
     close = getattr(executor, "close", None)
     if close is None:
         return
     try:
         closing = close()
         if inspect.isawaitable(closing):
-            await closing
+            await _wait_for_end(closing, limit)
     except BaseException as error:  # a foreign executor may raise anything
         if ends_caller(error):
             raise
         name = type(executor).__name__
         _log.error("executor_close_failed", executor=name, error=words_of(error))
+
+
+async def _wait_for_end(closing: Awaitable[Any], limit: float) -> None:
+    task = asyncio.ensure_future(_end_closing(closing))
+    try:
+        await asyncio.wait({task}, timeout=limit)
+    finally:
+        if not task.done():
+            task.cancel()
+    if not task.done():
+        raise TimeoutError(f"close() took more than {limit:g} s")
+    # A cancellation is the executor's own: that of the engine ends the wait above.
+    error = RuntimeError("it was cancelled from inside") if task.cancelled() else task.result()
+    if error is not None:
+        raise error
+
+
+async def _end_closing(closing: Awaitable[Any]) -> BaseException | None:
+    """Return what a closing raises: some exceptions would end the event loop of a task."""
+    try:
+        await closing
+    except BaseException as error:  # a foreign executor may raise anything
+        if ends_caller(error):
+            raise
+        return error
+    return None
 
 
 def _name_handler(entry: Mapping[str, Any], tool: Tool) -> str:

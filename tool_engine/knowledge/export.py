@@ -24,6 +24,7 @@ EXPORT_COLUMNS: Final = {
     "tool_name": "string",
     "tool_version": "string",
     "definition_hash": "string",
+    "origin": "string",
     "generation": "int64",
     "outcome": "string",
     "is_success": "bool",

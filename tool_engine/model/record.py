@@ -32,6 +32,7 @@ _MATCHED: Final = (
     "conversation_id",
     "workflow_id",
     "session_id",
+    "origin",
     "is_success",
     "error_type",
     "outcome",
@@ -117,6 +118,8 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
     agent_id: str | None = None
     """The caller, where that is an agent."""
     session_id: str | None = None
+    origin: str | None = None
+    """Where its tool came from: `code`, `file:` and a path, or the name of an added source."""
     whole: ClassVar[None] = None
 
     @property
@@ -195,6 +198,10 @@ class CallEntry(msgspec.Struct, gc=False):
         return None if self.facts is None else self.facts["generation"]
 
     @property
+    def origin(self) -> str | None:
+        return None if self.tool is None else self.tool.origin
+
+    @property
     def result_size(self) -> int:
         return len(self.result if self.whole is None else self.whole)
 
@@ -231,6 +238,8 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
     conversation_id: str | None = None
     workflow_id: str | None = None
     session_id: str | None = None
+    origin: str | None = None
+    """Where the tool came from, such as `mcp:github`; see `Tool.origin`."""
     is_success: bool | None = None
     error_type: str | None = None
     outcome: str | None = None

@@ -250,6 +250,19 @@ def pack(tool: Tool, **changes: Any) -> Tool:
     return msgspec.structs.replace(tool, **packed, **changes)
 
 
+def may_declare_secrets(tool: Tool) -> bool:
+    """False if it has neither secret parameters nor secret parts; quick for a packed tool."""
+    if tool.once_secret:
+        return True
+    for field in (_PARAMETERS, _INPUT_SCHEMA):
+        text = field.packed(tool)
+        if text is None:
+            return bool(tool.secret_names or tool.secret_parts)
+        if b'"secret":true' in text or b"writeOnly" in text:
+            return True
+    return False
+
+
 def is_same(new: Tool, old: Tool) -> bool:
     """True if consent to the one tool is consent to the other."""
     if new is old:
@@ -361,6 +374,13 @@ class _PackedField:
         # Only `force_setattr` comes here: a plain assignment to a frozen value is refused before.
         self._slot.__set__(tool, value)
 
+    def packed(self, tool: Tool) -> bytes | None:
+        """Return the JSON text that it holds, empty for None; None: it is not packed."""
+        value = self._slot.__get__(tool)
+        if value is None:
+            return b""
+        return bytes(value) if value.__class__ is msgspec.Raw else None
+
     def pack(self, tool: Tool) -> Any:
         value = self._slot.__get__(tool)
         if value is None or value.__class__ is self._packed_type:
@@ -386,6 +406,10 @@ _FIELDS: Final = (
             *("examples", "tests", "findings", "input_schema"),
         )
     ),
+)
+_PARAMETERS, _INPUT_SCHEMA = (
+    next(field for field in _FIELDS if field.name == name)
+    for name in ("parameters", "input_schema")
 )
 PACKED_FIELDS: Final = frozenset(field.name for field in _FIELDS)
 """The fields that a packed tool holds as JSON text (`msgspec.Raw`); of the category, the value."""

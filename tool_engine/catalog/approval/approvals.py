@@ -6,16 +6,21 @@ engine approves something.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from tool_engine.catalog.approval.lock import LockedTool, ToolLock, content_hash, is_hash
+from tool_engine.catalog.approval.lock_state import LockState, by_key, compare_lock
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.loader import kind_of
 from tool_engine.errors import LockFileError, ToolNotFoundError
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
+
+_MOST_OTHERS: Final = 1_000
+"""Hashes of groups, and of tools that are gone, beyond as many as there are tools."""
 
 
 class Approvals:
@@ -86,6 +91,15 @@ class Approvals:
             return QuarantinedTool(tool, "handler_changed", message, tool.version)
         return refusal
 
+    def forget_others(self, names: Collection[str]) -> None:
+        """Forget the hashes of tools that are gone, once they are more than the present ones."""
+        if len(self._hashes) > 2 * len(names) + _MOST_OTHERS:
+            self._hashes = {
+                key: known
+                for key, known in self._hashes.items()
+                if key[1] in names or isinstance(known[0], ToolGroup)
+            }
+
     def groups_of(self, groups: Mapping[str, ToolGroup]) -> Mapping[str, ToolGroup]:
         """Return the groups as calls see them; unapproved ones only take away."""
         if not self.is_enforced:
@@ -111,11 +125,11 @@ class Approvals:
     ) -> ToolLock:
         """Return a lock that approves `names` as they are now.
 
-        `known` stays approved besides; `tools` and `groups` are what files define. A group is named
-        as `group:NAME`; a name without a file loses its approval.
+        `known` stays approved besides; `tools` and `groups` are what files and sources define. A
+        group is named as `group:NAME`; a name that nothing defines loses its approval.
 
         Raises:
-            ToolNotFoundError: No file defines a name, and it is not in `known`.
+            ToolNotFoundError: Nothing defines a name, and it is not in `known`.
         """
         lock = ToolLock(file=self.file) if known is None else known
         approved, approved_groups = dict(lock.tools), dict(lock.groups)
@@ -132,14 +146,24 @@ class Approvals:
                 hint = f"; did you mean {PREFIX + name!r}?" if name in groups else ""
                 what = f"group {bare!r}" if is_group else f"tool {name!r}"
                 raise ToolNotFoundError(
-                    f"no file defines the {what}, and {self.file} does not have it{hint}"
+                    f"no file defines the {what}, no source gives it, and {self.file} does not "
+                    f"have it{hint}"
                 )
         return ToolLock(approved.values(), file=self.file, groups=approved_groups.values())
 
+    def compare(
+        self, known: ToolLock, tools: Mapping[str, Tool], groups: Mapping[str, ToolGroup]
+    ) -> list[LockState]:
+        """Return the state in `known` of all that files and sources define."""
+        code = {name: code for name, tool in tools.items() if (code := self._handler_hash(tool))}
+        return compare_lock(known, by_key((*tools.values(), *groups.values())), code)
+
     def _lock_tool(self, tool: Tool) -> LockedTool:
+        return LockedTool.of(tool, self._content_hash(tool), self._handler_hash(tool))
+
+    def _handler_hash(self, tool: Tool) -> str | None:
         code = self._code_hash(tool)
-        handler = code if code is not None and is_hash(code) else None
-        return LockedTool(tool.name, tool.version, self._content_hash(tool), handler)
+        return code if code is not None and is_hash(code) else None
 
     def _content_hash(self, definition: Tool | ToolGroup) -> str:
         key = kind_of(definition), definition.name

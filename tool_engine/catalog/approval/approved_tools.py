@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tool_engine.catalog.change.compatibility import ToolDiff
 
 STRICT: Final = "strict"
+_COMPARISON: Final = "tool_engine.catalog.change.compatibility"
 
 
 class Passed(msgspec.Struct):
@@ -74,6 +75,14 @@ class Gate:
     def release(self) -> None:
         self._holds = {}
 
+    def release_source(self, origin: str) -> None:
+        """Drop the holds on tools of a source that was removed."""
+        self._holds = {
+            name: hold
+            for name, hold in self._holds.items()
+            if hold.tool is None or hold.tool.origin != origin
+        }
+
     def settle(self, wanted: ToolIndex, present: ToolIndex) -> Passed:
         """Return what calls see next.
 
@@ -111,6 +120,7 @@ class Gate:
                 refusal = self._approvals.refusal(tool)
                 if refusal is not None:
                     passed.quarantined[name] = refusal
+        self._approvals.forget_others(tools.keys())
 
     def _choose_tool(self, tool: Tool, present: Tool, passed: Passed) -> Tool:
         """Return the tool with its notes, or `present` where it is refused."""
@@ -141,7 +151,12 @@ def _hash_of(tool: Tool | None) -> str | None:
     return None if tool is None else tool.definition_hash
 
 
+def load_comparison() -> None:
+    """Import what compares tools, unless it is there: few programs need it."""
+    import_module(_COMPARISON)
+
+
 def compared(old: Tool, new: Tool) -> ToolDiff:
-    """Compare two tools; loaded late, as few programs need it."""
-    diff: ToolDiff = import_module("tool_engine.catalog.change.compatibility").compare(old, new)
+    """Compare two tools."""
+    diff: ToolDiff = import_module(_COMPARISON).compare(old, new)
     return diff

@@ -2,7 +2,8 @@
 
 `tools.lock` has one line per approved tool: its version, a hash of what its definition says, and,
 where a program registered the code that runs it, a hash of that code; and one line per approved
-group. It is TOML, sorted by name, so that a review shows each approval as one line.
+group. The line of a source's tool names the source. It is TOML, sorted by name, so that a review
+shows each approval as one line.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _HEAD: Final = """\
 _NOT_CONTENT: Final = frozenset({"id", "definition_hash", "source", "findings", "once_secret"})
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
-_FIELDS: Final = frozenset({"version", "definition", "handler"})
+_FIELDS: Final = frozenset({"version", "definition", "handler", "origin"})
 
 
 class LockedTool(msgspec.Struct, frozen=True):
@@ -46,6 +47,14 @@ class LockedTool(msgspec.Struct, frozen=True):
     """`sha256:` and the hash of what the definition says."""
     handler: str | None = None
     """`sha256:` and the hash of the code that runs it; None: unknown when it was approved."""
+    origin: str | None = None
+    """The source that gives it, as `mcp:github`; None: a file defines it."""
+
+    @classmethod
+    def of(cls, tool: Tool, definition: str, handler: str | None) -> LockedTool:
+        """Return the approval of a tool as it is."""
+        origin = tool.origin if is_source_name(tool.source) else None
+        return cls(tool.name, tool.version, definition, handler, origin)
 
 
 class ToolLock:
@@ -111,6 +120,11 @@ class ToolLock:
         `content` is its `content_hash`, `handler` the hash of its code; None: unknown.
         """
         name, cure = tool.name, f"read it, then `tool-engine lock --approve {tool.name}`"
+        if is_source_name(tool.source):
+            cure += (
+                f" with --app MODULE:NAME, or await engine.lock_tools([{name!r}]) in the program "
+                f"that adds the source {tool.origin!r}"
+            )
         known = self.tools.get(name)
         if self.problem is not None:
             message = f"the tool {name!r} is quarantined: {self.problem}"
@@ -232,8 +246,8 @@ def _field_defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
 
 
 def _write_line(tool: LockedTool) -> str:
-    values = {"version": tool.version, "definition": tool.definition, "handler": tool.handler}
-    return _said_in_line(tool.name, values)
+    values = msgspec.structs.asdict(tool)
+    return _said_in_line(values.pop("name"), values)
 
 
 def _said_in_line(name: str, values: Mapping[str, Any]) -> str:
@@ -275,7 +289,7 @@ def _locked_tool(name: str, fields: Any, file: str) -> LockedTool:
     is_table = isinstance(fields, Mapping) and {"version", "definition"} <= fields.keys() <= _FIELDS
     if not is_table or not all(isinstance(value, str) for value in fields.values()):
         raise _broken_error(
-            file, f"the line of {name!r} has version, definition and handler, as texts"
+            file, f"the line of {name!r} has version, definition, handler and origin, as texts"
         )
     for key in ("definition", "handler"):
         if key in fields and not is_hash(fields[key]):

@@ -21,7 +21,7 @@ from tool_engine.catalog.definition.tool_definition import (
     build_tool,
     definition_faults,
     definition_warnings,
-    plain_data,
+    plain_definition,
 )
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Document, Path
@@ -32,7 +32,7 @@ from tool_engine.model.tool import Tool
 
 def tool_of_mapping(mapping: Mapping[str, Any], source: str) -> Tool:
     faults: list[Fault] = []
-    definition = plain_data(mapping, (), faults)
+    definition = plain_definition(mapping, faults)
     if not faults and is_group(definition):
         cure = "register it as a group, or remove kind"
         faults = [Fault(("kind",), "this is a group, and a tool was asked for", cure=cure)]
@@ -52,7 +52,7 @@ def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
     if not isinstance(mapping, Mapping):
         fault = Fault((), expected="a mapping", got=describe(mapping))
         raise DefinitionError(*_locate_problems([fault], source, None))
-    definition = plain_data({"kind": GROUP, **mapping}, (), faults)
+    definition = plain_definition({"kind": GROUP, **mapping}, faults)
     if not faults and not is_group(definition):
         expected, got = GROUP, describe(definition["kind"])
         faults = [Fault(("kind",), expected=expected, got=got, cure="or remove the key")]

@@ -78,7 +78,7 @@ def compile_check(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
     encoded = msgspec.json.encode(schema)
     # A compiled pattern may take megabytes, a long enum as well: these are not kept.
     is_kept = len(encoded) < _LONGEST_KEPT and b'"pattern' not in encoded
-    return _compile_once(encoded) if is_kept else _compile_schema(encoded)
+    return _compile_once(encoded) if is_kept else _compile_newest(encoded)
 
 
 def _compile_schema(schema: bytes) -> jsonschema_rs.Validator:
@@ -91,6 +91,8 @@ def _compile_schema(schema: bytes) -> jsonschema_rs.Validator:
 
 
 _compile_once: Final = lru_cache(maxsize=1024)(_compile_schema)
+_compile_newest: Final = lru_cache(maxsize=2)(_compile_schema)
+"""For the schema of one definition, which is asked for several times in a row."""
 
 
 _Rules = dict[str, tuple[Any, Path]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from importlib import import_module
@@ -44,6 +45,8 @@ _RUN_BY: Final = {
     "javascript": ("handler",),
 }
 """Entry type -> the keys without which such an entry does nothing."""
+_LONG_NUMBER: Final = re.compile(rb"\d{19}")
+"""In a JSON text: perhaps an integer of more than 64 bits."""
 _OUTPUTS: Final = ("output", "returns")
 _CATEGORIES: Final = {category.value: category for category in ToolCategory}
 
@@ -65,7 +68,7 @@ def definition_faults(definition: Any) -> list[Fault]:
 
 def _with_outputs(definition: Any) -> Any:
     """Return a definition with pasted JSON Schemas of outputs where schemas belong."""
-    if not isinstance(definition, Mapping):
+    if not isinstance(definition, dict):
         return definition
     specs = {key: as_output_spec(definition[key]) for key in _OUTPUTS if key in definition}
     is_same = all(specs[key] is definition[key] for key in specs)
@@ -195,6 +198,31 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
     return pack(tool)
 
 
+def plain_definition(definition: Any, faults: list[Fault]) -> Any:
+    """Return a copy of a definition that was written in code, as `plain_data` makes it."""
+    try:
+        text = msgspec.json.encode(definition)
+        copied = msgspec.json.decode(text)
+    except (ValueError, TypeError, RecursionError):
+        return plain_data(definition, (), faults)
+    # JSON says all of it in two steps of C, unless the copy is another value.
+    is_same = copied == definition and not _LONG_NUMBER.search(text)
+    if is_same and (text.count(b"{") + text.count(b"[") <= MAX_DEPTH or _is_shallow(copied)):
+        return copied
+    return plain_data(definition, (), faults)
+
+
+def _is_shallow(value: Any) -> bool:
+    """True if nothing of it is nested deeper than a definition may be."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [each.values() if each.__class__ is dict else each for each in level]
+        level = [each for part in inner for each in part if each.__class__ in (dict, list)]
+        if not level:
+            return True
+    return False
+
+
 def plain_data(value: Any, path: Path, faults: list[Fault]) -> Any:
     """Return a copy of `value` in the types of YAML.
 
@@ -305,9 +333,10 @@ def _check_names(parameters: list[Any], faults: list[Fault]) -> None:
 
 
 def _check_retry(definition: Mapping[str, Any], faults: list[Fault]) -> None:
+    if "retry" not in definition:
+        return
     may_repeat = definition.get("effect") == "read" or definition.get("idempotent") is True
-    may_repeat = may_repeat or _sends_idempotency_key(definition)
-    if "retry" in definition and not may_repeat:
+    if not (may_repeat or _sends_idempotency_key(definition)):
         faults.append(
             Fault(
                 ("retry",),
@@ -328,8 +357,8 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def private_host_warnings(entry: Any) -> list[Fault]:
-    request = entry.get("request") if isinstance(entry, Mapping) else None
-    url = request.get("url") if isinstance(request, Mapping) else None
+    request = entry.get("request") if isinstance(entry, dict) else None
+    url = request.get("url") if isinstance(request, dict) else None
     if not isinstance(url, str) or "://" not in url:
         return []
     try:

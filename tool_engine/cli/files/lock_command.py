@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import typer
 
 from tool_engine.catalog.approval.lock import LockedTool, ToolLock, content_hash, default_lock_file
-from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
-from tool_engine.cli.completion import complete_tool
-from tool_engine.cli.console import make_console, plain, print_json
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
-from tool_engine.cli.files.checking import check_files
-from tool_engine.cli.files.locking import (
+from tool_engine.catalog.approval.lock_state import (
     APPROVED,
     CHANGED,
     GONE,
     NEW,
-    Approval,
-    approvals,
-    code_hashes,
+    LockState,
+    by_key,
+)
+from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
+from tool_engine.cli.completion import complete_tool
+from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.engines import AppOption, load_app, wait_for_app
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.files.checking import check_files
+from tool_engine.cli.files.locking import (
+    compare_folder,
     count_approved,
-    key_of,
     read_lock,
     write_messages,
 )
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
-from tool_engine.cli.settings import Settings
+from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
+from tool_engine.engine import ToolEngine
+from tool_engine.errors import LockFileError
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
@@ -52,6 +57,7 @@ def run_command(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit with 1 when something differs.")
     ] = False,
+    app: AppOption = None,
     file: Annotated[
         str | None,
         typer.Option("--file", metavar="FILE", help="The lock file, if not tools.lock."),
@@ -63,73 +69,132 @@ def run_command(
 
     Example: tool-engine lock --approve get_weather
     """
-    return lock_tools(
-        settings_of(ctx, tools), approve or (), check=check, file=file, as_json=as_json
-    )
+    if check and approve:
+        raise CommandError("--check looks at all tools and groups; leave out --approve")
+    names = sorted({*(approve or ())})
+    if app is None:
+        report, broken = lock_folder(settings_of(ctx, tools), names, check=check, file=file)
+    elif file is not None:
+        raise CommandError("--app has a lock file of its own; leave out --file")
+    else:
+        report, broken = lock_app(app, names, check=check)
+    if as_json:
+        print_json(_to_dict(report))
+    else:
+        write_messages([*broken, *([report.problem] if report.problem else [])])
+        _print_report(report)
+    is_other = any(each.status != APPROVED for each in report.states) or broken or report.problem
+    return EXIT_FAILED if check and is_other else EXIT_OK
 
 
-def lock_tools(
-    settings: Settings, names: Sequence[str], *, check: bool, file: str | None, as_json: bool
-) -> int:
-    """Write the lock file, or check it.
+class _Report(NamedTuple):
+    path: str
+    states: list[LockState]
+    is_written: bool
+    problem: str | None = None
+    """Why the file of before could not be read."""
+    unseen: list[str] = []
+    """The tools of sources in the file, where only the folder was looked at."""
+
+
+def lock_folder(
+    settings: Settings, names: Sequence[str], *, check: bool, file: str | None
+) -> tuple[_Report, list[str]]:
+    """Write or check the lock file of a folder; also return what does not load.
 
     `names` are the tools to approve, groups as `group:NAME`; without any, all of the folder are,
     and no others. `file` is None for the lock beside the folder.
-
-    Returns:
-        1 when files could not be loaded, or when `check` found a difference; else 0.
     """
-    if check and names:
-        raise CommandError("--check looks at all tools and groups; leave out --approve")
     path = file or default_lock_file(settings.folder())
     present, broken = _load_definitions(settings)
-    code = code_hashes(present.values())
     lock, problem = read_lock(path, is_needed=bool(names), is_checked=check)
-    found = approvals(lock, present, code)
+    found, code = compare_folder(lock, present)
     if names:
-        found = _choose_approvals(found, names, path)
+        found = _choose_states(found, names, path, lock)
     elif broken and not check:
         write_messages(broken)
-        raise CommandError(
-            f"nothing was written: {count_text(len(broken), 'file')} could not be loaded; mend "
-            "what is wrong, or approve single tools with --approve NAME",
-            error_type="definition_error",
-            exit_code=EXIT_FAILED,
-        )
-    changed = [each for each in found if each.status != APPROVED]
+        raise _refuse_writing(len(broken))
     if not check:
         _approve_found(lock, found, present, code).write()
-    facts = {"file": path, "is_written": not check, "problem": problem}
-    if as_json:
-        rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
-        for each in found:
-            name = each.name.removeprefix(PREFIX)
-            row = {**msgspec.structs.asdict(each), "name": name}
-            rows[each.is_group].append(row if each.is_code else _without_code(row))
-        print_json({**facts, "tools": rows[False], "groups": rows[True]})
-    else:
-        write_messages([*broken, *([problem] if problem else [])])
-        _print_approvals(path, found, check=check)
-    return EXIT_FAILED if check and (changed or broken or problem) else EXIT_OK
+    known = {each.name for each in found}
+    unseen = [] if names else sorted(lock.tools.keys() - known)
+    return _Report(path, found, not check, problem, unseen), broken
 
 
-def _choose_approvals(found: list[Approval], names: Sequence[str], path: str) -> list[Approval]:
+def lock_app(app: str, names: Sequence[str], *, check: bool) -> tuple[_Report, list[str]]:
+    """Write or check the lock file of a program's engine, as `lock_folder` does."""
+    found = load_app(app)
+    reports: list[tuple[_Report, list[str]]] = []
+
+    async def lock() -> int:
+        async with await wait_for_app(found, app) as engine:
+            reports.append(await _lock_engine(engine, names, check=check))
+        return EXIT_OK
+
+    # What does not load is reported with the rest.
+    run_async(lock(), log_level=logging.ERROR)
+    return reports[0]
+
+
+async def _lock_engine(
+    engine: ToolEngine, names: Sequence[str], *, check: bool
+) -> tuple[_Report, list[str]]:
+    path = engine.config.lock_file or default_lock_file(engine.config.tools_directory)
+    broken = [f"{file}: {text}" for file, text in engine.load_errors if file != path]
+    problem = None
+    try:
+        states = await engine.check_lock()
+    except LockFileError as error:
+        if names or check:
+            raise
+        states, problem = [], str(error)
+    if names:
+        states = _choose_states(states, names, path)
+    elif broken and not check:
+        write_messages(broken)
+        raise _refuse_writing(len(broken))
+    if not check:
+        await engine.lock_tools(names or None)
+    if problem is not None:
+        states = [LockState(each.name, NEW, each.version) for each in await engine.check_lock()]
+    return _Report(path, states, not check, problem), broken
+
+
+def _refuse_writing(count: int) -> CommandError:
+    return CommandError(
+        f"nothing was written: {count_text(count, 'file')} could not be loaded; mend "
+        "what is wrong, or approve single tools with --approve NAME",
+        error_type="definition_error",
+        exit_code=EXIT_FAILED,
+    )
+
+
+def _choose_states(
+    found: list[LockState], names: Sequence[str], path: str, lock: ToolLock | None = None
+) -> list[LockState]:
     known = {each.name: each for each in found}
     for name in names:
         if name not in known:
             what = f"group {name.removeprefix(PREFIX)!r}" if PREFIX in name else f"tool {name!r}"
+            given = None if lock is None else lock.tools.get(name)
+            if given is not None:
+                raise CommandError(
+                    f"the {what} is of the source {given.origin!r}, which only a program adds; "
+                    "name its engine with --app MODULE:NAME",
+                    error_type="tool_not_found",
+                )
             group = f"{PREFIX}{name}"
             hint = f"; did you mean {group!r}?" if group in known else suggest_name(name, known)
             raise CommandError(
                 f"no file that loads defines the {what}, and {path} does not have it{hint}",
                 error_type="tool_not_found",
             )
-    return [known[name] for name in sorted({*names})]
+    return [known[name] for name in names]
 
 
 def _approve_found(
     lock: ToolLock,
-    found: Iterable[Approval],
+    found: Iterable[LockState],
     present: Mapping[str, Tool | ToolGroup],
     code: Mapping[str, str],
 ) -> ToolLock:
@@ -143,18 +208,34 @@ def _approve_found(
             handler = before.handler
         if isinstance(one, Tool):
             handler = code.get(one.name, handler)
-            tools[one.name] = LockedTool(one.name, one.version, content_hash(one), handler)
+            tools[one.name] = LockedTool.of(one, content_hash(one), handler)
         elif one is not None:
             groups[one.name] = LockedGroup.of(one, content_hash(one))
     return ToolLock(tools.values(), file=lock.file, groups=groups.values())
 
 
-def _print_approvals(path: str, found: Sequence[Approval], *, check: bool) -> None:
+def _to_dict(report: _Report) -> dict[str, Any]:
+    rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for each in report.states:
+        row = {**msgspec.structs.asdict(each), "name": each.name.removeprefix(PREFIX)}
+        rows[each.is_group].append(row if each.is_code else _without_code(row))
+    return {
+        "file": report.path,
+        "is_written": report.is_written,
+        "problem": report.problem,
+        "tools": rows[False],
+        "groups": rows[True],
+        "unseen": report.unseen,
+    }
+
+
+def _print_report(report: _Report) -> None:
     console = make_console()
-    changed = [each for each in found if each.status != APPROVED]
-    for each in changed:
-        line = f"{each.status:<8} {each.name} {_describe_versions(each)}"
-        console.print(plain(line, _STYLES[each.status]), soft_wrap=True)
+    found, path = report.states, report.path
+    for each in found:
+        if each.status != APPROVED:
+            line = f"{each.status:<8} {each.name} {_describe_versions(each)}"
+            console.print(plain(line, _STYLES[each.status]), soft_wrap=True)
     counts: dict[str, Any] = {
         status: sum(each.status == status for each in found) for status in (NEW, CHANGED, GONE)
     }
@@ -162,9 +243,13 @@ def _print_approvals(path: str, found: Sequence[Approval], *, check: bool) -> No
     here = [each for each in found if each.status != GONE]
     groups = sum(each.is_group for each in here)
     total = count_approved(len(here) - groups, groups)
-    verdict = "not approved" if check else "written"
+    verdict = "written" if report.is_written else "not approved"
     summary = f"{path}: {total}, {said}: {verdict}" if said else f"{path}: {total}, nothing changed"
     console.print(plain(summary), soft_wrap=True)
+    if report.unseen:
+        count = count_text(len(report.unseen), "tool")
+        note = f"{count} of sources not looked at; name the engine that has them with --app"
+        console.print(plain(f"{path}: {note}"), soft_wrap=True)
 
 
 def _without_code(row: dict[str, Any]) -> dict[str, Any]:
@@ -172,7 +257,7 @@ def _without_code(row: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key != "is_code"}
 
 
-def _describe_versions(each: Approval) -> str:
+def _describe_versions(each: LockState) -> str:
     if each.is_code:
         return f"{each.version} (the code of its handler)"
     if each.version is None or each.approved_version in (None, each.version):
@@ -184,4 +269,4 @@ def _load_definitions(settings: Settings) -> tuple[dict[str, Tool | ToolGroup], 
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
     good = [one for each in checked if not each.problems for one in each.definitions]
     broken = ["\n".join(map(str, each.problems)) for each in checked if each.problems]
-    return {key_of(each): each for each in good}, broken
+    return by_key(good), broken

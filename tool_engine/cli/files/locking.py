@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Final
 
-import msgspec
-
-from tool_engine.catalog.approval.lock import (
-    LockedTool,
-    ToolLock,
-    content_hash,
-    default_lock_file,
-    is_hash,
+from tool_engine.catalog.approval.lock import ToolLock, default_lock_file, is_hash
+from tool_engine.catalog.approval.lock_state import (
+    APPROVED,
+    GONE,
+    LockState,
+    by_key,
+    compare_lock,
 )
-from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
+from tool_engine.catalog.approval.locked_group import PREFIX
 from tool_engine.cli.console import make_console, plain, visible
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
@@ -26,30 +24,6 @@ from tool_engine.executors.fingerprint import module_hash
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-APPROVED: Final = "approved"
-NEW: Final = "new"
-CHANGED: Final = "changed"
-GONE: Final = "gone"
-
-
-class Approval(msgspec.Struct, frozen=True):
-    """The state of a tool or group in the lock file."""
-
-    name: str
-    """Of a group: with `group:` before it."""
-    status: str
-    """`approved`, `new`, `changed`, or `gone` when no file defines it any more."""
-    version: str | None = None
-    """Of the definition; None when it is gone."""
-    approved_version: str | None = None
-    """Of the approval; None when it is new."""
-    is_code: bool = False
-    """Whether only the code of its handler is unapproved, and not its definition."""
-
-    @property
-    def is_group(self) -> bool:
-        return self.name.startswith(PREFIX)
-
 
 def lock_states(settings: Settings, definitions: Iterable[Tool | ToolGroup]) -> dict[str, str]:
     """Return each definition's state in the folder's lock; {} without one."""
@@ -58,8 +32,8 @@ def lock_states(settings: Settings, definitions: Iterable[Tool | ToolGroup]) -> 
         return {}
     lock, problem = read_lock(path, is_needed=False, is_checked=True)
     write_messages([problem] if problem else [])
-    present = {key_of(each): each for each in definitions}
-    found = approvals(lock, present, code_hashes(present.values()))
+    present = by_key(definitions)
+    found, _ = compare_folder(lock, present)
     return {each.name: each.status for each in found if each.status != GONE}
 
 
@@ -83,35 +57,17 @@ def code_hashes(definitions: Iterable[Tool | ToolGroup]) -> dict[str, str]:
     return {name: code for name, code in hashes.items() if is_hash(code)}
 
 
-def approvals(
-    lock: ToolLock, present: Mapping[str, Tool | ToolGroup], code: Mapping[str, str]
-) -> list[Approval]:
-    """Return the state of each definition in the files or the lock.
+def compare_folder(
+    lock: ToolLock, present: Mapping[str, Tool | ToolGroup]
+) -> tuple[list[LockState], dict[str, str]]:
+    """Return the states of a folder's definitions, and the hashes of their code.
 
-    `present` are the definitions by name, groups as `group:NAME`; `code` is the hashes of the code
-    that they name, by tool.
+    The lines of sources' tools are not looked at: only the engine that adds a source knows them.
     """
-    locked: dict[str, LockedTool | LockedGroup] = dict(lock.tools)
-    locked |= {f"{PREFIX}{name}": each for name, each in lock.groups.items()}
-    found = []
-    for name in sorted({*present, *locked}, key=lambda name: (name.startswith(PREFIX), name)):
-        one, known = present.get(name), locked.get(name)
-        is_code = False
-        if one is None or known is None:
-            status = GONE if one is None else NEW
-        else:
-            is_same = known.definition == content_hash(one)
-            is_code = is_same and getattr(known, "handler", None) != code.get(name) and name in code
-            status = APPROVED if is_same and not is_code else CHANGED
-        versions = [each.version if each else None for each in (one, known)]
-        found.append(Approval(name, status, versions[0], versions[1], is_code))
-    return found
-
-
-def key_of(definition: Tool | ToolGroup) -> str:
-    """Return the tool's name, or `group:NAME`."""
-    is_group = isinstance(definition, ToolGroup)
-    return f"{PREFIX}{definition.name}" if is_group else definition.name
+    code = code_hashes(present.values())
+    tools = [each for name, each in lock.tools.items() if each.origin is None or name in present]
+    seen = ToolLock(tools, file=lock.file, groups=lock.groups.values())
+    return compare_lock(seen, present, code), code
 
 
 def read_lock(path: str, *, is_needed: bool, is_checked: bool) -> tuple[ToolLock, str | None]:

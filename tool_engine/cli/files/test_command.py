@@ -13,7 +13,7 @@ from tool_engine.catalog.yaml.document import format_path
 from tool_engine.cli.broken import missing_tool, report_broken
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import make_console, plain, print_json, visible
-from tool_engine.cli.engines import load_app
+from tool_engine.cli.engines import AppOption, Found, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 from tool_engine.cli.settings import Settings, run_async
@@ -58,14 +58,7 @@ def run_command(
         ),
     ] = None,
     *,
-    app: Annotated[
-        str | None,
-        typer.Option(
-            "--app",
-            metavar="MODULE:NAME",
-            help="Your ToolEngine, whose executors and handlers run the tools.",
-        ),
-    ] = None,
+    app: AppOption = None,
     cases: Annotated[
         int,
         typer.Option("--cases", min=0, max=10_000, metavar="N", help="Right calls generated."),
@@ -115,9 +108,9 @@ def run_tests(settings: Settings, options: RunOptions, *, as_json: bool) -> int:
 
 
 async def _run_tests(
-    settings: Settings, engine: ToolEngine, options: RunOptions, outcome: _Outcome
+    settings: Settings, found: Found, options: RunOptions, outcome: _Outcome
 ) -> int:
-    async with engine:
+    async with await wait_for_app(found, options.app or "") as engine:
         unknown = [name for name in options.names if engine.get(name) is None]
         if unknown:
             report_broken(settings, len(engine.load_errors))

@@ -18,6 +18,7 @@ from tool_engine.cli.records.filters import (
     ConversationOption,
     ErrorOption,
     FailedOption,
+    OriginOption,
     RecordFilters,
     SessionOption,
     SinceOption,
@@ -46,6 +47,7 @@ def run_command(
     caller: CallerOption = None,
     conversation: ConversationOption = None,
     session: SessionOption = None,
+    origin: OriginOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     tools: ToolsOption = None,
@@ -55,7 +57,9 @@ def run_command(
 
     Example: tool-engine export --format csv --output calls.csv
     """
-    filters = RecordFilters(tool, failed, error_type, caller, conversation, since, until, session)
+    filters = RecordFilters(
+        tool, failed, error_type, caller, conversation, since, until, session, origin
+    )
     return export_calls(
         settings_of(ctx, tools, records), filters, file_format=file_format, output=output
     )

@@ -32,6 +32,10 @@ ConversationOption = Annotated[
 SessionOption = Annotated[
     str | None, typer.Option("--session", metavar="ID", help="Only of this session.")
 ]
+OriginOption = Annotated[
+    str | None,
+    typer.Option("--origin", metavar="ORIGIN", help="Only of tools from there: mcp:github, code."),
+]
 SinceOption = Annotated[
     str | None,
     typer.Option("--since", metavar="TIME", help="Ended since, such as 1h ago or 2026-11-01."),
@@ -58,6 +62,7 @@ class RecordFilters(msgspec.Struct, frozen=True):
     since: str | None = None
     until: str | None = None
     session: str | None = None
+    origin: str | None = None
 
     def query(self, limit: int | None = None) -> RecordQuery:
         return RecordQuery(
@@ -67,6 +72,7 @@ class RecordFilters(msgspec.Struct, frozen=True):
             caller_id=self.caller,
             conversation_id=self.conversation,
             session_id=self.session,
+            origin=self.origin,
             start=None if self.since is None else parse_moment("--since", self.since),
             end=None if self.until is None else parse_moment("--until", self.until),
             limit=limit,

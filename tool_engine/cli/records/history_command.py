@@ -23,6 +23,7 @@ from tool_engine.cli.records.filters import (
     FollowOption,
     LimitOption,
     LineJSONOption,
+    OriginOption,
     RecordFilters,
     SessionOption,
     SinceOption,
@@ -52,6 +53,7 @@ def run_command(
     caller: CallerOption = None,
     conversation: ConversationOption = None,
     session: SessionOption = None,
+    origin: OriginOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     limit: LimitOption = 20,
@@ -72,7 +74,9 @@ def run_command(
         from tool_engine.cli.records.story import print_story
 
         return print_story(settings, _call_id(words), full=full, as_json=as_json)
-    filters = RecordFilters(tool, failed, error_type, caller, conversation, since, until, session)
+    filters = RecordFilters(
+        tool, failed, error_type, caller, conversation, since, until, session, origin
+    )
     return print_history(settings, filters, limit=limit, follow=follow, as_json=as_json)
 
 

@@ -21,6 +21,7 @@ from tool_engine.cli.records.drawing import draw_bars, fit_encoding
 from tool_engine.cli.records.filters import (
     CallerOption,
     ConversationOption,
+    OriginOption,
     RecordFilters,
     SessionOption,
     SinceOption,
@@ -56,6 +57,7 @@ def run_command(
     caller: CallerOption = None,
     conversation: ConversationOption = None,
     session: SessionOption = None,
+    origin: OriginOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     plot: Annotated[
@@ -72,7 +74,7 @@ def run_command(
 
     Example: tool-engine stats --since 24h --plot calls.svg
     """
-    filters = RecordFilters(tool, False, None, caller, conversation, since, until, session)
+    filters = RecordFilters(tool, False, None, caller, conversation, since, until, session, origin)
     return print_statistics(settings_of(ctx, tools, records), filters, plot=plot, as_json=as_json)
 
 
@@ -101,8 +103,7 @@ async def _print_statistics(
 
 
 def _make_filters(query: RecordQuery) -> Any:
-    names = ("tool_name", "is_success", "error_type", "caller_id", "conversation_id", "session_id")
-    return {name: getattr(query, name) for name in (*names, "start", "end")}
+    return {**query.conditions, "start": query.start, "end": query.end}
 
 
 async def _split_intervals(store: ToolKnowledgeStore, query: RecordQuery) -> list[_Interval]:

@@ -193,6 +193,7 @@ def _list_facts(record: ToolCallRecord) -> dict[str, str]:
         "weight": record.weight,
         "result size": None if record.result_size is None else f"{record.result_size} bytes",
         "definition": record.definition_hash,
+        "origin": record.origin,
         "generation": record.generation,
     }
     return facts | {name: str(value) for name, value in others.items() if value is not None}

@@ -65,7 +65,7 @@ def records(query: RecordQuery) -> Select[Any]:
         wanted = func.coalesce(calls.c.whole_hash, calls.c.result_hash)
     statement = (
         select(calls, definitions.c.version, definitions.c.definition_hash)
-        .add_columns(large.c.data.label("large"), wanted.label("wanted"))
+        .add_columns(definitions.c.origin, large.c.data.label("large"), wanted.label("wanted"))
         .join_from(calls, definitions, calls.c.definition_id == definitions.c.id, isouter=True)
         .join(large, large.c.hash == wanted, isouter=True)
         .where(*_make_conditions(query))
@@ -187,6 +187,11 @@ def _make_conditions(query: RecordQuery) -> Iterator[Any]:
             if value != "succeeded":
                 yield _FAILED
             yield calls.c.outcome == value
+        elif name == "origin":
+            given = definitions.c.origin == plain_text(value)
+            # An index leads to the calls of these tools; which of them had it, the rows say.
+            yield calls.c.tool_name.in_(select(definitions.c.tool_name).where(given))
+            yield calls.c.definition_id.in_(select(definitions.c.id).where(given))
         else:
             yield calls.c[name] == plain_text(value)
     if query.call_id_prefix is not None:

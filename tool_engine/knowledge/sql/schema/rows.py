@@ -54,13 +54,23 @@ _OPTIONAL: Final = frozenset(
     (
         *("record_id", "call_id", "parent_call_id", "definition_id", "generation", "error_type"),
         *("caller_id", "conversation_id", "workflow_id", "agent_id", "session_id", "bucket"),
-        *("admission_key", "result_size", "error", "result", "version", "definition_hash"),
+        *(
+            "admission_key",
+            "result_size",
+            "error",
+            "result",
+            "version",
+            "definition_hash",
+            "origin",
+        ),
     )
 )
+_UNKNOWN: Final = (None, None, None)
+"""The version, hash and origin of a call that ran no tool."""
 _UNREAD: Final = ("key", "wait_bin", "time_bin", "result_hash", "whole_hash")
 _READ: Final = (
     *(name for name in COLUMNS if name not in _UNREAD),
-    *("version", "definition_hash"),
+    *("version", "definition_hash", "origin"),
 )
 
 
@@ -71,7 +81,7 @@ class Batch(msgspec.Struct):
     """By `schema.COLUMNS`."""
     values: dict[bytes, tuple[bytes, int, int, bytes]]
     """Rows of `tool_values`, by their hash."""
-    definitions: dict[int, tuple[int, str, str | None, str | None]]
+    definitions: dict[int, tuple[int, str, str | None, str | None, str | None]]
     """Rows of `tool_definitions`, by their id."""
     tools: dict[int, tuple[int, int, bool]] = {}
     """By the `id` of a tool: the id of its definition, its weight, and whether it has secrets."""
@@ -203,8 +213,8 @@ class RowMaker:
     def _find_tool(self, tool: Tool, batch: Batch) -> tuple[int, int, bool]:
         found = batch.tools.get(id(tool))
         if found is None:
-            version, digest = plain_text(tool.version), plain_text(tool.definition_hash)
-            number = _intern_definition(plain_text(tool.name) or "", version, digest, batch)
+            facts = (tool.version, tool.definition_hash, tool.origin)
+            number = _intern_definition(tool.name, facts, batch)
             found = (number, tool.concurrency.weight, bool(secret_names(tool)))
             batch.tools[id(tool)] = found
         return found
@@ -217,12 +227,9 @@ class RowMaker:
         finished = microseconds(record.created_at)
         result, result_hash = _encode_result(shown.result, batch, finished)
         key = key_of_id(record.record_id)
-        version, digest = plain_text(record.tool_version), plain_text(record.definition_hash)
-        definition = None
-        if version is not None or digest is not None:
-            definition = _intern_definition(
-                plain_text(record.tool_name) or "", version, digest, batch
-            )
+        definition, facts = None, (record.tool_version, record.definition_hash, record.origin)
+        if facts != _UNKNOWN:
+            definition = _intern_definition(record.tool_name, facts, batch)
         seconds, waited = _fit_seconds(record.execution_time), _fit_seconds(record.queue_wait)
         return (
             self._keys.key(finished) if key is None else key,
@@ -279,11 +286,14 @@ def _model_text(text: str) -> str | None:
     return plain_text(redact_text(text))
 
 
-def _intern_definition(name: str, version: str | None, digest: str | None, batch: Batch) -> int:
+def _intern_definition(
+    name: str, facts: tuple[str | None, str | None, str | None], batch: Batch
+) -> int:
+    version, digest, origin = map(plain_text, facts)
+    row = plain_text(name) or "", version, digest, origin
     # The id says what it stands for, so that no query has to ask the database for it.
-    words = _encode((name, version, digest))
-    number = int.from_bytes(blake2b(words, digest_size=8).digest(), "big", signed=True)
-    batch.definitions[number] = (number, name, version, digest)
+    number = int.from_bytes(blake2b(_encode(row), digest_size=8).digest(), "big", signed=True)
+    batch.definitions[number] = (number, *row)
     return number
 
 
@@ -336,7 +346,7 @@ def _fit_seconds(value: float) -> float:
 
 
 def record_of_row(row: Sequence[Any]) -> ToolCallRecord:
-    """The record of a row: `COLUMNS`, then version, hash, and a large result with its hash.
+    """The record of a row: `COLUMNS`, the definition, and a large result with its hash.
 
     Raises:
         RecordsUnavailableError: The row is damaged.
@@ -358,10 +368,8 @@ def _read_record(values: dict[str, Any]) -> ToolCallRecord:
     params, result = _decode(values["params"]), _decode(_result_text(values))
     if type(params) is not dict or type(result) is not dict:
         raise ValueError("params or result is no object")
-    if (
-        values["definition_id"] is not None
-        and values["version"] is values["definition_hash"] is None
-    ):
+    facts = (values["version"], values["definition_hash"], values["origin"])
+    if values["definition_id"] is not None and facts == _UNKNOWN:
         raise ValueError("its definition is not in tool_definitions any more")
     is_success = Outcome(values["outcome"]) is Outcome.SUCCEEDED
     record = ToolCallRecord(
@@ -395,6 +403,7 @@ def _read_record(values: dict[str, Any]) -> ToolCallRecord:
         result_size=values["result_size"],
         agent_id=values["agent_id"],
         session_id=values["session_id"],
+        origin=values["origin"],
     )
     if record.enqueued_at > record.created_at:  # no date is so long ago: it raises
         raise ValueError("it ended before it began")

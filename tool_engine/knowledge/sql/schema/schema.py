@@ -57,6 +57,7 @@ _TABLES: Final = (
     ("tool_sessions", "tool_approvals", "tool_decisions"),
     (),
     ("tool_standing",),
+    (),
 )
 """What each migration adds."""
 TABLES: Final = tuple(name for added in _TABLES for name in added)
@@ -280,6 +281,10 @@ MIGRATIONS: Final = (
     _SESSIONS,
     ("ALTER TABLE tool_sessions ADD COLUMN {if_missing}revision TEXT",),
     _STANDING,
+    (
+        "ALTER TABLE tool_definitions ADD COLUMN {if_missing}origin TEXT",
+        "CREATE INDEX IF NOT EXISTS tool_definitions_origin ON tool_definitions (origin)",
+    ),
 )
 """Statements by version; the first brings an empty database to version 1."""
 

@@ -71,6 +71,7 @@ definitions: Final = Table(
     Column("tool_name", Text),
     Column("version", Text),
     Column("definition_hash", Text),
+    Column("origin", Text),
 )
 """The definitions that calls ran on."""
 sessions: Final = Table(

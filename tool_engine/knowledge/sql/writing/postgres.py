@@ -60,7 +60,8 @@ _INSERT_VALUE: Final = (
     f"WHERE tool_values.used_at < excluded.used_at - {FRESH}"
 )
 _INSERT_DEFINITION: Final = (
-    "INSERT INTO tool_definitions VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+    "INSERT INTO tool_definitions (id, tool_name, version, definition_hash, origin) "
+    "VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
 )
 _KINDS: Final = {
     **dict.fromkeys(("hour", "bin", "calls", "newest"), "bigint"),

@@ -53,7 +53,8 @@ _INSERT_VALUE: Final = (
     f"WHERE tool_values.used_at < excluded.used_at - {FRESH}"
 )
 _INSERT_DEFINITION: Final = (
-    "INSERT INTO tool_definitions VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    "INSERT INTO tool_definitions (id, tool_name, version, definition_hash, origin) "
+    "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 _ADD_TO_STATISTICS: Final = (
     "ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, "

@@ -1,0 +1,77 @@
+"""Which tables does the database have, and how were they created?"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from sqlalchemy import text
+
+from tests.knowledge.calls import entry_of
+from tests.knowledge.sql.conftest import BOUND, NOON, Open, asked
+from tests.sources_of_tools import tool
+from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
+from tool_engine.knowledge.sql.storage import SQLRecordStorage
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.record import CallEntry, RecordQuery
+
+OLD = Path(__file__).parent.parent / "version_4.sql"
+
+
+def _call_of_source(number: int) -> CallEntry:
+    given = msgspec.structs.replace(tool("a"), source="<mcp:github>")
+    result = ToolExecutionResult(True, "a", {"number": number}, executed_at=NOON)
+    return entry_of(result, tool=given, call_id=f"new-{number}")
+
+
+async def _check_origins(storage: SQLRecordStorage, before: int) -> None:
+    """New calls know their origin, and those of before none; both are read in one go."""
+    for number in range(2):
+        storage.add(_call_of_source(number))
+    assert await storage.flush(BOUND)
+    found = await storage.query(RecordQuery())
+    new = {each.call_id for each in found if each.origin == "mcp:github"}
+    assert new == {"new-0", "new-1"}
+    assert len(found) == before + 2
+    assert all(each.origin is None for each in found if each.call_id not in new)
+    assert len(await storage.query(RecordQuery(origin="mcp:github"))) == 2
+
+
+async def test_calls_of_a_version_without_origins(tmp_path: Path, open_storage: Open) -> None:
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(OLD.read_text())
+    storage = await open_storage(path)
+    assert asked(path, "SELECT version FROM tool_engine_schema") == [(len(MIGRATIONS),)]
+    await _check_origins(storage, 12)
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_the_version_before(
+    request: pytest.FixtureRequest, tmp_path: Path, open_storage: Open, kind: str, *, has_run: bool
+) -> None:
+    """What was kept goes on, on a server too; a statement that has run may run again."""
+    url = f"sqlite:///{tmp_path}/calls.db"
+    if kind == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        url = await asyncio.to_thread(server.fresh_database)
+    storage = await open_storage(url)
+    old = ToolExecutionResult(True, "a", {"number": 5}, executed_at=NOON)
+    storage.add(entry_of(old, tool=tool("a"), call_id="old"))
+    assert await storage.flush(BOUND)
+    statements = ["UPDATE tool_definitions SET origin = NULL"]
+    if not has_run:
+        statements += (
+            "DROP INDEX tool_definitions_origin",
+            "ALTER TABLE tool_definitions DROP COLUMN origin",
+        )
+    async with storage._database.reader.connection() as connection:
+        for statement in (*statements, "UPDATE tool_engine_schema SET version = 7"):
+            await connection.execute(text(statement))
+    await storage.close()
+    await _check_origins(await open_storage(url), 1)
