@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.benchmarks.loading import write_tools
-from tool_engine import ToolEngine, ToolEngineConfig
+from tests.sources_of_tools import ListSource
+from tool_engine import ToolConfigLoader, ToolEngine, ToolEngineConfig
 
 COUNT = 600
 MAX_OBJECTS = 0.9
@@ -53,18 +56,47 @@ async def test_objects_of_a_tool(tmp_path: Path, start: str) -> None:
     assert objects <= MAX_OBJECTS
 
 
-@pytest.mark.usefixtures("_warm")
-async def test_memory_of_a_tool(tmp_path: Path) -> None:
-    """Issue 4, 5: at most 8 KB for each loaded tool, all that the engine keeps included."""
-    write_tools(tmp_path / "tools", COUNT)
+async def bytes_of(load: Callable[[], Awaitable[ToolEngine]]) -> int:
+    """The memory that an engine takes more after `load` has made it."""
     gc.collect()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        engine = await loaded(tmp_path / "tools")
+        engine = await load()
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     await engine.close()
-    assert (after - before) / COUNT <= MAX_BYTES
+    return after - before
+
+
+@pytest.mark.usefixtures("_warm")
+async def test_memory_of_a_tool(tmp_path: Path) -> None:
+    """Issue 4, 5: at most 8 KB for each loaded tool, all that the engine keeps included."""
+    write_tools(tmp_path / "tools", COUNT)
+    assert await bytes_of(lambda: loaded(tmp_path / "tools")) / COUNT <= MAX_BYTES
+
+
+@pytest.mark.usefixtures("_warm")
+@pytest.mark.parametrize("form", ["mapping", "tool"])
+async def test_memory_of_a_sources_tool(tmp_path: Path, form: str) -> None:
+    """A tool of a source takes as much memory as one of a file, beside what the source holds."""
+    (file,) = write_tools(tmp_path / "one", 1)
+    one = ToolConfigLoader().load_file(file)
+    (tmp_path / "none").mkdir(exist_ok=True)
+
+    def source_of(count: int) -> ListSource:
+        tools = [replace(one, id=f"tool_{at}", name=f"tool_{at}") for at in range(count)]
+        return ListSource("own:x", tools if form == "tool" else [each.to_dict() for each in tools])
+
+    async def added(source: ListSource) -> ToolEngine:
+        engine = await loaded(tmp_path / "none")
+        await engine.add_source(source)
+        return engine
+
+    await (await added(source_of(1))).close()
+    write_tools(tmp_path / "tools", COUNT)
+    of_files = await bytes_of(lambda: loaded(tmp_path / "tools"))
+    source = source_of(COUNT)
+    assert await bytes_of(lambda: added(source)) <= 1.1 * of_files

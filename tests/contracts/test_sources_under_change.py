@@ -128,7 +128,8 @@ async def test_a_set_that_always_changes(engine: ToolEngine, form: Callable[...,
 
 async def test_a_definition_that_is_written_in_while_it_is_read(engine: ToolEngine) -> None:
     """What is taken in is a state that it had: the source's own mapping may change meanwhile."""
-    one = definition("a", version="1.0.0", author="1.0.0")
+    tags = [f"tag-{number}" for number in range(2_000)]
+    one = definition("a", version="1.0.0", tags=tags, author="1.0.0")
     other = {"version": "2.0.0", "author": "2.0.0"}
     source = ListSource("own:x", [one])
     await engine.add_source(source)
@@ -142,7 +143,7 @@ async def test_a_definition_that_is_written_in_while_it_is_read(engine: ToolEngi
     thread = threading.Thread(target=change, daemon=True)
     thread.start()
     try:
-        for _ in range(50):
+        for _ in range(20):
             await engine.reload()
             found = engine.get_or_raise("a")
             assert found.version == found.author
@@ -492,21 +493,13 @@ async def test_names_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
 
 def test_many_faults_cost_what_they_are(tmp_path: Path) -> None:
     """To compare the errors of two looks takes no longer for each when there are more."""
-    folder = tmp_path / "tools"
 
-    async def reload_twice(items: list[Any]) -> None:
-        async with ToolEngine(config_of(folder)) as engine:
-            source = ListSource("own:x", items)
-            await engine.add_source(source)
-            for _ in range(2):
-                source.items = [*items, {"name": "new"}]
-                await engine.reload()
-            assert len(engine.load_errors) == len(items) + 1
+    def make(count: int) -> Any:
+        reloader = ToolEngine(config_of(tmp_path / "tools"))._reloader
+        reloader.errors = [("<own:x>", f"the tool 'bad_{at}' is left out") for at in range(count)]
+        with capture_logs():
+            reloader._publish_errors()
+        return reloader
 
-    grown = growth_of(
-        lambda items: asyncio.run(reload_twice(items)),
-        lambda count: [{"name": f"bad_{number}"} for number in range(count)],
-        start=200,
-        most=3_200,
-    )
-    assert grown.exponent < 1.5
+    grown = growth_of(lambda reloader: reloader._publish_errors(), make, start=800, most=6_400)
+    assert grown.exponent < 1.5, grown
