@@ -344,8 +344,9 @@ async def test_calls_of_one_origin(storage: RecordStorage) -> None:
     for number, source in enumerate(sources):
         result = ToolExecutionResult(True, "login", {"number": number}, executed_at=NOON)
         storage.add(entry_of(result, tool=_tool_from(source), call_id=f"call_{number}"))
-    failed = {"error": "none", "error_type": "tool_not_found"}
-    missing = ToolExecutionResult(False, "x", {"number": 5}, executed_at=NOON, **failed)
+    missing = ToolExecutionResult(
+        False, "x", {"number": 5}, error="none", error_type="tool_not_found", executed_at=NOON
+    )
     storage.add(entry_of(missing, call_id="call_5"))
     found = await storage.query(RecordQuery(oldest_first=True))
     origins = ["mcp:github", "code", "file:/tools/login.yaml", "mcp:github", "mcp:other", None]
