@@ -138,10 +138,10 @@ def _is_same(before: Tool | bytes | None, content: Tool | bytes | None) -> bool:
 
 
 def _copy_plain(item: Any) -> tuple[Any, bytes | None]:
-    """Return a copy of a definition and what tells it from others; None: it has odd values.
+    """Return a copy of a definition and what sets it apart; None: it has odd values.
 
-    The source may write in it meanwhile. Unlike JSON, `marshal` tells 1 from True and a date from
-    a text, takes no classes of others, and is done in one step of the interpreter.
+    The source may write in it meanwhile. Unlike JSON, `marshal` keeps 1 apart from True and bytes
+    from a text, takes no classes of others, and is done in one step of the interpreter.
     """
     try:
         data = marshal.dumps(item, _PLAIN_MARSHAL)
