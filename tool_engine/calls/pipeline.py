@@ -53,6 +53,7 @@ from tool_engine.errors import (
     ToolExecutionError,
 )
 from tool_engine.events import EventBus
+from tool_engine.forking import Inheritable, disown_in_child
 from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
 from tool_engine.knowledge.snapshot import pack_plain, snapshot
 from tool_engine.logger import current_call
@@ -85,7 +86,7 @@ class Pipeline:
         bus: EventBus,
         id_prefix: str,
         scope: CallScope | None = None,
-        engine: object = None,
+        engine: Inheritable | None = None,
     ) -> None:
         self._find = find
         self._explain_missing = explain_missing
@@ -98,6 +99,7 @@ class Pipeline:
         self._bus = bus
         self._prefix = id_prefix
         self._plans: dict[str, Plan] = {}
+        self._engine = engine
         self._consents = Consents(ending, scope, engine)
         self._retries = Retries(controller, runs, ending, self._suspend_run)
         self._is_closed = False
@@ -525,6 +527,9 @@ class Pipeline:
         """
         if not self.home_loop.is_on(loop):
             return False
+        if self._engine is not None:
+            # Slots, lines and runs are of this process, as a loaded engine's connections are.
+            disown_in_child(self._engine)
         self._loop = loop
         is_plain = type(loop).time is asyncio.BaseEventLoop.time
         self._time = monotonic if is_plain else loop.time
