@@ -274,7 +274,7 @@ class ToolEngine(
 
         Args:
             names: These only, groups as `group:NAME`; a name whose file is gone loses its approval.
-                None: all tools and groups of the folder, and no others.
+                None: all tools and groups of the folder and of sources, and no others.
 
         Returns:
             The names of the tools that were added, modified and removed by that.

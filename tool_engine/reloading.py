@@ -187,11 +187,11 @@ class Reloader:
         """Return to the tools of a generation; see `ToolEngine.rollback`."""
 
         async def go_back() -> ReloadChanges:
-            target = self._generations.find(number)
+            target = self.sources.leave_out_gone(self._generations.find(number).index)
             await asyncio.to_thread(self._approvals.read)
-            await self._read_code(target.index)
+            await self._read_code(target)
             self._require_open()
-            self._gate.hold(self._offered, target.index)
+            self._gate.hold(self._offered, target)
             return self._publish_snapshot("rollback")
 
         self._generations.find(number)

@@ -21,7 +21,7 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.tool import Tool, pack
+from tool_engine.model.tool import Tool, is_source_name, pack
 from tool_engine.redaction import words_of
 
 MOST_TOOLS: Final = 100_000
@@ -174,6 +174,12 @@ class SourceTools:
 
     def reading_of(self, origin: str) -> Reading:
         return self._readings.get(origin, Reading(None))
+
+    def leave_out_gone(self, index: ToolIndex) -> ToolIndex:
+        """Return a snapshot without tools of sources that are not there: nothing runs them."""
+        places = set(map(_place_tool, self._readings))
+        gone = [t.name for t in index if is_source_name(t.source) and t.source not in places]
+        return index.with_changes(dict.fromkeys(gone)) if gone else index
 
     def put(self, origin: str, reading: Reading) -> bool:
         """Take in a reading; return True if anything is different."""
