@@ -175,7 +175,7 @@ async def test_a_list_that_its_owner_changes_later(engine: ToolEngine) -> None:
     await engine.import_tools(listed, lambda name, arguments: 1)
     before = engine.tool_definitions("mcp")
     for each in listed:
-        each["inputSchema"]["properties"].clear()
+        each["inputSchema"].get("properties", {}).clear()
         each["inputSchema"]["required"] = []
         each["description"] = "changed"
     assert await engine.reload() == {"added": [], "modified": [], "removed": []}
