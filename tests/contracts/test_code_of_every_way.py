@@ -105,6 +105,9 @@ class Given(CatalogSource):
     async def read_tools(self) -> list[Any]:
         return [{"name": NAME, "description": "Pays."}]
 
+    def follow(self, notify: Callable[[], object]) -> None:
+        self.notify = notify
+
 
 Put = Callable[[ToolEngine, Any], Awaitable[None]]
 
