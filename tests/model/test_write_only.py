@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tool_engine import ToolEngine, ToolEngineConfig
-from tool_engine.model.secret_schema import is_write_only, write_only_names
+from tool_engine.model.json.secret_schema import is_write_only, write_only_names
 
 SECRET = {"type": "string", "writeOnly": True}
 REF = {"$ref": "#/$defs/secret"}

@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.approval.preview import executor_of_call
+from tool_engine.model.checks.own_code import code_behind, is_own
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.own_code import code_behind, is_own
 from tool_engine.model.tool import Tool
 
 _OF_FILE: Final = frozenset({"source", "findings"})

@@ -53,7 +53,7 @@ from tool_engine.errors import (
     ToolExecutionError,
 )
 from tool_engine.events import EventBus
-from tool_engine.forking import Inheritable, disown_in_child
+from tool_engine.forking import Inheritable
 from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
 from tool_engine.knowledge.snapshot import pack_plain, snapshot
 from tool_engine.logger import current_call
@@ -99,12 +99,11 @@ class Pipeline:
         self._bus = bus
         self._prefix = id_prefix
         self._plans: dict[str, Plan] = {}
-        self._engine = engine
         self._consents = Consents(ending, scope, engine)
         self._retries = Retries(controller, runs, ending, self._suspend_run)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
-        self.home_loop = HomeLoop()
+        self.home_loop = HomeLoop(engine)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._time: Callable[[], float] = monotonic
         controller.attach(self)
@@ -527,9 +526,6 @@ class Pipeline:
         """
         if not self.home_loop.is_on(loop):
             return False
-        if self._engine is not None:
-            # Slots, lines and runs are of this process, as a loaded engine's connections are.
-            disown_in_child(self._engine)
         self._loop = loop
         is_plain = type(loop).time is asyncio.BaseEventLoop.time
         self._time = monotonic if is_plain else loop.time

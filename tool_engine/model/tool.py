@@ -17,11 +17,16 @@ from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data, redacted
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.output import plain
+from tool_engine.model.json.secret_schema import (
+    UNNAMED,
+    is_write_only,
+    mappings_in,
+    write_only_names,
+)
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.permission import Permission
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
-from tool_engine.model.secret_schema import UNNAMED, is_write_only, mappings_in, write_only_names
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 
 _RETRIED: Final = ("execution_error", "timeout")

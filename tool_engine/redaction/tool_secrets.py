@@ -15,7 +15,7 @@ from tool_engine.model.json.references import (
     resolve_schema,
     split_pointer,
 )
-from tool_engine.model.secret_schema import UNNAMED, write_only_names
+from tool_engine.model.json.secret_schema import UNNAMED, write_only_names
 from tool_engine.model.tool import Tool
 from tool_engine.redaction.own import NO_SECRETS, SHORTEST, OwnSecrets
 

@@ -22,8 +22,8 @@ from tool_engine.model.call import Refusal, ToolExecutionContext
 from tool_engine.model.caller import check_context, is_of_own
 from tool_engine.model.finding import finding_of
 from tool_engine.model.json.plain import read_plain
+from tool_engine.model.json.secret_schema import UNNAMED
 from tool_engine.model.outcome import ErrorType
-from tool_engine.model.secret_schema import UNNAMED
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed_call import Yes
 from tool_engine.protocols.written_arguments import is_written

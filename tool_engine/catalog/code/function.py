@@ -25,8 +25,8 @@ from tool_engine.catalog.definition.short_form import short_form
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.checks.own_code import HANDLER
 from tool_engine.model.checks.unawaited import is_async
-from tool_engine.model.own_code import HANDLER
 from tool_engine.model.parameter import PARAMETER_TYPES
 from tool_engine.model.settings.field_default import is_field, supplier_of
 from tool_engine.model.tool import Tool, ToolCategory
