@@ -368,6 +368,23 @@ async def test_a_rollback_returns_to_former_tools(engine: ToolEngine) -> None:
     assert [each.cause for each in engine.generations()][-3:] == ["source", "reload", "rollback"]
 
 
+async def test_a_rollback_brings_back_no_tool_that_nothing_runs(engine: ToolEngine) -> None:
+    """A source that was removed took along what runs its tools: no name leads to another code."""
+    engine.register_executor("a", ListSource("own:other"))
+    kept, gone = ListSource("own:kept", [tool("k")]), ListSource("mcp:x", [tool("a")])
+    await engine.add_source(kept)
+    await engine.add_source(gone)
+    generation = engine.generation
+    await engine.remove_source(gone)
+    kept.items = [tool("k", version="2.0.0")]
+    await engine.reload()
+    changes = await engine.rollback(generation)
+    assert (changes["added"], changes["modified"]) == ([], ["k"])
+    assert engine.list_names() == ["k"]
+    await engine.add_source(gone)
+    assert await outcome(engine, "a") == {"result": "mcp:x a 1.0.0"}
+
+
 async def test_the_lock_holds_a_sources_tools(tmp_path: Path) -> None:
     """What changes behind an approval may not be called, nor what a file says in its place."""
     folder = tmp_path / "tools"

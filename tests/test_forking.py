@@ -213,3 +213,40 @@ print(json.dumps(asyncio.run(main())))
     )
     assert len(set(ids)) == 6
     assert sorted(rows) == sorted(ids)
+
+
+def test_an_engine_that_was_called_before(tmp_path: Path) -> None:
+    """B10: its slots are the parent's, also where nobody loaded it: a call that runs there held the
+    copy of its slot for ever, and a child that waited for one never came back."""
+    first, error, sync, last = run(
+        tmp_path,
+        """
+import threading
+engine = ToolEngine(ToolEngineConfig(
+    tools_directory=folder, auto_reload=False, concurrency=ConcurrencyConfig(max_concurrent=1)))
+begun, freed = threading.Event(), threading.Event()
+def hold(who):
+    begun.set()
+    freed.wait(20)
+    return who
+engine.register_tool(OK, hold)
+waiting = threading.Thread(target=lambda: engine.execute_sync("ok", {"who": "parent"}))
+waiting.start()
+begun.wait(20)
+async def call_there():
+    return await error_of(engine.execute("ok", {"who": "child"}))
+async def block_there():
+    try:
+        return repr(engine.execute_sync("ok", {"who": "child"}))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+told = child(call_there), child(block_there)
+freed.set()
+waiting.join()
+print(json.dumps([waiting.is_alive(), *told, engine.execute_sync("ok", {"who": "a"}).output]))
+""",
+    )
+    assert first is False
+    assert error.startswith("EngineClosedError: the engine cannot be used here: it was opened in")
+    assert sync.startswith("EngineClosedError: the engine cannot be used here: it was opened in")
+    assert last == {"result": "a"}

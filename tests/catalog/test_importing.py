@@ -167,3 +167,16 @@ async def test_a_misfit_of_a_server_is_told(engine: ToolEngine) -> None:
     assert "done" in str(result.validation_errors)
     await engine.remove_source("import:tools")
     assert engine.list_names() == []
+
+
+async def test_a_list_that_its_owner_changes_later(engine: ToolEngine) -> None:
+    """No tool changes with the objects it was read from, at the next reload neither."""
+    listed = copy.deepcopy(MCP)
+    await engine.import_tools(listed, lambda name, arguments: 1)
+    before = engine.tool_definitions("mcp")
+    for each in listed:
+        each["inputSchema"].get("properties", {}).clear()
+        each["inputSchema"]["required"] = []
+        each["description"] = "changed"
+    assert await engine.reload() == {"added": [], "modified": [], "removed": []}
+    assert engine.tool_definitions("mcp") == before

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tool_engine import ToolEngine, ToolEngineConfig
-from tool_engine.model.tool import write_only_names
+from tool_engine.model.json.secret_schema import is_write_only, write_only_names
 
 SECRET = {"type": "string", "writeOnly": True}
 REF = {"$ref": "#/$defs/secret"}
@@ -80,3 +80,37 @@ async def test_secrets_behind_a_reference(parameters: Any, sent: Any) -> None:
     said = f"{record.to_dict()} {seen} {result.error} {result.validation_errors}"
     assert "hunter22" not in said
     assert "[hidden]" in said
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    [
+        "#/properties/list/items",
+        "#/properties/map/additionalProperties",
+        "#/allOf/0",
+        "#/$defs/a~1b%25",
+        "#/$defs/login/properties/password",
+        "#",
+    ],
+)
+def test_a_reference_to_any_place(pointer: str) -> None:
+    """R5: a reference may lead to any schema of the document, and to the whole."""
+    schema = {
+        "$defs": {"a/b%": SECRET, "login": {"properties": {"password": SECRET}}},
+        "allOf": [SECRET],
+        "properties": {
+            "list": {"items": SECRET},
+            "map": {"additionalProperties": SECRET},
+            "referred": {"$ref": pointer},
+        },
+    }
+    assert "referred" in set(write_only_names(schema))
+
+
+def test_what_has_no_name_in_the_whole() -> None:
+    """R5: an argument that only the whole speaks of is secret with it."""
+    for keyword in ("additionalProperties", "unevaluatedProperties"):
+        assert is_write_only({keyword: SECRET})
+        assert is_write_only({"anyOf": [{"$ref": "#/$defs/o"}], "$defs": {"o": {keyword: SECRET}}})
+    assert is_write_only({"patternProperties": {"^x": SECRET}})
+    assert not is_write_only({"properties": {"pin": SECRET}, "additionalProperties": True})

@@ -14,6 +14,7 @@ from tool_engine import (
     ToolConfigLoader,
     ToolEngine,
     ToolEngineConfig,
+    ToolSession,
 )
 from tool_engine.errors import DefinitionError
 from tool_engine.redaction import secrets_of
@@ -83,25 +84,71 @@ async def test_no_place_is_forgotten(schema: dict[str, Any], value: Any, ending:
     """R5: it stands in no record, event, error or finding of a call, however the call ends."""
 
     def run(v: Any, n: int = 0) -> Any:
-        if ending == "fails":
-            raise ValueError(f"cannot use {json.dumps(v)}")
-        return {"got": v, "text": json.dumps(v)}
+        return finish(ending, v)
 
+    more = {"n": "x"} if ending == "is refused" else {}
+    assert await find_shown(definition(schema), run, {"v": value, **more}) == set()
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [*HELD.values(), *SENT_AS_A_TEXT.values(), *MISSPELT.values()],
+    ids=[*HELD, *(f"{name} as a text" for name in SENT_AS_A_TEXT), *MISSPELT],
+)
+@pytest.mark.parametrize("ending", ["succeeds", "fails", "is refused"])
+async def test_no_place_of_the_whole_is_forgotten(
+    schema: dict[str, Any], value: dict[str, Any], ending: str
+) -> None:
+    """R5: the same where the schema is that of all arguments, and what is nameless is one of them.
+
+    Looked at: arguments under `additionalProperties`, `unevaluatedProperties` and
+    `patternProperties` of the whole, also behind forms and references.
+    """
+
+    def run(**arguments: Any) -> Any:
+        return finish(ending, arguments)
+
+    number = {"n": {"type": "integer"}}
+    whole = {
+        "type": "object",
+        "additionalProperties": True,
+        **schema,
+        "properties": schema.get("properties", {}) | number,
+    }
+    for form in (
+        whole,
+        {"type": "object", "allOf": [{"$ref": "#/$defs/w"}], "$defs": {"w": whole}},
+    ):
+        tool = bare("t", parameters=form)
+        more = {"n": "x"} if ending == "is refused" else {}
+        assert await find_shown(tool, run, {**value, **more}) == set()
+
+
+def finish(ending: str, value: Any) -> Any:
+    if ending == "fails":
+        raise ValueError(f"cannot use {json.dumps(value)}")
+    return {"got": value, "text": json.dumps(value)}
+
+
+async def find_shown(tool: dict[str, Any], run: Any, arguments: dict[str, Any]) -> set[str]:
+    """In what a call with a secret leaves it is shown."""
     async with ToolEngine(ToolEngineConfig("none", auto_reload=False)) as engine:
-        engine.register_tool(definition(schema), run)
+        engine.register_tool(tool, run)
         events: list[Any] = []
         engine.subscribe(events.append)
-        more = {"n": "x"} if ending == "is refused" else {}
-        result = await engine.execute("t", {"v": value, **more})
-        (record,) = await engine.query_call_records(limit=9)
+        session = ToolSession(engine, "s")
+        await session.execute("t", arguments)
+        result = await engine.execute("t", arguments)
+        records = await engine.query_call_records(limit=9)
     assert events
     shown = {
-        "record": record,
+        "records": records,
         "error": result.error,
         "findings": result.validation_errors,
         "events": [event.to_dict() for event in events],
+        "kept arguments": [each.text for each in session.variables if each.name.endswith("_args")],
     }
-    assert {name for name, part in shown.items() if SECRET in str(part)} == set()
+    return {name for name, part in shown.items() if SECRET in str(part)}
 
 
 async def test_a_question_hides_what_is_misspelt() -> None:

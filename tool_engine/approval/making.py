@@ -17,12 +17,12 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.approval.preview import executor_of_call
+from tool_engine.model.checks.own_code import code_behind, is_own
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.tool import Tool
 
 _OF_FILE: Final = frozenset({"source", "findings"})
 """Fields about where a tool comes from, not what it is."""
-_ENGINE: Final = "tool_engine."
 _FIXED: Final = (str, bytes, int, float, bool, type(None))
 
 
@@ -50,7 +50,7 @@ def place_of(tool: Tool, engine: str, called_name: str, *, is_nested: bool) -> s
 
 def code_of(executor: object) -> str:
     """Return a hash of the code behind an executor; empty without code."""
-    code = getattr(executor, "handler", executor)
+    code = code_behind(executor)
     if code is None:
         return ""
     try:
@@ -78,7 +78,7 @@ def _describe_code(code: Any) -> Iterator[str]:
 
 def _of_class(kind: type) -> Iterator[str]:
     for each in kind.__mro__:
-        if each is object or each.__module__.startswith(_ENGINE):
+        if each is object or is_own(each):
             continue
         for name, member in sorted(vars(each).items(), key=lambda pair: pair[0]):
             function = inspect.unwrap(getattr(member, "__func__", member)) if member else member
@@ -88,7 +88,7 @@ def _of_class(kind: type) -> Iterator[str]:
 
 
 def _of_function(function: Any) -> Iterator[str]:
-    if str(function.__module__).startswith(_ENGINE):
+    if is_own(function):
         return
     yield _of_code(function.__code__)
     yield from _describe_values(function.__defaults__ or ())

@@ -16,6 +16,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVa
 
 from tool_engine.admission.bridge import LOOK_INTERVAL
 from tool_engine.errors import EngineClosedError, ToolEngineError
+from tool_engine.forking import Inheritable, disown_in_child
 from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionContext
 
@@ -34,11 +35,15 @@ PATIENCE_LATER: Final = 30.0
 
 
 class HomeLoop:
-    """The event loop of an object: the first that uses it, while that one runs."""
+    """The event loop of an object: the first that uses it, while that one runs.
 
-    __slots__ = ("_lock", "_pid", "loop")
+    `owner` has slots, lines and runs there, which are no use to a process forked later.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_lock", "_owner", "_pid", "loop")
+
+    def __init__(self, owner: Inheritable | None = None) -> None:
+        self._owner = owner
         self.loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
         self._pid = 0
@@ -50,6 +55,8 @@ class HomeLoop:
             # The loop of the parent process only looks as if it ran.
             if home is loop or home is None or not home.is_running() or self._pid != os.getpid():
                 self.loop, self._pid = loop, os.getpid()
+                if self._owner is not None:
+                    disown_in_child(self._owner)
         return self.loop is loop
 
     def running(self) -> asyncio.AbstractEventLoop | None:

@@ -53,6 +53,7 @@ from tool_engine.errors import (
     ToolExecutionError,
 )
 from tool_engine.events import EventBus
+from tool_engine.forking import Inheritable
 from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
 from tool_engine.knowledge.snapshot import pack_plain, snapshot
 from tool_engine.logger import current_call
@@ -85,7 +86,7 @@ class Pipeline:
         bus: EventBus,
         id_prefix: str,
         scope: CallScope | None = None,
-        engine: object = None,
+        engine: Inheritable | None = None,
     ) -> None:
         self._find = find
         self._explain_missing = explain_missing
@@ -102,7 +103,7 @@ class Pipeline:
         self._retries = Retries(controller, runs, ending, self._suspend_run)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
-        self.home_loop = HomeLoop()
+        self.home_loop = HomeLoop(engine)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._time: Callable[[], float] = monotonic
         controller.attach(self)

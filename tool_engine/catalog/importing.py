@@ -7,6 +7,7 @@ left out of them, which is a finding of the tool.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from inspect import isawaitable
@@ -75,20 +76,20 @@ class ImportedTools(CatalogSource):
 
 class _AsyncCalls:
     def __init__(self, call: Call) -> None:
-        self._call = call
+        self.handler = call
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
-        return await self._call(tool.name, params)
+        return await self.handler(tool.name, params)
 
 
 class _PlainCalls:
     def __init__(self, call: Call) -> None:
-        self._call = call
+        self.handler = call
 
     def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
-        return self._call(tool.name, params)
+        return self.handler(tool.name, params)
 
 
 def _executor_for(call: Call) -> ToolExecutor:
@@ -112,7 +113,8 @@ def _functions_in(item: Any) -> Iterator[dict[str, Any]]:
     )
     if not is_function:
         raise ConfigurationError(f"{shown(item)[:200]} is no tool {_FORMS}")
-    yield entry
+    # What its owner changes in it later is no change of the tool.
+    yield copy.deepcopy(entry)
 
 
 def _read_entry(item: Any) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tool_engine.errors import ToolEngineError
-from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
 from tool_engine.executors.python.importing import hash_of, running_hash
 from tool_engine.executors.python.python_entry import is_isolated
 from tool_engine.executors.python.source import SourceError, source_text
+from tool_engine.model.checks.own_code import code_behind, is_own
 from tool_engine.model.tool import Tool
 
 ENGINE: Final = "engine"
@@ -99,14 +99,12 @@ def source_hash(executor: Any) -> str:
     Only its own lines count, not what they call. `ENGINE` and `UNREADABLE` stand for code that
     cannot be approved apart.
     """
-    code = executor
-    if isinstance(executor, AsyncHandlerExecutor | SyncHandlerExecutor):
-        code = executor.handler
+    code = code_behind(executor)
     while isinstance(code, functools.partial):
         code = code.func
     if not inspect.isroutine(code):
         code = type(code)
-    if str(getattr(code, "__module__", "")).startswith("tool_engine."):
+    if is_own(code):
         return ENGINE
     try:
         source = inspect.getsource(inspect.unwrap(code))

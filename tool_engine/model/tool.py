@@ -17,6 +17,12 @@ from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data, redacted
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.output import plain
+from tool_engine.model.json.secret_schema import (
+    UNNAMED,
+    is_write_only,
+    mappings_in,
+    write_only_names,
+)
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.permission import Permission
 from tool_engine.model.result import ResultLimits
@@ -24,15 +30,6 @@ from tool_engine.model.schema import parameters_schema
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 
 _RETRIED: Final = ("execution_error", "timeout")
-_NAMELESS: Final = frozenset(
-    {
-        *("allOf", "anyOf", "oneOf", "if", "then", "else"),
-        *("items", "prefixItems", "contains", "unevaluatedItems"),
-        *("additionalProperties", "unevaluatedProperties", "propertyNames"),
-    }
-)
-"""Keywords that lead to a form of the value, or to a part of it without a name in the schema."""
-_NAMELESS_BY_KEY: Final = frozenset({"patternProperties", "dependentSchemas"})
 
 
 def is_source_name(source: str | None) -> bool:
@@ -182,8 +179,15 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
 
     @cached_property
     def secret_parts(self) -> frozenset[str]:
-        """The names of all properties that are hidden: `writeOnly`, or once secret."""
-        return frozenset((*self.once_secret, *write_only_names(self.parameters_schema)))
+        """The names of all properties that are hidden: `writeOnly`, or once secret.
+
+        `UNNAMED` is among them where arguments are that have no name in the schema.
+        """
+        # In a list of parameters each has a name.
+        schema = self.parameters_schema
+        others = self.input_schema is not None and is_write_only(schema)
+        found = (*self.once_secret, *write_only_names(schema), *([UNNAMED] if others else ()))
+        return frozenset(found)
 
     @cached_property
     def secret_defaults(self) -> list[tuple[str | None, Any]]:
@@ -202,7 +206,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     @cached_property
     def declared_keys(self) -> frozenset[str]:
         """The names of all parameters, and of all properties of objects that are declared."""
-        parts = (part.get("properties") for part in _mappings_in(self.parameters_schema))
+        parts = (part.get("properties") for part in mappings_in(self.parameters_schema))
         return frozenset(name for part in parts if isinstance(part, dict) for name in part)
 
     def to_dict(self) -> dict[str, Any]:
@@ -272,27 +276,6 @@ def is_same(new: Tool, old: Tool) -> bool:
     return new == old
 
 
-def write_only_names(schema: Any) -> Iterator[str]:
-    """Yield the names of the properties that are `writeOnly`, wherever in `schema`.
-
-    Also those that are so by a `$ref`.
-    What is `writeOnly` where nothing has a name in the schema, such as the items of a list or the
-    values of a mapping, makes all of the property secret that it belongs to.
-    """
-    parts = list(_mappings_in(schema))
-    named: dict[str, list[Any]] = {}
-    for part in parts:
-        for key in ("$defs", "definitions", "properties"):
-            found = part.get(key)
-            for name, each in found.items() if isinstance(found, dict) else ():
-                named.setdefault(name, []).append(each)
-    for part in parts:
-        properties = part.get("properties")
-        for name, each in properties.items() if isinstance(properties, dict) else ():
-            if _is_write_only(each, named):
-                yield name
-
-
 def values_under(value: Any, names: Collection[str]) -> Iterator[Any]:
     """Yield the values under one of the names, at any depth."""
     waiting = [value]
@@ -318,38 +301,6 @@ def _defaults_inside(schema: Any, names: Collection[str], *, is_secret: bool) ->
         waiting += ((part.get(key), is_secret, True) for key in ("items", "additionalProperties"))
         properties = part.get("properties", {})
         waiting += ((each, is_secret or name in names, True) for name, each in properties.items())
-
-
-def _mappings_in(value: Any) -> Iterator[dict[str, Any]]:
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            yield each
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
-
-
-def _is_write_only(schema: Any, named: dict[str, list[Any]]) -> bool:
-    """True if the schema makes a value secret, or parts of it that have no name."""
-    waiting, known = [schema], set()
-    while waiting:
-        each = waiting.pop()
-        if not isinstance(each, dict):
-            continue
-        if each.get("writeOnly") is True:
-            return True
-        for key in _NAMELESS & each.keys():
-            below = each[key]
-            waiting += below if isinstance(below, list) else [below]
-        for key in _NAMELESS_BY_KEY & each.keys():
-            waiting += each[key].values() if isinstance(each[key], dict) else ()
-        place = each.get("$ref")
-        if isinstance(place, str) and place not in known:
-            known.add(place)
-            waiting += named.get(place.rpartition("/")[2], ())
-    return False
 
 
 class _PackedField:

@@ -9,8 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tool_engine.model.checks.nearness import find_nearest
-from tool_engine.model.json.references import copy_schemas, resolve_pointer, resolve_schema
-from tool_engine.model.tool import Tool, write_only_names
+from tool_engine.model.json.references import (
+    copy_schemas,
+    resolve_pointer,
+    resolve_schema,
+    split_pointer,
+)
+from tool_engine.model.json.secret_schema import UNNAMED, write_only_names
+from tool_engine.model.tool import Tool
 from tool_engine.redaction.own import NO_SECRETS, SHORTEST, OwnSecrets
 
 _MOST: Final = 200
@@ -28,10 +34,12 @@ def secrets_of(tool: Tool, params: Mapping[str, Any], *, shortest: int = SHORTES
     if tool.input_schema is None:
         schemas = whole["properties"]
     misspelt = frozenset(_find_misspelt(params, schemas, names | parts))
+    if UNNAMED in parts:
+        known = () if whole.get("writeOnly") is True else schemas
+        misspelt |= {name for name in params if name not in known}
     if parts:
-        misspelt |= {
-            name for name in params if any(find_unlike(params[name], schemas.get(name), whole))
-        }
+        forms = _list_forms(whole, whole)
+        misspelt |= {name for name in params if _is_unlike(name, params[name], forms, whole)}
         parts |= frozenset(_misspelt_inside(params, whole, parts))
     return OwnSecrets(
         params,
@@ -45,6 +53,12 @@ def secrets_of(tool: Tool, params: Mapping[str, Any], *, shortest: int = SHORTES
         declared=tool.declared_keys,
         shortest=shortest,
     )
+
+
+def _is_unlike(name: str, value: Any, forms: list[dict[str, Any]], whole: Any) -> bool:
+    # Also an argument without a name in the schema.
+    placed = _walk_parts({name: value}, forms)
+    return any(any(find_unlike(value, schema, whole)) for _, schema in placed)
 
 
 def find_unlike(value: Any, schema: Any, whole: Any) -> Iterator[bool]:
@@ -88,7 +102,7 @@ def _add_definitions(schema: dict[str, Any], whole: Any) -> dict[str, Any]:
                 waiting += [meant] if isinstance(meant, dict) else []
     if not named:
         return schema
-    definitions = {key.rpartition("/")[2]: each for key, each in named.items()}
+    definitions = {(split_pointer(key) or "#")[-1]: each for key, each in named.items()}
     return {"allOf": [schema, *named.values()], "$defs": definitions}
 
 

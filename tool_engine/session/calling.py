@@ -22,6 +22,7 @@ from tool_engine.model.call import Refusal, ToolExecutionContext
 from tool_engine.model.caller import check_context, is_of_own
 from tool_engine.model.finding import finding_of
 from tool_engine.model.json.plain import read_plain
+from tool_engine.model.json.secret_schema import UNNAMED
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed_call import Yes
@@ -349,5 +350,6 @@ class SessionCalls:
 def _describe_error(error: VariableError, tool: Tool) -> str:
     """Return a reference's fault, without the words of a secret argument."""
     places = {place.rstrip("]") for place in str(error.path).replace("[", ".").split(".")}
-    is_secret = not places.isdisjoint(tool.secret_names | tool.secret_parts)
+    secrets = tool.secret_names | tool.secret_parts
+    is_secret = UNNAMED in secrets or not places.isdisjoint(secrets)
     return hide_quotes(str(error)) if is_secret else str(error)

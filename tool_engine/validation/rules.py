@@ -136,9 +136,9 @@ def read_options(options: list[Any], value: Any) -> Reading:
     rule = f"be one of {listed(options)}" if len(options) > 1 else f"be {listed(options)}"
     cure = ""
     wanted = _bare_text(value)
-    same = [option for option in options if _bare_text(option) == wanted]
-    if same:
-        cure = f": send {json_text(same[0])}"
+    same = (option for option in options if wanted is not None and _bare_text(option) == wanted)
+    if (meant := next(same, same)) is not same:
+        cure = f": send {json_text(meant)}"
     elif isinstance(value, str):
         texts = (option for option in options if isinstance(option, str))
         near = find_nearest(value, islice(texts, _MOST_COMPARED))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from itertools import islice
 from typing import Any, Final
 
 from tool_engine.redaction import HIDDEN, is_secret_key, redact
@@ -93,8 +92,12 @@ def text_of(value: Any) -> str:
 
 def listed(values: Iterable[Any]) -> str:
     """Return values as JSON, separated by commas, cut where the list grows long."""
-    few = islice(values, MAX_TEXT)
-    return cut(", ".join(json_text(_bound_value(value, 0), _MAX_KEY) for value in few))
+    text = ""
+    for value in values:
+        if len(text) > MAX_TEXT:
+            break
+        text += (", " if text else "") + json_text(_bound_value(value, 0), _MAX_KEY)
+    return cut(text)
 
 
 def _key_text(key: str) -> str:

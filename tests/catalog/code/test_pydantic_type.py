@@ -361,6 +361,36 @@ async def test_a_validator_that_says_a_secret() -> None:
     assert "hunter2" not in str((result, result.to_dict(), records))
 
 
+class Vault(pydantic.BaseModel):
+    name: str = ""
+    pin: pydantic.Secret[int] | None = None
+
+
+@pytest.mark.parametrize(
+    ("hint", "sent", "wrong"),
+    [
+        (pydantic.Secret[int], 73918462, ["73918462"]),
+        (pydantic.Secret[int] | None, 73918462, ["73918462"]),
+        (list[pydantic.Secret[str]], ["73918462"], "73918462"),
+        (pydantic.Secret[Vault], {"name": "73918462"}, ["73918462"]),
+        (Vault, {"pin": 73918462}, {"pin": ["73918462"]}),
+        (pydantic.SecretStr, "73918462", ["73918462"]),
+    ],
+)
+async def test_each_kind_of_secret_is_hidden(hint: Any, sent: Any, wrong: Any) -> None:
+    """What pydantic keeps from being printed stands in no record, event, error or finding."""
+    async with ToolEngine(ToolEngineConfig("none", auto_reload=False)) as engine:
+        seen: list[Any] = []
+        engine.tool("t", description="d")(_tool_of(hint, repr))
+        engine.subscribe(lambda event: seen.append(event.to_dict()))
+        right = await engine.execute("t", {"v": sent})
+        refused = await engine.execute("t", {"v": wrong})
+        records = [each.to_dict() for each in await engine.store.query_call_records()]
+    assert right.is_success, right.error
+    assert refused.error_type == "validation_error"
+    assert "73918462" not in f"{records} {refused.to_dict()} {seen}"
+
+
 async def test_a_tree_of_secrets() -> None:
     """What is secret in a tree is so at each depth."""
     seen: list[Any] = []

@@ -25,6 +25,7 @@ from tool_engine.catalog.definition.short_form import short_form
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.checks.own_code import HANDLER
 from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.parameter import PARAMETER_TYPES
 from tool_engine.model.settings.field_default import is_field, supplier_of
@@ -143,6 +144,8 @@ def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
         handler = _with_context(handler, wanted)
     if convert is not None and convert.converts_at_once:
         setattr(handler, MISFITS, convert.misfits)
+    # Not as `__wrapped__`, which would show the arguments before the adaption.
+    setattr(handler, HANDLER, function)
     return handler
 
 

@@ -13,12 +13,14 @@ from itertools import islice
 from typing import Annotated, Any, Final
 
 import msgspec
-from pydantic import TypeAdapter
+from pydantic import Secret, TypeAdapter
 from pydantic import ValidationError as MisfitError
 from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
 
 from tool_engine.catalog.code.made_defaults import describe_error, is_known
 from tool_engine.catalog.code.metadata import UnsupportedHintError, resolve_alias, rules_of
+from tool_engine.catalog.code.union_effort import TooManyReadingsError, bound_effort
 from tool_engine.model.settings.field_default import is_field, kinds_of
 
 _MOST_MISFITS: Final = 20
@@ -52,12 +54,13 @@ class PydanticType:
         """Whether validation runs functions that are not pydantic's own."""
         is_strict = any(map(_is_strict, parts))
         validator = self._adapter.validator
-        self.validate: Callable[[Any], Any] = (
+        validate: Callable[[Any], Any] = (
             # What a strict type takes from JSON, such as a date's text, it takes as JSON only.
             (lambda value: validator.validate_json(msgspec.json.encode(value)))
             if is_strict
             else validator.validate_python
         )
+        self.validate = bound_effort(validate, self._adapter.core_schema)
         """Makes a value of JSON data; raises what `split_misfits` splits."""
 
     def misfit(self, value: Any) -> tuple[str, str] | None:
@@ -72,7 +75,8 @@ class PydanticType:
     def split_misfits(error: Exception, value: Any) -> Iterator[tuple[str, str]]:
         """Yield the places (`.items[0]`) and the reasons of what validation raised."""
         if not isinstance(error, MisfitError):
-            yield "", describe_error(error, str(error))
+            is_ours = isinstance(error, TooManyReadingsError)
+            yield "", str(error) if is_ours else describe_error(error, str(error))
             return
         for each in islice(error.errors(include_url=False, include_context=False), _MOST_MISFITS):
             reason = each["msg"]
@@ -111,9 +115,19 @@ def _place_of(steps: Iterable[Any], value: Any) -> str:
     return place
 
 
+class _WithSecrets(GenerateJsonSchema):
+    """What pydantic says of a `Secret[int]` as well; of a `SecretStr` it says it by itself."""
+
+    def json_or_python_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().json_or_python_schema(schema)
+        validator = schema["python_schema"].get("function", {}).get("function")
+        is_secret = str(getattr(validator, "__qualname__", "")).startswith(f"{Secret.__name__}.")
+        return made | {"writeOnly": True} if is_secret else made
+
+
 def _read_schema(adapter: TypeAdapter[Any], hint: Any) -> dict[str, Any]:
     try:
-        schema = adapter.json_schema()
+        schema = adapter.json_schema(schema_generator=_WithSecrets)
     except PydanticUserError as error:
         reason = str(error).partition("\n")[0]
         raise UnsupportedHintError(

@@ -32,7 +32,7 @@ from tool_engine.model.json.references import (
     split_pointer,
     write_pointer,
 )
-from tool_engine.model.tool import write_only_names
+from tool_engine.model.json.secret_schema import write_only_names
 
 _LONGEST_JUDGED: Final = 10_000
 """Bytes of a schema; to find out what a longer one allows could take long."""
