@@ -88,6 +88,8 @@ class CallEnding:
             metadata["queue_wait"] = queue_wait
         if call.inside is not None and (said := _said_inside(call.inside)) is not None:
             metadata[RESULTS_INSIDE] = said
+        if call.called_as is not None:
+            metadata["called_as"] = call.called_as
         if call.retries:
             attempts += call.retries
             metadata["attempts"], metadata["attempt_log"] = attempts, call.attempt_log
@@ -152,6 +154,8 @@ class CallEnding:
             "queue_wait": call.waited if slot is None else slot.queue_wait,
             "attempts": call.attempts,
         }
+        if call.called_as is not None:
+            metadata["called_as"] = call.called_as
         if failure.details is not None:
             metadata["error_details"] = failure.details
         if call.inside is not None and (said := _said_inside(call.inside)) is not None:
