@@ -23,6 +23,7 @@ from tool_engine import (
 )
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.cli.app import run
 from tool_engine.errors import ConfigurationError, DefinitionError, ToolNotFoundError
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
@@ -274,7 +275,7 @@ async def files() -> AsyncIterator[ToolEngine]:
         for name, command in (("files_read", "ReadFile"), ("files_list", None)):
 
             @engine.tool(name, **({} if command is None else {"vcp_command": command}))
-            async def run(number: int, name: str = name) -> str:
+            async def work(number: int, name: str = name) -> str:
                 """Works on files."""
                 return f"{name} {number + 1}"
 
@@ -327,3 +328,12 @@ async def test_a_command_that_two_tools_have(files: ToolEngine) -> None:
         files.register_tool(
             {"name": "files_see", "description": "Sees.", "vcp_command": "ReadFile"}, len
         )
+
+
+def test_what_validate_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """17.8: an alias that is not clear is a warning about each of its files, before they run."""
+    write(tmp_path, "a", aliases="[both]")
+    write(tmp_path, "b", aliases="[both]")
+    assert run(["validate", str(tmp_path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("also means") == 2

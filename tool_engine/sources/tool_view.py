@@ -226,7 +226,7 @@ class ToolView(Source):
             shown = self._show_tool(tool)
             if shown is None:
                 continue
-            if (aliases := self._list_aliases(tool)) != shown.aliases:
+            if tool.aliases and (aliases := self._list_aliases(tool)) != shown.aliases:
                 shown = replace(shown, aliases=aliases)
             other = entries.setdefault(shown.name, _Entry(tool, shown))
             if other.own is not tool:

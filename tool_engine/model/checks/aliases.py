@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from tool_engine.model.tool import Tool
+from typing import Any, Final, Protocol
 
 JOINTS: Final = ("_", ".", "-")
 """What stands between a tool and its method in a name. A35."""
@@ -14,6 +11,26 @@ COMMAND: Final = "command"
 """The parameter in which text protocols write a method."""
 Claim = str | tuple[str, str]
 """An alias, or the part of a tool's name before its method and its `vcp_command`."""
+
+
+class Named(Protocol):
+    """What is read here of a `Tool`."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Its further names."""
+
+    @property
+    def vcp_command(self) -> str | None:
+        """The command of its method in VCP, if its definition says one."""
+
+    @property
+    def parameters_schema(self) -> dict[str, Any]:
+        """The JSON Schema of its arguments."""
 
 
 class AliasTable:
@@ -25,7 +42,7 @@ class AliasTable:
 
     __slots__ = ("_claims",)
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+    def __init__(self, tools: Iterable[Named] = ()) -> None:
         self._claims: dict[Claim, tuple[str, ...]] = {}
         for tool in tools:
             if tool.aliases or tool.vcp_command:
@@ -45,7 +62,9 @@ class AliasTable:
         holders = self._claims.get(alias, ())
         return holders[0] if len(holders) == 1 and alias not in names else None
 
-    def changed(self, before: Mapping[str, Tool], changes: Mapping[str, Tool | None]) -> AliasTable:
+    def changed(
+        self, before: Mapping[str, Named], changes: Mapping[str, Named | None]
+    ) -> AliasTable:
         """Return the table after some tools were changed by name; None removes.
 
         Args:
@@ -64,29 +83,29 @@ class AliasTable:
             made._claim(tool)
         return made
 
-    def _claim(self, tool: Tool) -> None:
+    def _claim(self, tool: Named) -> None:
         for claim in _list_claims(tool):
             self._claims[claim] = tuple(sorted({*self._claims.get(claim, ()), tool.name}))
 
-    def _give_up(self, tool: Tool) -> None:
+    def _give_up(self, tool: Named) -> None:
         for claim in _list_claims(tool):
             left = tuple(name for name in self._claims.pop(claim, ()) if name != tool.name)
             if left:
                 self._claims[claim] = left
 
 
-def _list_claims(tool: Tool) -> Iterator[Claim]:
+def _list_claims(tool: Named) -> Iterator[Claim]:
     yield from tool.aliases
     if tool.vcp_command is not None and (owner := owner_of(tool)):
         yield owner, tool.vcp_command
 
 
-def owner_of(tool: Tool) -> str:
+def owner_of(tool: Named) -> str:
     """Return the part of a tool's name before its method; empty: it has none."""
     return tool.name[: max(0, *(tool.name.rfind(joint) for joint in JOINTS))]
 
 
-def list_commands(tool: Tool) -> list[Any]:
+def list_commands(tool: Named) -> list[Any]:
     """Return a tool's listed commands; empty if it takes any text, or none."""
     command = tool.parameters_schema.get("properties", {}).get(COMMAND)
     if not isinstance(command, Mapping):
