@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from tool_engine.errors import ToolEngineError
 from tool_engine.interfaces.source import Source, find_for_model
 from tool_engine.model.call import ToolCall
 from tool_engine.model.checks.aliases import COMMAND, JOINTS, list_commands
@@ -97,8 +98,11 @@ class Router:
     def _find_commanded(self, owner: str, command: str) -> list[Tool]:
         """Return the tools of an owner whose definitions have this command. X2."""
         if self._commanded is None:
-            tools, _ = self._catalog.list_unambiguous()
-            self._commanded = list_commanded(tools)
+            try:
+                self._commanded = list_commanded(self._catalog.list_unambiguous()[0])
+            except ToolEngineError:
+                # Two tools have one name: each is still called by another one.
+                self._commanded = {}
         return self._commanded.get((owner, command), [])
 
     def _find_split(self, name: str, arguments: dict[str, Any]) -> list[Route]:

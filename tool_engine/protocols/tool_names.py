@@ -134,7 +134,7 @@ class KnownTools:
         return find_for_model(self._catalog, name)
 
     def get_commanded(self, owner: str, command: str) -> Tool | None:
-        """Return the one tool of an owner that the model was told of with this command. X2."""
+        """Return the one tool of an owner that was described with this command. X2."""
         if self._commanded is None:
             self._commanded = list_commanded(self._tools.values())
         found = self._commanded.get((owner, command), ())

@@ -1,4 +1,4 @@
-"""Who may be told of a tool, and do its further names and hints fit it?"""
+"""Which callers does a definition name, and do its further names and hints fit it?"""
 
 from __future__ import annotations
 
