@@ -112,7 +112,7 @@ class Call(msgspec.Struct, eq=False):
         return self.plan is None or self.plan.tool.is_for_models
 
     def forget_name(self) -> None:
-        """Bear the name again by which it was called: an alias must not tell another one."""
+        """Bear the name again by which it was called: an alias must not reveal another one."""
         self.tool_name, self.called_as = self.called_as or self.tool_name, None
 
     def note_inside(self, *tools: Tool) -> None:

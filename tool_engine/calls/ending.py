@@ -66,12 +66,7 @@ class CallEnding:
         self._clock: Callable[[], float] = monotonic
 
     def succeed(
-        self,
-        call: Call,
-        plan: Plan,
-        slot: Slot,
-        ready: Ready,
-        now: float,
+        self, call: Call, plan: Plan, slot: Slot, ready: Ready, now: float
     ) -> ToolExecutionResult:
         """End a call whose tool returned `ready`, at `now` on the loop's clock."""
         date = self._date if now < self._next_date else self._read_date(now)

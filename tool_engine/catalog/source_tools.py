@@ -7,6 +7,7 @@ source. A source that fails keeps its last good tools.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +21,7 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.tool import Tool, hash_content, pack
+from tool_engine.model.tool import Tool, content_of, pack
 from tool_engine.redaction import words_of
 
 MOST_TOOLS: Final = 100_000
@@ -258,7 +259,9 @@ def _make_tool(item: Any, origin: str, check: Check) -> Tool:
         tool = ToolConfigLoader().from_mapping(item, _place_tool(origin))
     made = pack(tool, id=tool.name, source=_place_tool(origin), once_secret=(), definition_hash="")
     # What is the same in a file or in another source is run by another executor.
-    msgspec.structs.force_setattr(made, "definition_hash", hash_content(made))
+    msgspec.structs.force_setattr(
+        made, "definition_hash", hashlib.sha256(content_of(made)).hexdigest()
+    )
     problems = check(made)
     if problems:
         raise DefinitionError(*problems)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from functools import cached_property
@@ -270,8 +269,8 @@ def pack(tool: Tool, **changes: Any) -> Tool:
     return msgspec.structs.replace(tool, **packed, **changes)
 
 
-def hash_content(tool: Tool) -> str:
-    """Return the sha256 of what a tool is.
+def content_of(tool: Tool) -> bytes:
+    """Return what a tool is, for its hash.
 
     What came later to definitions is left out where a tool says nothing of it, so that what was
     approved before stays approved.
@@ -279,7 +278,7 @@ def hash_content(tool: Tool) -> str:
     content = msgspec.json.encode(tool, order="deterministic")
     if content.endswith(_UNSAID):
         content = content.removesuffix(_UNSAID) + b"}"
-    return hashlib.sha256(content).hexdigest()
+    return content
 
 
 def is_same(new: Tool, old: Tool) -> bool:

@@ -11,6 +11,7 @@ from tool_engine.model.tool import EVERYONE, MODEL
 HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 """The annotations of MCP that are true or false."""
 _COMMAND: Final = "command"
+_COPIED: Final = ("title", "vcp_command", "annotations")
 
 
 def reader_faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
@@ -43,8 +44,8 @@ def hint_warnings(definition: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def read_readers(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a tool that say who may call it, and by which further names."""
-    fields: dict[str, Any] = {}
+    """Return the fields of a tool that say who calls it, by which names and with which hints."""
+    fields = {key: definition[key] for key in _COPIED if key in definition}
     if "audience" in definition:
         chosen = definition["audience"]
         fields["audience"] = tuple(each for each in EVERYONE if each in chosen)

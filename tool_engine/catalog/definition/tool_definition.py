@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from importlib import import_module
@@ -32,12 +33,11 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import CutStrategy, ResultLimits, ResultShow
 from tool_engine.model.schema import output_schema, parameters_of, value_schema
 from tool_engine.model.settings.concurrency import ToolRate
-from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, hash_content, pack
+from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, content_of, pack
 
 _COPIED: Final = (
     *("version", "author", "icon", "shareable_scope", "status", "timeout", "effect"),
     *("accepts", "max_uses", "examples", "tests", "output_mode"),
-    *("title", "vcp_command", "annotations"),
 )
 _RUN_BY: Final = {
     "http": ("request",),
@@ -192,7 +192,7 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
     )
     # The hash covers what the tool is, not the layout or place of its text.
     change = msgspec.structs.force_setattr
-    change(tool, "definition_hash", hash_content(tool))
+    change(tool, "definition_hash", hashlib.sha256(content_of(tool)).hexdigest())
     change(tool, "source", source)
     change(tool, "findings", findings)
     return pack(tool)

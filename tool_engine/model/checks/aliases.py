@@ -46,7 +46,7 @@ class AliasTable:
         self._claims: dict[Claim, tuple[str, ...]] = {}
         for tool in tools:
             if tool.aliases or tool.vcp_command:
-                self._claim(tool)
+                self._add_claims(tool)
 
     def items(self) -> Iterable[tuple[Claim, tuple[str, ...]]]:
         """Return all that is claimed, with the names of its tools, sorted."""
@@ -78,16 +78,16 @@ class AliasTable:
         made = AliasTable()
         made._claims = dict(self._claims)
         for tool in old:
-            made._give_up(tool)
+            made._drop_claims(tool)
         for tool in new:
-            made._claim(tool)
+            made._add_claims(tool)
         return made
 
-    def _claim(self, tool: Named) -> None:
+    def _add_claims(self, tool: Named) -> None:
         for claim in _list_claims(tool):
             self._claims[claim] = tuple(sorted({*self._claims.get(claim, ()), tool.name}))
 
-    def _give_up(self, tool: Named) -> None:
+    def _drop_claims(self, tool: Named) -> None:
         for claim in _list_claims(tool):
             left = tuple(name for name in self._claims.pop(claim, ()) if name != tool.name)
             if left:
