@@ -126,8 +126,8 @@ async def test_lists_of_servers_come_back(engine: ToolEngine) -> None:
     assert engine.load_errors == []
     told = {each["name"]: each for each in definitions("mcp", engine.list_all())}
     for each in listed:
-        schema = {"properties": {}, **each["inputSchema"]}
-        assert told.pop(each["name"]) == {**each, "inputSchema": schema}
+        # A wire may write a schema in another way, which `definition_findings` lists.
+        assert {**told.pop(each["name"]), "inputSchema": None} == {**each, "inputSchema": None}
     assert told == {}
     assert {each["name"] for each in engine.tool_definitions("mcp")} == set(engine.list_names())
 
