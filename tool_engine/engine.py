@@ -23,6 +23,7 @@ from tool_engine.calls.foreign_controller import known_controller
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
 from tool_engine.calls.plan import Planner
+from tool_engine.catalog.alias_clashes import clashes_of
 from tool_engine.catalog.approval.lock_state import LockState
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.code.decorator import ToolDecorator
@@ -302,7 +303,8 @@ class ToolEngine(
     @property
     def load_errors(self) -> list[tuple[str, str]]:
         """The `(file, message)` of every definition that the last look could not load."""
-        return list(self._reloader.errors)
+        clashes = {(each.file, str(each)) for each in clashes_of(self.index)}
+        return sorted({*self._reloader.errors, *clashes})
 
     @at_home
     async def close(self) -> None:
@@ -406,6 +408,8 @@ class ToolEngine(
             self._reloader.files.read_by_program.add(loaded.source)
             loaded = replace(loaded, source=None)
         index = self.index.with_tool(loaded)
+        if clashes := clashes_of(index, loaded):
+            raise DefinitionError(*clashes)
         if handler is None and (problems := self._registry.check_entry(loaded)):
             raise DefinitionError(*problems)
         if handler is not None:
@@ -427,9 +431,9 @@ class ToolEngine(
         if tool.source is not None:
             cure = "the source" if is_source_name(tool.source) else "the file"
             raise ConfigurationError(f"{name!r} is defined in {tool.source}; remove {cure} instead")
-        self._swap_index(self.index.without(name))
+        self._swap_index(self.index.without(tool.name))
         self._reloader.publish_removed(tool)
-        self._reloader.restore_name(name)
+        self._reloader.restore_name(tool.name)
 
     # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView`, `EventsView`, ...
 
@@ -454,7 +458,8 @@ class ToolEngine(
 
         Args:
             format_name: `openai`, `openai_responses`, `anthropic`, `gemini` or `mcp`.
-            names: The tools; None: all that are enabled (status testing or published).
+            names: The tools; None: all that are enabled (status testing or published). Those for
+                code only are left out of both.
 
         Raises:
             ConfigurationError: The format is unknown.
@@ -507,6 +512,15 @@ class ToolEngine(
             refusal: Why it does not run.
         """
         return self._pipeline.refuse(tool_name, params, context, refusal)
+
+    def is_hidden(self, tool_name: str) -> bool:
+        """Return True if a tool of this name or alias is there, and for code only."""
+        return self._reloader.is_hidden(tool_name)
+
+    def explain_missing(self, tool_name: str) -> Refusal:
+        """Return how a model's call of a tool ends that is not there for models."""
+        failure = self._reloader.explain_missing(tool_name, for_models=True)
+        return Refusal(failure.error_type, failure.error)
 
     def describe_origin(self) -> object:
         """Return its name, else its folder and databases: the same in every process."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from tool_engine.calls.call import Call
 from tool_engine.calls.failure import Failure
+from tool_engine.catalog.alias_clashes import clashes_of
 from tool_engine.catalog.approval.approvals import Approvals
 from tool_engine.catalog.approval.approved_tools import (
     Gate,
@@ -41,6 +42,7 @@ from tool_engine.executors.fingerprint import CodeHashes
 from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, prepare
+from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.group import ToolGroup
@@ -114,6 +116,7 @@ class Reloader:
         self._published_errors: set[tuple[str, str]] = set()
         self.quarantined: dict[str, QuarantinedTool] = {}
         self._waiting: tuple[Tool, ...] = ()
+        self._waiting_aliases = AliasTable()
         self.last_reload_at: datetime | None = None
         self.is_loaded = False
 
@@ -269,17 +272,36 @@ class Reloader:
 
     def refusal_of(self, call: Call) -> Failure:
         """Return why the tool of a call is missing or not approved."""
-        name = call.tool_name
-        quarantined = self.quarantined.get(name)
-        if quarantined is not None:
+        failure = self.explain_missing(call.tool_name)
+        if failure.error_type == "tool_quarantined":
             # The definition is not approved, nor what it says is secret, so nothing is recorded.
             call.params = _NO_ARGUMENTS
+        return failure
+
+    def is_hidden(self, name: str) -> bool:
+        """Return True if a tool of a name or alias is there, approved or not, for code only."""
+        tool = self._generations.index.find(name)
+        quarantined = self._find_quarantined(name) if tool is None else None
+        found = tool if quarantined is None else quarantined.tool
+        return found is not None and not found.is_for_models
+
+    def explain_missing(self, name: str, *, for_models: bool = False) -> Failure:
+        """Return why there is no tool of a name or alias to be called.
+
+        To models, what is for code only is not there, approved or not.
+        """
+        quarantined = self._find_quarantined(name)
+        if quarantined is not None and (quarantined.tool.is_for_models or not for_models):
             return Failure("tool_quarantined", quarantined.message)
         near = self._generations.index.nearest(name)
         hint = f"; did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
         if not self.is_loaded:
             hint += "; the definitions are not loaded: use 'async with' or await engine.load()"
         return Failure("tool_not_found", f"there is no tool {name!r}{hint}")
+
+    def _find_quarantined(self, name: str) -> QuarantinedTool | None:
+        alias = self._waiting_aliases.find(name, self.quarantined)
+        return self.quarantined.get(name if alias is None else alias)
 
     def publish_event(
         self,
@@ -401,7 +423,9 @@ class Reloader:
         passed.index = self.link(passed.index)
         after, self.quarantined = passed.index, passed.quarantined
         self._waiting = tuple(each.tool for each in self.quarantined.values())
+        self._waiting_aliases = AliasTable(self._waiting)
         errors = {*self._folder_errors, *source_errors, *passed.errors}
+        errors |= {(each.file, str(each)) for each in clashes_of(after)}
         if self._approvals.problem is not None:
             errors.add((self._approvals.file, self._approvals.problem))
         self.errors = sorted(errors)

@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from tool_engine.errors import ConfigurationError, ToolEngineError, UnboundContextError
 from tool_engine.events.subscriber import is_being_cancelled
-from tool_engine.interfaces.source import ToolSource
+from tool_engine.interfaces.source import ToolSource, find_for_model
 from tool_engine.knowledge.entry import VisibleCall, without_values
 from tool_engine.knowledge.past_calls import (
     AGENT_CALLER,
@@ -181,8 +181,12 @@ class ToolSubAgent(KnownArguments):
         return self._history.results
 
     def get(self, tool_name: str) -> Tool | None:
-        """Return the engine's tool of this name, or None."""
+        """Return the engine's tool of this name or alias, or None."""
         return self._source.get(tool_name)
+
+    def explain_missing(self, tool_name: str) -> Refusal:
+        """Return how a call of a tool ends that is not there for its model."""
+        return self._source.explain_missing(tool_name)
 
     @property
     def controller(self) -> Any:
@@ -197,7 +201,7 @@ class ToolSubAgent(KnownArguments):
         *,
         on_progress: Callable[[ToolProgress], object] | None = None,
     ) -> ToolExecutionResult:
-        """Run one tool.
+        """Run one tool, as its model may: not one that is for code only.
 
         Args:
             tool_name: The tool to run.
@@ -222,8 +226,12 @@ class ToolSubAgent(KnownArguments):
         )
         # What is no mapping goes on as it is: the engine's finding says what is wrong with it.
         arguments = _copy_params(params)
-        tool = self._source.get(tool_name)
+        tool = find_for_model(self._source, tool_name)
         kept = _keep_arguments(arguments, tool)
+        if tool is None and self._source.is_hidden(tool_name):
+            missing = self._source.explain_missing(tool_name)
+            result = self._source.refuse(tool_name, {}, context, missing)
+            return await self._finish_call(PastCall(result, kept, tool))
         try:
             result = await self._source.execute(tool_name, arguments, context)
         except asyncio.CancelledError:

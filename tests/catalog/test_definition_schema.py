@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.effort import share_of
+from tool_engine.catalog.definition.readers import HINTS
 from tool_engine.catalog.definition.starter import KINDS, starter
 from tool_engine.catalog.definition.structure import (
     RULES_BY_TYPE,
@@ -32,7 +33,7 @@ from tool_engine.model.parameter import PARAMETER_TYPES, ToolParameter
 from tool_engine.model.permission import ExecutionPolicy, ResultPolicy
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import SHORT_KEYS
-from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
+from tool_engine.model.tool import EVERYONE, RetryPolicy, Tool, ToolCategory
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = definition_schema()
@@ -154,6 +155,8 @@ def test_the_schema_has_the_words_that_the_code_knows() -> None:
     assert about["effect"]["enum"] == ["read", "write", "unknown"]
     assert about["shareable_scope"]["enum"] == ["private", "team", "public"]
     tool = ToolConfigLoader().from_mapping({"name": "a", "description": "b"})
+    assert about["audience"]["default"] == about["audience"]["items"]["enum"] == [*EVERYONE]
+    assert set(about["annotations"]["properties"]) == {"title", *HINTS}
     for key in ("version", "status", "effect", "idempotent", "shareable_scope", "category"):
         default = getattr(tool, key)
         assert about[key]["default"] == getattr(default, "value", default), key

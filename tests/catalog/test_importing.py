@@ -113,6 +113,34 @@ def _arguments_for(tool: Tool) -> dict[str, Any]:
     return ArgumentMaker(tool.parameters_schema, Random(1), []).arguments()  # noqa: S311 - no secret
 
 
+async def test_lists_of_servers_come_back(engine: ToolEngine) -> None:
+    """17.2, 17.8: titles and annotations too, whatever their keys, if they are of MCP's kinds."""
+    more = {"title": "Wipe", "readOnlyHint": False, "destructiveHint": True, "openWorldHint": False}
+    listed: list[dict[str, Any]] = [
+        *MCP,
+        {**MCP[0], "name": "wipe", "annotations": {**more, "x-risk": {"level": 3}}},
+        {**MCP[0], "name": "look", "annotations": {"openWorldHint": True}},
+        {**MCP[0], "name": "none", "annotations": {}},
+    ]
+    await engine.import_tools(copy.deepcopy(listed), lambda name, arguments: 1)
+    assert engine.load_errors == []
+    told = {each["name"]: each for each in definitions("mcp", engine.list_all())}
+    for each in listed:
+        # A wire may write a schema in another way, which `definition_findings` lists.
+        assert {**told.pop(each["name"]), "inputSchema": None} == {**each, "inputSchema": None}
+    assert told == {}
+    assert {each["name"] for each in engine.tool_definitions("mcp")} == set(engine.list_names())
+
+
+async def test_annotations_of_another_kind(engine: ToolEngine) -> None:
+    """17.8: a hint that is no hint is left out, and said; the tool is there."""
+    listed = [{**MCP[0], "annotations": {"readOnlyHint": "yes", "title": 1, "more": None}}]
+    await engine.import_tools(listed, lambda name, arguments: 1)
+    (tool,) = engine.list_all()
+    assert (tool.annotations, tool.effect) == ({"more": None}, "unknown")
+    assert len(tool.findings) == 2
+
+
 async def test_what_is_left_out_is_said(engine: ToolEngine) -> None:
     """17.2: a rule that would not be enforced is a finding with its place; the rest holds."""
     await engine.import_tools(LEFT_OUT, lambda name, arguments: 1)

@@ -413,6 +413,29 @@ CURES = [
     Row(
         GROUP + "rules: Use {{names}}.\n", "the marks are {{tools}}", swap("{{names}}", "{{tools}}")
     ),
+    # Who may call it.
+    Row(HEAD + "audience: [model]\n", "write [model, code]", swap("[model]", "[model, code]")),
+    Row(HEAD + "aliases: [t, u]\n", "remove it here", swap("[t, u]", "[u]")),
+    Row(
+        HEAD + Q.replace("name: q", "name: command") + "vcp_command: Read\n",
+        "rename the parameter",
+        swap("name: command", "name: q"),
+    ),
+    Row(
+        HEAD + "effect: write\nannotations: {readOnlyHint: true}\n",
+        "correct one of the two",
+        swap("true", "false"),
+    ),
+    Row(
+        HEAD + "idempotent: true\nannotations: {idempotentHint: false}\n",
+        "correct one of the two",
+        swap("false", "true"),
+    ),
+    Row(
+        HEAD + "effect: read\nannotations: {destructiveHint: true}\n",
+        "correct one of the two",
+        swap("true", "false"),
+    ),
     # The text itself.
     Row("", "write a definition, which has name and description", lambda *_: HEAD),
     Row(HEAD + "---\n", "remove the line, or write a tool", swap("---\n", "")),
@@ -580,6 +603,16 @@ def test_a_group_and_the_tools_beside_it() -> None:
     assert faults(GROUP + "tools: [t]\n'off': [t]\n") == []
 
 
+def test_a_further_name_that_another_tool_has() -> None:
+    """17.8: with another one, both tools are found."""
+    engine = ToolEngine()
+    engine.register_tool({"name": "t", "description": "Does a thing."}, print)
+    other = {"name": "u", "description": "Does another one.", "aliases": ["t"]}
+    assert cure_of(lambda: engine.register_tool(other, print)) == "give it another one"
+    engine.register_tool({**other, "aliases": ["v"]}, print)
+    assert engine.load_errors == []
+
+
 ELSEWHERE = (
     "read it with load_definitions",
     "check the file itself",
@@ -590,6 +623,7 @@ ELSEWHERE = (
     "rename one of the two",
     "add a definition of it",
     "select it, or remove",
+    "give it another one",
     # tests/cli/files/test_lock_command.py approves what these name.
     "`tool-engine lock --approve ",
     "read it, then `tool-engine lock --approve ",

@@ -159,7 +159,7 @@ def test_packed_tools_concern_no_collection() -> None:
 
 def test_fields_on_the_class() -> None:
     """A field that may be packed is found on the class too, as tools for documentation do."""
-    assert {*LISTS, "category", "input_schema"} == PACKED_FIELDS
+    assert {*LISTS, "category", "input_schema", "annotations"} == PACKED_FIELDS
     assert all(getattr(Tool, field) is not None for field in PACKED_FIELDS)
 
 

@@ -131,12 +131,21 @@ def test_fresh_copies(format_name: str) -> None:
             {"readOnlyHint": False, "idempotentHint": True},
         ),
         ({"idempotent": True}, {"idempotentHint": True}),
+        (
+            {"effect": "read", "annotations": {"openWorldHint": True}},
+            {"readOnlyHint": True, "openWorldHint": True},
+        ),
+        ({"annotations": {"readOnlyHint": False, "x": 1}}, {"readOnlyHint": False, "x": 1}),
+        ({"annotations": {}}, {}),
     ],
 )
 def test_mcp_annotations(fields: dict[str, Any], annotations: dict[str, Any] | None) -> None:
     """D3: MCP is told what a tool declares about its effect, and nothing that it does not."""
     (described,) = definitions("mcp", [msgspec.structs.replace(TOOL, **fields)])
     assert described.get("annotations") == annotations
+    assert "title" not in described
+    (titled,) = definitions("mcp", [msgspec.structs.replace(TOOL, **fields, title="A title")])
+    assert titled == {**described, "title": "A title"}
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ class ApprovalBook:
             definition_hash=tool.definition_hash,
             params=dict(params),
             effect=tool.effect,
+            title=tool.title or "",
             description=tool.description,
             asked_at=now,
             expires_at=now + self.timeout,

@@ -33,7 +33,8 @@ def describe(request: ApprovalRequest) -> str:
     if own != called:
         lines.append(f"  called by {called}" if request.is_nested else f"  {own} in its engine")
     shown = shown_fields(request)
-    about = visible(" ".join(request.description.split()))
+    words = f"{request.title}: {request.description}" if request.title else request.description
+    about = visible(" ".join(words.split()))
     if about:
         lines.append(f"  {cut_middle(about, _LONGEST_HEADLINE)}")
     lines += [f"  {line}" for line in argument_lines(shown["params"])] or ["  no arguments"]

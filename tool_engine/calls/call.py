@@ -95,8 +95,25 @@ class Call(msgspec.Struct, eq=False):
     """The tools, by identity, whose results its own result may reveal, because its tool called
     them. Empty: it has tried to; None: it has called nothing.
     """
+    called_as: str | None = None
+    """The alias by which the tool was called; None: by its name."""
     seen: tuple[Tool, VisibleCall] | None = None
     """The call as it may be shown, and the tool that determined this; set at the first use."""
+
+    def name_tool(self, tool: Tool) -> str:
+        """Return the name of its tool, which it bears from here on, and note an alias."""
+        if self.tool_name in tool.aliases:
+            self.called_as, self.tool_name = self.tool_name, tool.name
+        return self.tool_name
+
+    @property
+    def is_for_models(self) -> bool:
+        """False if its tool is for code only."""
+        return self.plan is None or self.plan.tool.is_for_models
+
+    def forget_name(self) -> None:
+        """Bear the name again by which it was called: an alias must not reveal another one."""
+        self.tool_name, self.called_as = self.called_as or self.tool_name, None
 
     def note_inside(self, *tools: Tool) -> None:
         """Note that its tool, and so its caller, gets the results of these tools."""

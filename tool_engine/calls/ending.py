@@ -66,12 +66,7 @@ class CallEnding:
         self._clock: Callable[[], float] = monotonic
 
     def succeed(
-        self,
-        call: Call,
-        plan: Plan,
-        slot: Slot,
-        ready: Ready,
-        now: float,
+        self, call: Call, plan: Plan, slot: Slot, ready: Ready, now: float
     ) -> ToolExecutionResult:
         """End a call whose tool returned `ready`, at `now` on the loop's clock."""
         date = self._date if now < self._next_date else self._read_date(now)
@@ -88,6 +83,8 @@ class CallEnding:
             metadata["queue_wait"] = queue_wait
         if call.inside is not None and (said := _said_inside(call.inside)) is not None:
             metadata[RESULTS_INSIDE] = said
+        if call.called_as is not None:
+            metadata["called_as"] = call.called_as
         if call.retries:
             attempts += call.retries
             metadata["attempts"], metadata["attempt_log"] = attempts, call.attempt_log
@@ -152,6 +149,8 @@ class CallEnding:
             "queue_wait": call.waited if slot is None else slot.queue_wait,
             "attempts": call.attempts,
         }
+        if call.called_as is not None:
+            metadata["called_as"] = call.called_as
         if failure.details is not None:
             metadata["error_details"] = failure.details
         if call.inside is not None and (said := _said_inside(call.inside)) is not None:

@@ -398,22 +398,19 @@ class Pipeline:
         return () if own is None else take_uses(scope, own[0], None)
 
     def refuse(
-        self,
-        tool_name: str,
-        params: Any,
-        context: ToolExecutionContext | None,
-        refusal: Refusal,
+        self, tool_name: str, params: Any, context: ToolExecutionContext | None, refusal: Refusal
     ) -> ToolExecutionResult:
         """End a call that its caller does not allow to run; see `ToolEngine.refuse`."""
         context = context if context is not None and check_context(context) else ANONYMOUS
         near = current_call.get() or context.bound_call
         if near is not None:
             context = inner_context(near, context)
-        serial = next_serial()
         call_id = name_call(self._prefix)
-        call = Call(self, serial, call_id, tool_name, snapshot(params), context)
+        call = Call(self, next_serial(), call_id, tool_name, snapshot(params), context)
         found = self.look_up(call)
         call.plan = None if isinstance(found, Failure) else found
+        if refusal.error_type == "tool_not_found" or not call.is_for_models:
+            call.forget_name()
         return self._ending.fail(call, Failure(*msgspec.structs.astuple(refusal)))
 
     def check(
@@ -455,6 +452,7 @@ class Pipeline:
         if tool is None:
             call.tool_name = str(name)
             return self._explain_missing(call)
+        name = call.name_tool(tool)
         plan = self._plans.get(name)
         if plan is None:
             try:

@@ -39,11 +39,11 @@ class CatalogView:
     index: ToolIndex
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of this name, or None."""
-        return self.index.get(name)
+        """Return the tool of this name or alias, or None."""
+        return self.index.find(name)
 
     def get_or_raise(self, name: str) -> Tool:
-        """Return the tool of this name.
+        """Return the tool of this name or alias.
 
         Raises:
             ToolNotFoundError: There is none; the message names the nearest.
@@ -86,7 +86,8 @@ class CatalogView:
             limit: The most matches.
 
         Returns:
-            Best first, then by name; draft, deprecated and quarantined tools are not among them.
+            Best first, then by name; draft, deprecated and quarantined tools are not among them,
+            nor are those for code only.
 
         Raises:
             ConfigurationError: `query` is no text, or `limit` no whole number of 1 or more.

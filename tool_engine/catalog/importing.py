@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
+from tool_engine.catalog.definition.readers import HINTS
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import CatalogSource, ToolExecutor
@@ -143,8 +144,11 @@ def _write_definition(entry: Mapping[str, Any], notes: list[str]) -> dict[str, A
         "description": entry.get("description") or entry.get("title") or entry["name"],
         "parameters": keep_held(schema, notes) if isinstance(schema, dict) else schema,
     }
+    if isinstance(entry.get("title"), str) and entry["title"].strip():
+        definition["title"] = entry["title"]
     hints = entry.get("annotations")
     if isinstance(hints, Mapping):
+        definition["annotations"] = _keep_hints(hints, notes)
         if isinstance(hints.get("readOnlyHint"), bool):
             definition["effect"] = "read" if hints["readOnlyHint"] else "write"
         if hints.get("idempotentHint") is True:
@@ -155,6 +159,17 @@ def _write_definition(entry: Mapping[str, Any], notes: list[str]) -> dict[str, A
         definition["output"] = {"schema": keep_held(output, notes)}
         definition["output_mode"] = "warn"
     return definition
+
+
+def _keep_hints(hints: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return the annotations without those that are of another kind than MCP says."""
+    kept = dict(hints)
+    kinds = {**dict.fromkeys(HINTS, bool), "title": str}
+    for hint, kind in kinds.items():
+        if hint in kept and not isinstance(kept[hint], kind):
+            value = shown(kept.pop(hint))[:80]
+            notes.append(f"annotations: {hint} {value} is not what MCP says, and was left out")
+    return kept
 
 
 def keep_held(schema: dict[str, Any], notes: list[str]) -> dict[str, Any]:

@@ -5,15 +5,17 @@ A `ToolIndex` is one immutable snapshot: its holder sees the same tools whatever
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import compress
-from operator import is_not
+from operator import is_not, itemgetter
 from types import MappingProxyType
 from typing import Any, Final, Self
 
 from tool_engine.errors import DefinitionProblem, DuplicateToolError, ToolNotFoundError
+from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool, ToolCategory
@@ -43,6 +45,8 @@ class ToolIndex:
         self._tools: dict[str, Tool] = {
             tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)
         }
+        self.aliases = AliasTable(self._tools.values())
+        """The further names of the tools; read-only."""
         # Snapshots know one another by a mark, so that none keeps another one alive.
         self._mark = object()
         self._parent: _Difference = (self._mark, frozenset())
@@ -76,27 +80,45 @@ class ToolIndex:
         """Return the tool of this name, or None."""
         return self._tools.get(name)
 
+    def find(self, name: str) -> Tool | None:
+        """Return the tool that a call of this name means, by its name or an alias, or None."""
+        tool = self._tools.get(name)
+        if tool is None and isinstance(name, str):
+            meant = self.aliases.find(name, self._tools)
+            return None if meant is None else self._tools[meant]
+        return tool
+
     def get_or_raise(self, name: str) -> Tool:
-        """Return the tool of this name.
+        """Return the tool of this name or alias.
 
         Raises:
             ToolNotFoundError: There is none; the message names the nearest ones.
         """
-        tool = self._tools.get(name)
+        tool = self.find(name)
         if tool is None:
-            near = ", ".join(map(repr, self.nearest(name)))
+            near = ", ".join(map(repr, self._find_near(name)))
             shown = repr(name[:_LONGEST_NAME])
             hint = f"; did you mean {near}?" if near else f"; {len(self)} tools are loaded"
             raise ToolNotFoundError(f"there is no tool named {shown}{hint}")
         return tool
 
     def nearest(self, name: str, limit: int = 3) -> list[str]:
-        """Return the names most like `name`, best first; quick among thousands."""
+        """Return the names most like `name`, best first; quick among thousands.
+
+        Models read them: tools for code only are not among them.
+        """
+        return self._find_near(name, limit, without=self._for_code_only)
+
+    def _find_near(
+        self, name: str, limit: int = 3, without: Container[str] = frozenset()
+    ) -> list[str]:
         name = name[:_LONGEST_NAME].casefold()
         shared: Counter[str] = Counter()
         for pair in _letter_pairs(name):
             shared.update(self._names_by_pair.get(pair, ()))
-        return find_near(name, (known for known, _ in shared.most_common(_CANDIDATES)), limit)
+        known = ((count, each) for each, count in shared.items() if each not in without)
+        likely = heapq.nlargest(_CANDIDATES, known, key=itemgetter(0))
+        return find_near(name, (each for _, each in likely), limit)
 
     def list_all(self) -> list[Tool]:
         """Return every tool."""
@@ -191,6 +213,7 @@ class ToolIndex:
         index = ToolIndex()
         index.groups = self.groups
         index._tools = {name: tools[name] for name in sorted(tools)} if has_new_names else tools
+        index.aliases = self.aliases.changed(self._tools, changes)
         index.registered = {
             name: tool for name, tool in self.registered.items() if name not in changes
         }
@@ -233,6 +256,10 @@ class ToolIndex:
     def registered(self) -> dict[str, Tool]:
         """The tools that no file defines, by name; read-only."""
         return {name: tool for name, tool in self._tools.items() if tool.source is None}
+
+    @cached_property
+    def _for_code_only(self) -> frozenset[str]:
+        return frozenset(name for name, tool in self._tools.items() if not tool.is_for_models)
 
     @cached_property
     def _names_by_pair(self) -> dict[str, list[str]]:

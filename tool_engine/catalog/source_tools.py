@@ -23,7 +23,7 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.tool import Tool, is_source_name, pack
+from tool_engine.model.tool import Tool, content_of, is_source_name, pack
 from tool_engine.redaction import words_of
 
 MOST_TOOLS: Final = 100_000
@@ -294,7 +294,7 @@ def _make_tool(item: Any, place: str, check: Check) -> Tool:
             raise ConfigurationError(f"a tool's name must be a non-empty text, got {item.name!r}")
         own = {"id": item.name, "source": place, "once_secret": (), "definition_hash": ""}
         made = pack(item, **own)
-        content = msgspec.json.encode(made, order="deterministic")
+        content = content_of(made)
     else:
         made = ToolConfigLoader().from_mapping(item, place)
         content = made.definition_hash.encode()

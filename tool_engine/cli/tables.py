@@ -40,7 +40,8 @@ def tools_table(tools: Iterable[Tool], title: str = "") -> Table:
             plain(tool.version),
             plain(tool.category.value),
             plain(tool.effect),
-            plain(_first_sentence(tool.description)),
+            plain(f"{tool.title}: " if tool.title else "")
+            + plain(_first_sentence(tool.description)),
         )
         _keep_whole(table, 0, tool.name)
     return table

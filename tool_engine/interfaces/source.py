@@ -16,6 +16,7 @@ from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionR
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.finding import make_refused
 from tool_engine.model.group import ToolGroup
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets
 
@@ -105,7 +106,7 @@ class Source(Protocol):
 
     @abstractmethod
     def get(self, tool_name: str, /) -> Tool | None:
-        """Return the tool of this name, or None."""
+        """Return the tool of this name or alias, or None; `tool.name` is its name."""
 
     @abstractmethod
     async def execute(
@@ -115,12 +116,12 @@ class Source(Protocol):
         context: ToolExecutionContext | None = None,
         /,
     ) -> ToolExecutionResult:
-        """Run one tool; the result and all messages bear `tool_name`.
+        """Run one tool; the result and all messages bear its name.
 
         A tool that is not there is a result with an error, never another tool.
 
         Args:
-            tool_name: The tool.
+            tool_name: The tool, by its name or an alias.
             params: Its arguments.
             context: Who calls, and within which limits; None: an unnamed caller.
 
@@ -184,6 +185,19 @@ class Source(Protocol):
         del params, context
         return make_refused(tool_name, refusal)
 
+    def is_hidden(self, tool_name: str, /) -> bool:
+        """Return True if a tool of this name is there, and for code only."""
+        tool = self.get(tool_name)
+        return tool is not None and not tool.is_for_models
+
+    def explain_missing(self, tool_name: str, /) -> Refusal:
+        """Return how a model's call of a tool ends that is not there for models.
+
+        The same for one that is not there at all and one that is for code only.
+        """
+        message = f"there is no tool {tool_name[:_LONGEST_NAME]!r}"
+        return Refusal(ErrorType.TOOL_NOT_FOUND.value, message)
+
     # Tools of sources inside of this one, as it shows them. An engine has none inside.
 
     def bind_turn(self, turn: Callable[[], int], /) -> Source:
@@ -227,6 +241,12 @@ class Source(Protocol):
         Two that give the same are taken for one after a restart.
         """
         return [type(self).__qualname__]
+
+
+def find_for_model(source: CallsTools, tool_name: str) -> Tool | None:
+    """Return the tool that a model's call means; None: to models there is none."""
+    tool = source.get(tool_name)
+    return tool if tool is not None and tool.is_for_models else None
 
 
 def is_tool_of(source: Source, engine_tool: Tool) -> bool:

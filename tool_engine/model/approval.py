@@ -38,6 +38,8 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
     """The arguments, whole: every reference replaced, every default filled in."""
     effect: str = "unknown"
     """The effect that the tool's definition declares: read, write or unknown."""
+    title: str = ""
+    """What the tool's definition calls it for people; empty: nothing."""
     description: str = ""
     result: str | None = None
     """Of a `result` request: the text that the model would read."""

@@ -30,6 +30,10 @@ from tool_engine.model.schema import parameters_schema
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 
 _RETRIED: Final = ("execution_error", "timeout")
+MODEL: Final = "model"
+CODE: Final = "code"
+EVERYONE: Final = (MODEL, CODE)
+"""The audience of a tool that does not say one."""
 
 
 def is_source_name(source: str | None) -> bool:
@@ -130,6 +134,16 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     `parameters` then has what it declares."""
     once_secret: tuple[str, ...] = ()
     """What earlier definitions of its name called secret, and this one does not; hidden, too."""
+    title: str | None = None
+    """What people read beside its name: in lists, questions and clients of MCP."""
+    audience: tuple[str, ...] = EVERYONE
+    """Who may call it: `("model", "code")`, or `("code",)`: no model is shown it or may call it."""
+    aliases: tuple[str, ...] = ()
+    """Further names under which a call finds it; one that another tool has, too, finds neither."""
+    vcp_command: str | None = None
+    """The command of its method in VCP; None: the part of its name after the last `_`."""
+    annotations: dict[str, Any] | None = None
+    """The hints of MCP that its definition gives: `readOnlyHint` and the like; any others too."""
 
     @property
     def bucket(self) -> str:
@@ -151,7 +165,12 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     @property
     def is_enabled(self) -> bool:
         """True if models may see it; draft and deprecated tools can be called but are not shown."""
-        return self.status in ("testing", "published")
+        return self.status in ("testing", "published") and self.is_for_models
+
+    @property
+    def is_for_models(self) -> bool:
+        """True if models may call it; to them any other one does not exist."""
+        return MODEL in self.audience
 
     @property
     def may_retry(self) -> bool:
@@ -267,6 +286,18 @@ def may_declare_secrets(tool: Tool) -> bool:
     return False
 
 
+def content_of(tool: Tool) -> bytes:
+    """Return what a tool is, for its hash.
+
+    What came later to definitions is left out where a tool says nothing of it, so that what was
+    approved before stays approved.
+    """
+    content = msgspec.json.encode(tool, order="deterministic")
+    if content.endswith(_UNSAID):
+        content = content.removesuffix(_UNSAID) + b"}"
+    return content
+
+
 def is_same(new: Tool, old: Tool) -> bool:
     """True if consent to the one tool is consent to the other."""
     if new is old:
@@ -354,7 +385,7 @@ _FIELDS: Final = (
         _PackedField(name, msgspec.Raw, msgspec.json.decode)
         for name in (
             *("tags", "implementation_config", "output", "accepts"),
-            *("examples", "tests", "findings", "input_schema"),
+            *("examples", "tests", "findings", "input_schema", "annotations"),
         )
     ),
 )
@@ -364,3 +395,8 @@ _PARAMETERS, _INPUT_SCHEMA = (
 )
 PACKED_FIELDS: Final = frozenset(field.name for field in _FIELDS)
 """The fields that a packed tool holds as JSON text (`msgspec.Raw`); of the category, the value."""
+
+_LATER: Final = ("title", "audience", "aliases", "vcp_command", "annotations")
+"""The last fields, which definitions did not have from the start."""
+_DEFAULTS: Final = {field.name: field.default for field in msgspec.structs.fields(Tool)}
+_UNSAID: Final = b"," + msgspec.json.encode({name: _DEFAULTS[name] for name in _LATER})[1:]

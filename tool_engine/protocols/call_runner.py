@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError, ToolEngineError
-from tool_engine.interfaces.source import CallsTools, Source
+from tool_engine.interfaces.source import CallsTools, find_for_model
 from tool_engine.logger import get_logger
 from tool_engine.model.call import (
     DEFAULT_TIMEOUT,
@@ -195,7 +195,7 @@ class CallRunner:
         call, most = turn.call, self._options.max_calls
         if not call.is_runnable:
             message = call.error or "the reply ended inside this call: write it again, shorter"
-            if takes_secrets(self._source.get, call.tool_name):
+            if takes_secrets(self._find_tool, call.tool_name):
                 message = hide_quotes(message)
                 turn.call = msgspec.structs.replace(hide_in_call(call), error=message)
             return self._refuse_call(turn, message, ErrorType.VALIDATION_ERROR)
@@ -267,10 +267,12 @@ class CallRunner:
         route = turn.route = self._router.route(turn.call)
         if route.error is not None:
             return self._refuse_call(turn, route.error, ErrorType(route.error_type))
-        if route.tool is None and self._options.on_before_execute is not None:
+        if route.tool is None:
             # A tool that is loaded just now must not run before the approver was asked.
-            message = f"there is no tool {route.name!r}{_suggest_near(self._source, route.name)}"
-            return self._refuse_call(turn, message, ErrorType.TOOL_NOT_FOUND)
+            is_asked = self._options.on_before_execute is not None
+            if is_asked or self._source.is_hidden(route.name):
+                missing = self._source.explain_missing(route.name)
+                return self._refuse_call(turn, missing.error, ErrorType(missing.error_type))
         if route.tool is not None and self._fit is not None:
             arguments, repairs = self._fit(route.tool, route.arguments)
             turn.route = route._replace(arguments=arguments, repairs=route.repairs + repairs)
@@ -324,6 +326,9 @@ class CallRunner:
         finally:
             written.reset(sent)
             allowed.reset(said)
+
+    def _find_tool(self, name: str) -> Tool | None:
+        return find_for_model(self._source, name)
 
     def _list_secrets(self, turn: _Turn) -> tuple[OwnSecrets | None, ...]:
         """Return the secrets that foreign code may repeat in its errors."""
@@ -383,11 +388,6 @@ class CallRunner:
 
 def _name_call(call: ToolCall) -> dict[str, str]:
     return {"tool_name": call.tool_name, "request_id": call.call_id}
-
-
-def _suggest_near(source: Source, name: str) -> str:
-    names = [] if source.index is None else source.index.nearest(name)
-    return f"; did you mean {' or '.join(map(repr, names))}?" if names else ""
 
 
 def _find_end(total_timeout: float | None) -> float | None:

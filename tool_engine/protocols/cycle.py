@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import CallsTools, ToolCallingProtocol
+from tool_engine.interfaces.source import find_for_model
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.foreign import ends_caller
@@ -117,7 +118,7 @@ async def process_tool_calls(
         parsed = _note_unread(parsed, reply, speaks)
     runner = CallRunner(engine, chosen, has_commands=is_text, fit=coerce if is_text else None)
     results = await runner.run(parsed.calls)
-    parsed = hide_unread(parsed, as_source(engine).get)
+    parsed = hide_unread(parsed, partial(find_for_model, as_source(engine)))
     formatted = None
     if chosen.format_results and results:
         write = partial(_format_results, speaks, engine)

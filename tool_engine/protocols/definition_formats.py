@@ -78,19 +78,24 @@ class MCPDefinitions(DefinitionWriter):
             # Callers get {"result": value} for output that is no object, as MCP wants objects.
             wrapped = {"type": "object", "properties": {"result": output}, "required": ["result"]}
             described["outputSchema"] = wrapped
+        if tool.title is not None:
+            described["title"] = tool.title
         annotations = _list_hints(tool)
-        if annotations:
+        if annotations is not None:
             described["annotations"] = annotations
         return described
 
 
-def _list_hints(tool: Tool) -> dict[str, Any]:
+def _list_hints(tool: Tool) -> dict[str, Any] | None:
+    """Return the hints that the definition gives, and those that follow from it; None: none."""
+    given = tool.annotations
     hints: dict[str, Any] = {}
     if tool.effect != "unknown":
         hints["readOnlyHint"] = tool.effect == "read"
-    if tool.effect == "read" or tool.idempotent:
+    # Of a tool that reads it says nothing; a list that came in without it comes back so.
+    if tool.idempotent or (tool.effect == "read" and given is None):
         hints["idempotentHint"] = True
-    return hints
+    return (hints or None) if given is None else {**hints, **given}
 
 
 def _make_writer(format_name: str) -> DefinitionWriter:

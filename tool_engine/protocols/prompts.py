@@ -32,6 +32,7 @@ class _Prompts:
         """A catalog's snapshot, and the prompt of all its tools, if nothing is newer."""
 
     def text(self, protocol: ToolCallingProtocol, tools: list[Tool]) -> str:
+        tools = [tool for tool in tools if tool.is_for_models]
         key = tuple((tool.name, _hash_content(tool)) for tool in tools)
         if key not in self.texts:
             self.texts[key] = _make_prompt(protocol, tools)
@@ -126,7 +127,9 @@ def _make_prompt(protocol: ToolCallingProtocol, tools: list[Tool]) -> str:
     return text if isinstance(text, str) else ""
 
 
-_CONTENT_FIELDS: Final = ("description", "examples", "effect", "output", "implementation_config")
+_CONTENT_FIELDS: Final = (
+    *("description", "examples", "effect", "output", "implementation_config", "vcp_command"),
+)
 
 
 def _hash_content(tool: Tool) -> str:

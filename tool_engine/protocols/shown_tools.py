@@ -74,7 +74,8 @@ class ShownTools:
     def _list_start(self) -> list[Tool]:
         if self._start is None:
             return [tool for tool in self._catalog.list_all() if tool.is_enabled]
-        return [self._catalog.get_or_raise(name) for name in self._start]
+        named = [self._catalog.get_or_raise(name) for name in self._start]
+        return [tool for tool in named if tool.is_for_models]
 
     def _list_found(self, shown: Iterable[Tool]) -> list[Tool]:
         names = {tool.name for tool in shown}

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.interfaces.source import Source
+from tool_engine.interfaces.source import Source, find_for_model
+from tool_engine.model.checks.aliases import owner_of
 from tool_engine.model.tool import Tool
 from tool_engine.sources.foreign import as_source
 
@@ -24,6 +25,20 @@ _HASH_LENGTHS: Final = (12, 24, 48)
 _REPLACED: Final = re.compile(r".*__(?:[0-9a-f]{12}){1,4}", re.DOTALL)
 _FIRST: Final = "tool_"
 """A prefix for names whose first character no provider accepts there."""
+
+
+Commanded = Mapping[tuple[str, str], list[Tool]]
+"""Tools by the part of their names before the method, and their `vcp_command`."""
+
+
+def list_commanded(tools: Iterable[Tool]) -> Commanded:
+    """Return the tools whose definitions have a command, for models, by owner and command."""
+    found: dict[tuple[str, str], list[Tool]] = {}
+    for tool in tools:
+        owner = owner_of(tool)
+        if tool.vcp_command is not None and tool.is_for_models and owner:
+            found.setdefault((owner, tool.vcp_command), []).append(tool)
+    return found
 
 
 class NameRule(NamedTuple):
@@ -72,6 +87,7 @@ class KnownTools:
         self._sent: dict[str, str] = {}
         """Tool name -> the name that was sent for it. Never forgotten: a reply may be late."""
         self._meant: dict[str, str] = {}
+        self._commanded: Commanded | None = None
         self._sorted: list[str] = []
         """The sent names, sorted for the last search by prefix."""
         self._catalog: Source | None = None
@@ -88,16 +104,21 @@ class KnownTools:
     def learn(self, tools: Iterable[Tool]) -> list[Tool]:
         """Remember tools for the model, and list each of them once.
 
+        Those for code only are left out.
+
         Raises:
             ConfigurationError: Two different tools have one name, or something is no tool.
         """
         listed: dict[str, Tool] = {}
         for tool in _check_tools(tools):
+            if not tool.is_for_models:
+                continue
             if listed.setdefault(tool.name, tool) != tool:
                 raise ConfigurationError(
                     f"two tools are named {tool.name!r}, of which a model could call only one: "
                     "rename one, or put their engines into CombinedTools"
                 )
+        self._commanded = None
         for tool in listed.values():
             self._tools[tool.name] = tool
             if tool.name not in self._sent:
@@ -108,7 +129,16 @@ class KnownTools:
 
     def get(self, name: str) -> Tool | None:
         known = self._tools.get(name)
-        return self._catalog.get(name) if known is None and self._catalog is not None else known
+        if known is not None or self._catalog is None:
+            return known
+        return find_for_model(self._catalog, name)
+
+    def get_commanded(self, owner: str, command: str) -> Tool | None:
+        """Return the one tool of an owner that was described with this command. X2."""
+        if self._commanded is None:
+            self._commanded = list_commanded(self._tools.values())
+        found = self._commanded.get((owner, command), ())
+        return found[0] if len(found) == 1 else None
 
     def sent_name(self, name: str) -> str:
         sent = self._sent.get(name)
@@ -142,7 +172,8 @@ class KnownTools:
             return {}
         state = self._catalog.generation
         if self._listed is None or state is None or self._listed[0] != state:
-            names = (tool.name for tool in self._catalog.list_all())
+            tools = self._catalog.list_all()
+            names = (tool.name for tool in tools if tool.is_for_models)
             replaced = (name for name in names if self._is_replaced(name))
             self._listed = (state, {self._make_stand_ins(name)[0]: name for name in replaced})
         return self._listed[1]

@@ -143,7 +143,7 @@ class SessionCalls:
             await make_ready(params, self._variables)
         placed = self._tools.toolbox.find(tool_name) if isinstance(tool_name, str) else None
         # An invalid tool name may be any object that a program or a model made up.
-        tool_name = str(tool_name)
+        tool_name = str(tool_name) if placed is None else placed.name
         if yes is None or placed is None or is_same(placed.tool, yes.tool):
             checked = self._prepare_call(tool_name, placed, params)
         else:

@@ -75,12 +75,12 @@ class SessionTools:
         return enabled if self.parent is None else [each for each in enabled if self.get(each.name)]
 
     def get(self, tool_name: str) -> Tool | None:
-        """Return the enabled tool of this name, or None."""
+        """Return the enabled tool of this name or alias, or None."""
         placed = self.toolbox.find(tool_name)
         if placed is None or not placed.is_enabled:
             return None
         # A tool that is turned off for a conversation is off for its helpers.
-        is_off = self.parent is not None and self.parent.get(tool_name) is None
+        is_off = self.parent is not None and self.parent.get(placed.name) is None
         return None if is_off and not placed.is_own else placed.tool
 
     def get_or_raise(self, tool_name: str) -> Tool:

@@ -19,6 +19,7 @@ from tool_engine.errors import (
 from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.caller import is_of_own
+from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup
@@ -50,6 +51,7 @@ class _Merged(NamedTuple):
     entries: dict[str, _Entry]
     refused: frozenset[str]
     """Names that several sources have, where that is refused."""
+    aliases: AliasTable = AliasTable()
     inner: str | None = None
     """The message about a name that several tools have inside of one source."""
 
@@ -155,13 +157,13 @@ class CombinedTools(Source):
         ]
 
     def get(self, tool_name: str) -> Tool | None:
-        entry = self._find_current().entries.get(tool_name)
+        entry = self._find_entry(tool_name)
         return None if entry is None else entry.shown
 
     def get_or_raise(self, tool_name: str) -> Tool:
         tool = self.get(tool_name)
         if tool is None:
-            raise ToolNotFoundError(self._explain_missing(tool_name))
+            raise ToolNotFoundError(self.explain_missing(tool_name).error)
         return tool
 
     def list_all(self) -> list[Tool]:
@@ -205,7 +207,7 @@ class CombinedTools(Source):
         return [*near, tool_name] if tool_name in entries else near
 
     def find_origin(self, tool_name: str) -> tuple[Source, str]:
-        entry = self._find_current().entries.get(tool_name)
+        entry = self._find_entry(tool_name)
         if entry is None:
             return self, tool_name
         return self._sources[entry.source].find_origin(entry.own.name)
@@ -226,7 +228,7 @@ class CombinedTools(Source):
 
     def source_of(self, tool_name: str) -> tuple[str, str] | None:
         """Return a tool's source, and its name there; None: no such tool."""
-        entry = self._find_current().entries.get(tool_name)
+        entry = self._find_entry(tool_name)
         return None if entry is None else (entry.source, entry.own.name)
 
     async def execute(
@@ -237,18 +239,15 @@ class CombinedTools(Source):
     ) -> ToolExecutionResult:
         if is_of_own(context) and self._sources:
             return await self._find_runner().execute(tool_name, params, context)
-        entry = self._find_current().entries.get(tool_name)
+        entry = self._find_entry(tool_name)
         if entry is not None:
             result = await self._sources[entry.source].execute(entry.own.name, params, context)
-            return named(result, tool_name)
+            return named(result, entry.shown.name)
         if is_own_tool(context, tool_name):
             for source in self._sources.values():
                 if source.has_room(tool_name):
                     return await source.execute(tool_name, params, context)
-        is_refused = tool_name in self._find_current().refused
-        kind = self._kind if is_refused else ErrorType.TOOL_NOT_FOUND
-        refusal = Refusal(kind.value, self._explain_missing(tool_name))
-        return self.refuse(tool_name, params, context, refusal)
+        return self.refuse(tool_name, params, context, self.explain_missing(tool_name))
 
     def refuse(
         self,
@@ -257,9 +256,12 @@ class CombinedTools(Source):
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> ToolExecutionResult:
-        entry = None if is_of_own(context) else self._find_current().entries.get(tool_name)
+        entry = None if is_of_own(context) else self._find_entry(tool_name)
         if entry is not None:
             source, own = self._sources[entry.source], entry.own.name
+            is_there = refusal.error_type != ErrorType.TOOL_NOT_FOUND.value
+            if is_there and entry.shown.is_for_models:
+                tool_name = entry.shown.name
         elif self._sources:
             source, own = self._find_runner(), tool_name
         else:
@@ -274,15 +276,21 @@ class CombinedTools(Source):
         )
         return next(with_engine, sources[0])
 
-    def _explain_missing(self, tool_name: str) -> str:
+    def explain_missing(self, tool_name: str) -> Refusal:
         if tool_name in self._find_current().refused:
-            return self._explain_conflict(tool_name)
+            return Refusal(self._kind.value, self._explain_conflict(tool_name))
         name = tool_name[:_LONGEST_NAME]
-        entries = self._find_current().entries
-        near = [known for known, entry in entries.items() if entry.own.name == tool_name]
-        near = near or find_near(name, entries)
-        hint = f"did you mean {', '.join(map(repr, near))}?" if near else f"{len(self)} are there"
-        return f"there is no tool named {name!r}; {hint}"
+        # Models read it: what is for code only is not there.
+        shown = {
+            known: entry
+            for known, entry in self._find_current().entries.items()
+            if entry.shown.is_for_models
+        }
+        near = [known for known, entry in shown.items() if entry.own.name == tool_name]
+        near = near or find_near(name, shown)
+        hint = f"did you mean {', '.join(map(repr, near))}?" if near else f"{len(shown)} are there"
+        message = f"there is no tool named {name!r}; {hint}"
+        return Refusal(ErrorType.TOOL_NOT_FOUND.value, message)
 
     def _explain_conflict(self, name: str) -> str:
         holders = [source for source, own in self._list_tools() if own.name == name]
@@ -313,6 +321,18 @@ class CombinedTools(Source):
                 all_groups[name] = renamed_group(group, name, own, names)
         return all_groups
 
+    def _find_entry(self, tool_name: str) -> _Entry | None:
+        """Return the tool of a name or alias here; one of several tools is no alias."""
+        merged = self._find_current()
+        entry = merged.entries.get(tool_name)
+        if entry is not None or tool_name in merged.refused:
+            return entry
+        entry = merged.entries.get(merged.aliases.find(tool_name, merged.refused) or "")
+        if entry is None or any(each.own.name == tool_name for each in merged.entries.values()):
+            return None
+        meant = self._sources[entry.source].get(tool_name)
+        return entry if meant is not None and meant.name == entry.own.name else None
+
     def _find_current(self) -> _Merged:
         state = tuple(source.generation for source in self._sources.values())
         merged = self._merged
@@ -329,7 +349,10 @@ class CombinedTools(Source):
             is_new = (before.state, before.entries) != (state, entries)
             is_new |= before.refused != refused
             number = before.number + is_new
-            merged = self._merged = _Merged(state, number, entries, frozenset(refused), inner)
+            aliases = AliasTable(entry.shown for entry in entries.values())
+            merged = self._merged = _Merged(
+                state, number, entries, frozenset(refused), aliases, inner
+            )
         return merged
 
     def _list_tools(self) -> Iterator[tuple[str, Tool]]:

@@ -128,6 +128,9 @@ class _Prefixed(ToolView):
     def _show_tool(self, tool: Tool) -> Tool:
         return replace(tool, name=f"{self._text}{tool.name}")
 
+    def _name_alias(self, alias: str) -> str:
+        return f"{self._text}{alias}"
+
     def _group_name(self, name: str) -> str:
         return f"{self._text}{name}"
 

@@ -114,6 +114,11 @@ class ForeignSource(Source):
         result: ToolExecutionResult = refuse(tool_name, params, context, refusal)
         return result
 
+    def explain_missing(self, tool_name: str, /) -> Refusal:
+        explain = getattr(self.found, "explain_missing", None) or super().explain_missing
+        refusal: Refusal = explain(tool_name)
+        return refusal
+
     def describe_origin(self) -> object:
         config = getattr(self.found, "config", None)
         if isinstance(config, ToolEngineConfig):

@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from tool_engine.errors import ToolConflictError, ToolNotFoundError
-from tool_engine.interfaces.source import Source, ToolSource
+from tool_engine.interfaces.source import Source, ToolSource, find_for_model
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.caller import check_context, is_of_own
+from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
@@ -40,6 +41,14 @@ class _Seen(NamedTuple):
     conflict: str | None
     """The message about any conflict of names, here or in the source."""
     groups: dict[str, ToolGroup]
+    aliases: AliasTable
+
+    def find(self, name: str) -> _Entry | None:
+        """Return the tool of a name or alias here."""
+        entry = self.entries.get(name)
+        if entry is None and name not in self.conflicts:
+            return self.entries.get(self.aliases.find(name, self.entries) or "")
+        return entry
 
 
 class ToolView(Source):
@@ -96,13 +105,13 @@ class ToolView(Source):
         return list(self._source.findings)
 
     def get(self, tool_name: str) -> Tool | None:
-        entry = self._find_current().entries.get(tool_name)
+        entry = self._find_current().find(tool_name)
         return None if entry is None else entry.shown
 
     def get_or_raise(self, tool_name: str) -> Tool:
         tool = self.get(tool_name)
         if tool is None:
-            raise ToolNotFoundError(self._explain_missing(tool_name).error)
+            raise ToolNotFoundError(self.explain_missing(tool_name).error)
         return tool
 
     def list_all(self) -> list[Tool]:
@@ -140,13 +149,13 @@ class ToolView(Source):
     ) -> ToolExecutionResult:
         if is_of_own(context):
             return await self._source.execute(tool_name, params, context)
-        entry = self._find_current().entries.get(tool_name)
+        entry = self._find_current().find(tool_name)
         if entry is not None:
             result = await self._source.execute(entry.own.name, params, context)
-            return named(result, tool_name)
+            return named(result, entry.shown.name)
         if is_own_tool(context, tool_name) and self.has_room(tool_name):
             return await self._source.execute(tool_name, params, context)
-        return self.refuse(tool_name, params, context, self._explain_missing(tool_name))
+        return self.refuse(tool_name, params, context, self.explain_missing(tool_name))
 
     def refuse(
         self,
@@ -155,9 +164,13 @@ class ToolView(Source):
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> ToolExecutionResult:
-        entry = None if is_of_own(context) else self._find_current().entries.get(tool_name)
+        entry = None if is_of_own(context) else self._find_current().find(tool_name)
         own = tool_name if entry is None else entry.own.name
-        return named(self._source.refuse(own, params, context, refusal), tool_name)
+        # An alias must not tell the name of a tool that is not there for its caller.
+        is_there = entry is not None and entry.shown.is_for_models
+        is_there = is_there and refusal.error_type != ErrorType.TOOL_NOT_FOUND.value
+        shown = entry.shown.name if entry is not None and is_there else tool_name
+        return named(self._source.refuse(own, params, context, refusal), shown)
 
     @abstractmethod
     def bind_turn(self, turn: Callable[[], int]) -> ToolView:
@@ -170,7 +183,7 @@ class ToolView(Source):
         return [*near, tool_name] if tool_name in entries else near
 
     def find_origin(self, tool_name: str) -> tuple[Source, str]:
-        entry = self._find_current().entries.get(tool_name)
+        entry = self._find_current().find(tool_name)
         return self._source.find_origin(tool_name if entry is None else entry.own.name)
 
     def list_origins(self) -> list[Source]:
@@ -179,14 +192,19 @@ class ToolView(Source):
     def has_room(self, tool_name: str) -> bool:
         return self.get(tool_name) is None and self._source.has_room(tool_name)
 
-    def _explain_missing(self, tool_name: str) -> Refusal:
+    def explain_missing(self, tool_name: str) -> Refusal:
         seen = self._find_current()
         if tool_name in seen.conflicts:
             return Refusal(ErrorType.REJECTED.value, seen.conflicts[tool_name])
         name = tool_name[:_LONGEST_NAME]
-        near = self.find_near_names(tool_name) or find_near(name, seen.entries)
+        # Models read it: what is for code only is not there.
+        shown = [known for known, each in seen.entries.items() if each.shown.is_for_models]
+        inside = find_for_model(self._source, tool_name)
+        meant = name if inside is None else inside.name
+        near = [each for each in self.find_near_names(meant) if each in shown]
+        near = near or find_near(meant, shown)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "call another one"
-        if self._source.get(tool_name) is not None and not near:
+        if inside is not None and not near:
             message = f"the tool {name!r} is there, but may not be called here"
             return Refusal(ErrorType.REJECTED.value, message)
         message = f"there is no tool named {name!r}; {hint}"
@@ -208,6 +226,8 @@ class ToolView(Source):
             shown = self._show_tool(tool)
             if shown is None:
                 continue
+            if tool.aliases and (aliases := self._list_aliases(tool)) != shown.aliases:
+                shown = replace(shown, aliases=aliases)
             other = entries.setdefault(shown.name, _Entry(tool, shown))
             if other.own is not tool:
                 conflicts[shown.name] = _explain_conflict(shown.name, other.own, tool)
@@ -219,7 +239,21 @@ class ToolView(Source):
             name = self._group_name(group.name)
             shown_groups[name] = renamed_group(group, name, tools, names)
         conflict = conflicts[min(conflicts)] if conflicts else conflict
-        return _Seen(state, entries, conflicts, conflict, shown_groups)
+        table = AliasTable(each.shown for each in entries.values())
+        return _Seen(state, entries, conflicts, conflict, shown_groups, table)
+
+    def _list_aliases(self, tool: Tool) -> tuple[str, ...]:
+        """Return the aliases of a tool of the source, as they are here."""
+        found = ((each, self._source.get(each)) for each in tool.aliases)
+        # One that means no tool, or another one, in the source means none here.
+        return tuple(
+            self._name_alias(alias)
+            for alias, meant in found
+            if meant is not None and meant.name == tool.name
+        )
+
+    def _name_alias(self, alias: str) -> str:
+        return alias
 
 
 def is_own_tool(context: ToolExecutionContext | None, tool_name: str) -> bool:

@@ -153,6 +153,17 @@ def _compare_output_mode(field: str, old: str, new: str) -> Iterator[ToolChange]
     yield changed(field, COMPATIBLE if new == "enforce" else BREAKING, old, new)
 
 
+def _compare_callers(
+    field: str, old: tuple[str, ...], new: tuple[str, ...]
+) -> Iterator[ToolChange]:
+    # Who could call it, or by which name, and no longer can.
+    yield changed(field, BREAKING if set(old) - set(new) else COMPATIBLE, old, new)
+
+
+def _compare_command(field: str, old: str | None, new: str | None) -> Iterator[ToolChange]:
+    yield changed(field, COMPATIBLE if old is None else BREAKING, old, new)
+
+
 def _compare_concurrency(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
     for name in old.__struct_fields__:
         before, after = getattr(old, name), getattr(new, name)
@@ -346,6 +357,11 @@ _COMPARED: Final[Mapping[str, _Comparison]] = {
     "status": _compatible,
     "output": _compare_output,
     "output_mode": _compare_output_mode,
+    "title": _cosmetic,
+    "audience": _compare_callers,
+    "aliases": _compare_callers,
+    "vcp_command": _compare_command,
+    "annotations": _compatible,
     "author": _cosmetic,
     "icon": _cosmetic,
     "shareable_scope": _compare_scope,

@@ -19,7 +19,7 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import CutStrategy, ResultLimits
 from tool_engine.model.schema import output_schema
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
-from tool_engine.model.tool import RetryPolicy, Tool
+from tool_engine.model.tool import EVERYONE, RetryPolicy, Tool
 
 _PLAIN: Final = re.compile(r"[\w./][\w ./_-]*", re.ASCII)
 _BLOCK: Final = re.compile(
@@ -62,6 +62,10 @@ def definition_of(tool: Tool) -> dict[str, Any]:
         "entry": tool.implementation_config,
         "output": _export_output(tool.output),
         "output_mode": _none_if_default(tool.output_mode, "enforce"),
+        "title": tool.title,
+        "audience": None if tool.audience == EVERYONE else list(tool.audience),
+        "aliases": list(tool.aliases),
+        "vcp_command": tool.vcp_command,
         "author": tool.author,
         "icon": tool.icon,
         "shareable_scope": _none_if_default(tool.shareable_scope, "private"),
@@ -82,6 +86,8 @@ def definition_of(tool: Tool) -> dict[str, Any]:
     if tool.accepts is not None:
         # An empty list has a meaning: nothing is taken by reference.
         said["accepts"] = tool.accepts
+    if tool.annotations is not None:
+        said["annotations"] = tool.annotations
     return {
         "name": tool.name,
         "version": tool.version,

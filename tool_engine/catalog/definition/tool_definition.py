@@ -23,6 +23,7 @@ from tool_engine.catalog.definition.examples import example_faults
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.definition.habits import as_output_spec
 from tool_engine.catalog.definition.permission import build_permission, label_warnings
+from tool_engine.catalog.definition.readers import hint_warnings, read_readers, reader_faults
 from tool_engine.catalog.definition.rules import FLAT_RULES, check_value
 from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.definition.workload import Workload
@@ -33,7 +34,7 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import CutStrategy, ResultLimits, ResultShow
 from tool_engine.model.schema import output_schema, parameters_of, value_schema
 from tool_engine.model.settings.concurrency import ToolRate
-from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, pack
+from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, content_of, pack
 
 _COPIED: Final = (
     *("version", "author", "icon", "shareable_scope", "status", "timeout", "effect"),
@@ -95,6 +96,7 @@ def _list_faults(definition: Any) -> list[Fault]:
         check_value(definition.get(key), (key,), faults, is_sound=is_sound, workload=workload)
     _check_retry(definition, faults)
     faults += concurrency_faults(definition)
+    faults += reader_faults(definition)
     if "examples" in definition or "tests" in definition:
         faults += example_faults(definition)
     if "rate" in definition and ("rate",) not in unsound:
@@ -125,6 +127,7 @@ def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
         found += _root_checker().root_schema_warnings(parameters)
     found += _entry_warnings(definition)
     found += private_host_warnings(definition.get("entry"))
+    found += hint_warnings(definition)
     return found + label_warnings(definition.get("accepts", ()))
 
 
@@ -168,6 +171,7 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
         fields["result"] = build_limits(definition["result"])
     if "permission" in definition:
         fields["permission"] = build_permission(definition["permission"])
+    fields.update(read_readers(definition))
     if "max_uses" in fields:
         fields["max_uses"] = int(fields["max_uses"])
     parameters = definition.get("parameters", ())
@@ -190,9 +194,8 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
         **fields,
     )
     # The hash covers what the tool is, not the layout or place of its text.
-    content = msgspec.json.encode(tool, order="deterministic")
     change = msgspec.structs.force_setattr
-    change(tool, "definition_hash", hashlib.sha256(content).hexdigest())
+    change(tool, "definition_hash", hashlib.sha256(content_of(tool)).hexdigest())
     change(tool, "source", source)
     change(tool, "findings", findings)
     return pack(tool)

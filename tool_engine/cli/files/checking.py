@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tool_engine.catalog.alias_clashes import clashes_of
 from tool_engine.catalog.definition.placing import placed
 from tool_engine.catalog.definition_files import (
     SETTLE_TIME,
@@ -100,6 +101,7 @@ class Checker:
             _check_duplicates(found)
             self._check_workflows(found)
             self._check_groups(found)
+            self._check_aliases(found)
             checked += found
         kept = {each.file for each in checked}
         self._known = {file: known for file, known in self._known.items() if file in kept}
@@ -154,6 +156,14 @@ class Checker:
                 place = format_path(fault.path)
                 problem = DefinitionProblem(fault.sentence, each.file, path=place)
                 each.warnings.append(str(_locate_problem(problem, number)))
+
+    def _check_aliases(self, checked: list[Checked]) -> None:
+        """Add warnings about further names that other tools have, too."""
+        if any(tool.aliases or tool.vcp_command for each in checked for tool in each.tools):
+            files = {each.file: each for each in checked}
+            for problem in clashes_of(_index_of(checked, self._loader)):
+                if problem.file in files:
+                    files[problem.file].warnings.append(str(problem))
 
 
 def _index_of(checked: list[Checked], loader: ToolConfigLoader) -> ToolIndex:

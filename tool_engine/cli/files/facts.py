@@ -14,12 +14,15 @@ from tool_engine.model.tool import Tool
 def tool_facts(tool: Tool) -> dict[str, Any]:
     return {
         "name": tool.name,
+        "title": tool.title,
         "version": tool.version,
         "description": tool.description,
         "category": tool.category.value,
         "tags": tool.tags,
         "effect": tool.effect,
         "status": tool.status,
+        "audience": list(tool.audience),
+        "aliases": list(tool.aliases),
         "source": tool.source,
         "origin": tool.origin,
         "definition_hash": tool.definition_hash,

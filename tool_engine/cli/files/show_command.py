@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import typer
 
+from tool_engine.catalog.index import ToolIndex
 from tool_engine.cli.broken import missing_tool, report_broken
 from tool_engine.cli.calls.call_arguments import example_arguments
 from tool_engine.cli.console import make_console, plain, print_json
@@ -18,7 +19,7 @@ from tool_engine.cli.options import JSONOption, NameArgument, ToolsOption, setti
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import fact_table, parameters_table
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.tool import Tool
+from tool_engine.model.tool import EVERYONE, Tool
 from tool_engine.redaction import redact
 
 
@@ -38,7 +39,7 @@ def run_command(
 
 def show_tool(settings: Settings, name: str, *, as_json: bool) -> int:
     tools, groups, errors = load_folder(settings)
-    tool = tools.get(name)
+    tool = ToolIndex(tools.values()).find(name)
     if tool is None and name in groups:
         return _show_group(groups[name], tools, as_json=as_json)
     if tool is None:
@@ -73,9 +74,14 @@ def _tool_details(tool: Tool) -> dict[str, Any]:
         "output": tool.output,
         "entry": redact(tool.implementation_config),
         "limits": _list_limits(tool),
+        **_list_hints(tool),
         "findings": tool.findings,
         "example": _make_example(tool),
     }
+
+
+def _list_hints(tool: Tool) -> dict[str, Any]:
+    return {"vcp_command": tool.vcp_command, "annotations": tool.annotations}
 
 
 def _list_limits(tool: Tool) -> dict[str, Any]:
@@ -107,7 +113,12 @@ def _make_example(tool: Tool) -> str:
 def _print_tool(tool: Tool) -> None:
     console = make_console()
     facts = {key: value for key, value in tool_facts(tool).items() if key != "name"}
-    console.print(fact_table(tool.name, {**facts, "tags": ", ".join(tool.tags)}))
+    facts |= {key: ", ".join(facts[key]) for key in ("tags", "audience", "aliases")}
+    facts |= _list_hints(tool)
+    unsaid = {"title": None, "audience": ", ".join(EVERYONE), "aliases": ""}
+    unsaid |= dict.fromkeys(_list_hints(tool))
+    shown = {key: each for key, each in facts.items() if key not in unsaid or each != unsaid[key]}
+    console.print(fact_table(tool.name, shown))
     if tool.parameters:
         console.print(parameters_table(tool.parameters))
     console.print(fact_table("entry", redact(tool.implementation_config)))

@@ -31,6 +31,9 @@ class Snapshot(Protocol):
     def get(self, name: str) -> Tool | None:
         """Return the tool of this name."""
 
+    def find(self, name: str) -> Tool | None:
+        """Return the tool of this name or alias."""
+
     def nearest(self, name: str) -> list[str]:
         """Return the most similar names."""
 
@@ -95,7 +98,7 @@ class WorkflowLinker:
             self._links = links.WorkflowLinks(self._is_workflow, self._validate)
 
         def find(name: str) -> Tool | None:
-            other = index.get(name)
+            other = index.find(name)
             return None if other is None else unlinked(other)
 
         return self._links.problems(tool, find, index.nearest)

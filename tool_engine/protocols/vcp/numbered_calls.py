@@ -7,12 +7,13 @@ a parameter `sha256`, the first is `sha2561`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from tool_engine.model.checks.aliases import COMMAND, JOINTS
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.tool_names import KnownTools
 
-COMMAND: Final = "command"
 _DIGITS: Final = "0123456789"
 _MOST_DIGITS: Final = 4
 
@@ -42,24 +43,26 @@ def find_numbers(key: str, stems: Collection[str]) -> list[Numbered]:
     return [Numbered(key[:end], key[end:]) for end in ends if key[:end] in stems]
 
 
-def find_tool(get: Callable[[str], Tool | None], name: str, command: str | None) -> Tool | None:
+def find_tool(known: KnownTools, name: str, command: str | None) -> Tool | None:
     """Return the tool that a name means, alone or with a command."""
-    joined = [f"{name}{joint}{command}" for joint in "_.-"] if command else []
-    return next((tool for each in (name, *joined) if (tool := get(each)) is not None), None)
+    joined = [f"{name}{joint}{command}" for joint in JOINTS] if command else []
+    found = (known.get(each) for each in (name, *joined))
+    tool = next((each for each in found if each is not None), None)
+    return known.get_commanded(name, command) if tool is None and command else tool
 
 
 def find_requests(
-    get: Callable[[str], Tool | None], name: str, arguments: Mapping[str, str]
+    known: KnownTools, name: str, arguments: Mapping[str, str]
 ) -> tuple[list[Request], list[str], str | None]:
     """Return a block's calls, oddities of their numbers, and a fault.
 
     Args:
-        get: Gives a tool by its name.
+        known: The tools that the model knows.
         name: The `tool_name` of the block.
         arguments: All other parameters, in their order.
     """
     commands = [arguments[key].strip() for key in arguments if _is_command(key)]
-    tools = [find_tool(get, name, command) for command in commands or [""]]
+    tools = [find_tool(known, name, command) for command in commands or [""]]
     declared = {parameter.name for tool in tools if tool for parameter in tool.parameters}
     stems = declared | {COMMAND}
     found = {key: find_numbers(key, stems) for key in arguments if key not in declared}
@@ -78,7 +81,7 @@ def find_requests(
         sent.setdefault(int(digits), {})[stem] = key
     merged = {number: {**shared, **groups[number]} for number in sorted(groups)}
     requests = [
-        Request(number, each, find_tool(get, name, each.get(COMMAND, "").strip()), sent[number])
+        Request(number, each, find_tool(known, name, each.get(COMMAND, "").strip()), sent[number])
         for number, each in merged.items()
     ]
     return (

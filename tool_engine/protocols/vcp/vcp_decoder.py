@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tool_engine.model.checks.aliases import COMMAND
 from tool_engine.protocols.arguments.coercion import coerce, match_keys
 from tool_engine.protocols.reply_builder import CallInProgress
 from tool_engine.protocols.text.grammar import BlockReader
 from tool_engine.protocols.text.text_protocol import TextDecoder, TextProtocol
-from tool_engine.protocols.vcp.numbered_calls import COMMAND, Request, find_numbers, find_requests
+from tool_engine.protocols.vcp.numbered_calls import Request, find_numbers, find_requests
 from tool_engine.protocols.vcp.vcp_block_reader import Block, Field, VCPBlockReader, VCPMarks
 from tool_engine.protocols.vcp.vcp_markers import (
     FUZZY_BETWEEN,
@@ -92,7 +93,7 @@ class _BlockInProgress:
         requests = [Request(None, fields, None)]
         odd: list[str] = []
         if error is None and name:
-            requests, odd, error = find_requests(self._decoder.protocol.known.get, name, fields)
+            requests, odd, error = find_requests(self._decoder.protocol.known, name, fields)
         if self._call is not None and (self._wanted != base or requests[0].number is not None):
             self._decoder.builder.withdraw(self._call)
             self._call = None

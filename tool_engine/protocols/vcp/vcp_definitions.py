@@ -94,8 +94,8 @@ def _write_sentence(parameter: ListedParameter, language: str) -> str:
 
 
 def _find_command(tool: Tool) -> str:
-    """Return the method of `toolId_methodName`; without one, the whole name. A22, A35."""
-    return tool.name.rpartition("_")[2] or tool.name
+    """Return the tool's command, or the method of `toolId_methodName`, or its name. A22, A35."""
+    return tool.vcp_command or tool.name.rpartition("_")[2] or tool.name
 
 
 def _write_example(tool: Tool) -> str:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from tool_engine.interfaces.source import Source
+from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.group import ToolGroup, members_of_all
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
@@ -39,6 +40,8 @@ class Standing(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """The message about a name that several tools have; it then stands for none of them."""
     enabled: list[Tool]
     """The tools that are on."""
+    aliases: AliasTable
+    """The further names of the conversation's own tools."""
 
 
 class Seen(NamedTuple):
@@ -116,11 +119,12 @@ def _make_standing(catalog: Source, seen: Seen, like: Standing | None = None) ->
     tools, conflict = catalog.list_unambiguous()
     config, own = seen.config, seen.own
     taken = _find_conflicts(own, {tool.name for tool in tools}, catalog)
-    clear = [tool for tool in tools if tool.name not in taken]
+    # To its model, what is for code only is not there: other tools may call it.
+    clear = [tool for tool in tools if tool.name not in taken and tool.is_for_models]
     named = list_groups(catalog, seen.own_groups)
     members: dict[str, list[ToolGroup]] = {}
     of_group: dict[str, list[str]] = {}
-    single = [tool for tool in own if tool.name not in taken]
+    single = [tool for tool in own if tool.name not in taken and tool.is_for_models]
     found = members_of_all([each.group for each in named.values()], clear)
     for (name, each), tools_of_group in zip(named.items(), found, strict=True):
         of_group[name] = [tool.name for tool in tools_of_group]
@@ -159,6 +163,7 @@ def _make_standing(catalog: Source, seen: Seen, like: Standing | None = None) ->
         {name: tuple(each) for name, each in members.items()},
         taken[min(taken)] if taken else conflict,
         [each.tool for each in placed.values() if each.is_enabled],
+        AliasTable(single),
     )
 
 

@@ -136,8 +136,15 @@ class Toolbox:
         return list(self._find_standing().placed.values())
 
     def find(self, shown_name: str) -> Placed | None:
-        """Return the one tool of a shown name, on or off, or None."""
-        return self._find_standing().placed.get(shown_name)
+        """Return the one tool of a shown name or alias, on or off, or None."""
+        standing = self._find_standing()
+        placed = standing.placed.get(shown_name)
+        if placed is not None:
+            return placed
+        meant = self.catalog.get(shown_name)
+        own = standing.aliases.find(shown_name, standing.placed)
+        name = own if meant is None else meant.name if own is None else None
+        return None if name is None else standing.placed.get(name)
 
     def hint(self, name: str) -> str:
         """Return `; did you mean 'x'?` for a near tool, or ""."""
@@ -209,6 +216,8 @@ class Toolbox:
         return found if standing.conflict is None else [*found, standing.conflict]
 
     def _is_named_so(self, engine_name: str) -> bool:
+        if self.catalog.is_hidden(engine_name):
+            return True
         near = (self.find(name) for name in self.catalog.find_near_names(engine_name))
         return any(self.shown_names(replace(each.tool, name=engine_name)) for each in near if each)
 
@@ -262,7 +271,7 @@ class Toolbox:
         Raises:
             ConfigurationError: There is no such tool; the message names the nearest.
         """
-        self._find_tool(name)
+        name = self._find_tool(name).name
         before, wanted = self.config.tool_toggles, _check_flag(enabled)
         self.config = replace(self.config, tool_toggles={**before, name: wanted})
         if self.on_toggle is not None and before.get(name) is not wanted:
@@ -343,10 +352,11 @@ class Toolbox:
         return groups[name]
 
     def _find_tool(self, name: str) -> Placed:
-        placed = self._find_standing().placed
-        if not isinstance(name, str) or name not in placed:
-            raise ConfigurationError(f"there is no tool {name!r:.80}{suggest_near(name, placed)}")
-        return placed[name]
+        placed = self.find(name) if isinstance(name, str) else None
+        if placed is None:
+            near = suggest_near(name, self._find_standing().placed)
+            raise ConfigurationError(f"there is no tool {name!r:.80}{near}")
+        return placed
 
     # Finding.
 
