@@ -32,8 +32,9 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig, checked_concurrency
 from tool_engine.errors import ConfigurationError, DefinitionError, EngineClosedError
-from tool_engine.events import EventBus, EventLog, MemoryEventStorage
+from tool_engine.events import EventBus, EventLog
 from tool_engine.events.event_view import EventsView
+from tool_engine.events.memory import event_storage_for
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.handler import executor_for
 from tool_engine.forking import disown_in_child
@@ -139,7 +140,7 @@ class ToolEngine(
         self.store: ToolKnowledgeStore = store or ToolKnowledgeStore(storage_for(self.config))
         self._generations = Generations(self.config.keep_generations)
         self.index = self._generations.index
-        kept = _event_storage_for(self.config) if event_storage is None else event_storage
+        kept = event_storage_for(self.config) if event_storage is None else event_storage
         self._bus = EventBus(log=EventLog(kept, lambda: self.generation))
         self._registry = ExecutorRegistry(
             self.search_tools,
@@ -556,17 +557,6 @@ def _scope_of(approver: Approver | None, engine: ToolEngine) -> CallScope | None
     gate = import_module("tool_engine.approval.gate")
     made: CallScope = gate.gate_of_engine(approver, engine.approvals)
     return made
-
-
-def _event_storage_for(config: ToolEngineConfig) -> EventStorage | None:
-    """Return the event storage of the settings, not opened yet."""
-    if not config.keep_events:
-        return None
-    if config.records is None:
-        return MemoryEventStorage(config.keep_events)
-    module = import_module("tool_engine.knowledge.sql.sql_events")
-    storage: EventStorage = module.SQLEventStorage(config.records, config.keep_events)
-    return storage
 
 
 async def _close_backend(backend: ExecutionBackend) -> None:

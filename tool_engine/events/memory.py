@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from importlib import import_module
 from itertools import islice
 from threading import Lock
 
+from tool_engine.config import ToolEngineConfig
 from tool_engine.errors import ConfigurationError, EventsExpiredError
+from tool_engine.interfaces import EventStorage
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.json.copying import live
@@ -67,3 +70,15 @@ class MemoryEventStorage:
                 raise EventsExpiredError(after, self.oldest)
             start = after - self.oldest + 1
             return list(islice(self._events, start, start + limit))
+
+
+def event_storage_for(config: ToolEngineConfig) -> EventStorage | None:
+    """Return the event storage of the settings, not opened yet; None: none are kept."""
+    if not config.keep_events:
+        return None
+    if config.records is None:
+        return MemoryEventStorage(config.keep_events)
+    # Loaded late: most engines keep their events in memory.
+    module = import_module("tool_engine.knowledge.sql.sql_events")
+    storage: EventStorage = module.SQLEventStorage(config.records, config.keep_events)
+    return storage
