@@ -28,6 +28,7 @@ from tests.cli.talking import in_pipe
 from tests.contracts.test_approval_storage_contract import request_for
 from tests.contracts.test_cures_of_errors import names_cure
 from tests.knowledge.sql.conftest import BOUND
+from tests.warm import run
 from tool_engine import ToolEngine, ToolEngineConfig, ToolSession
 from tool_engine.errors import (
     ConfigurationError,
@@ -239,6 +240,9 @@ def newer(folder: Path, file: str, old: str, new: str) -> str:
 
 def make(place: Path, version: str, url: str) -> None:
     """An engine of a version keeps a call and its events."""
+    if version == str(ROOT):
+        run(["-c", MAKE, url], cwd=place, timeout=BOUND).check_returncode()
+        return
     words = [sys.executable, "-c", MAKE, url]
     env = {**os.environ, "PYTHONPATH": version}
     subprocess.run(words, cwd=place, env=env, check=True, timeout=BOUND)
