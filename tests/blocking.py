@@ -71,7 +71,7 @@ def wrap_blocking(
     return guarded
 
 
-blockbuster._wrap_blocking = wrap_blocking
+blockbuster._wrap_blocking = wrap_blocking  # type: ignore[assignment] # its own one is generic
 
 
 def guarded_calls() -> BlockBuster:
