@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
@@ -18,6 +18,7 @@ import pytest_asyncio
 import structlog
 from blockbuster import BlockBuster
 
+from tests.blocking import guarded_calls
 from tests.postgres import postgres_server as postgres_server  # one server for all tests
 from tests.tracing import traced_at_first
 from tests.watching import Watch
@@ -82,55 +83,45 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def blockbuster(request: pytest.FixtureRequest) -> Iterator[BlockBuster]:
-    """Finds blocking calls with a frame of the package on the stack: tests may open files."""
-    found = BlockBuster("tool_engine")
-    # A plain method that blocks whoever calls it, and is there for that.
-    for name in ("threading.Lock.acquire", "threading.Lock.acquire_lock"):
-        if name in found.functions:
-            found.functions[name].can_block_in("tool_engine/calls/home_loop.py", {"block"})
-            found.functions[name].can_block_in("tool_engine/calls/blocking.py", {"start", "end"})
-    # A plain method that reads a file blocks whoever calls it, and is there for that.
-    loads = {"load_file", "load_file_tools", "load_directory"}
-    found.functions["os.stat"].can_block_in("tool_engine/catalog/loader.py", loads)
-    # To make the client of a model is to load an SDK and certificates; a script is a file.
-    for function in found.functions.values():
-        function.can_block_in("tool_engine/agent/models/registry.py", {"chat_model"})
-        function.can_block_in("tool_engine/agent/models/client.py", {"__init__"})
-        function.can_block_in("tool_engine/agent/models/script.py", {"read_script"})
-        function.can_block_in("tool_engine/agent/models/recording.py", {"_check_path"})
-        # To judge the first raw schema is to load jsonschema.
-        function.can_block_in("tool_engine/catalog/definition/rules.py", {"_check_raw"})
-    # Where the process is, the kernel knows without a look at a disk.
-    found.functions["os.getcwd"].can_block_in("tool_engine/trusted.py", {"folder_of_now"})
-    # Threads that write lines to one place take turns there, for some microseconds.
-    found.functions["threading.Lock.acquire"].can_block_in("tool_engine/logger.py", {"_write_line"})
-    # What a test run adds of its own: the first look of a thread at a file is counted by coverage.
-    found.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", {"lock_data"})
+    """Finds blocking calls of the package."""
+    found = guarded_calls()
     yield found
     if request.config.stash.get(_IS_GUARDED, False):
         found.deactivate()
 
 
-@pytest.fixture
-async def _leak_guard() -> AsyncIterator[None]:
-    """Fails the test that leaves a task or a thread behind."""
-    threads_before = set(threading.enumerate())
-    tasks_before = asyncio.all_tasks()
-    yield
-    this_task = asyncio.current_task()
-    # A task that was cancelled needs a few turns of the loop to end; it gets a bounded number.
-    for _ in range(20):
-        tasks = asyncio.all_tasks() - tasks_before - {this_task}
-        if not tasks:
-            break
-        await asyncio.sleep(0)
-    threads = set(threading.enumerate()) - threads_before
-    leaked = [thread for thread in threads if not thread.name.startswith(LOOP_THREADS)]
-    for thread in leaked:
-        await asyncio.to_thread(thread.join, GRACE)
-    leaked = [thread for thread in leaked if thread.is_alive()]
-    assert not tasks, f"tasks left behind: {tasks}"
-    assert not leaked, f"threads left behind: {leaked}"
+class _LeakGuard:
+    """What there is before an async test, which leaves no task and no thread more behind."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+        self._threads = set(threading.enumerate())
+        self._tasks = asyncio.all_tasks(runner.get_loop())
+
+    def refuse_leaks(self) -> None:
+        """Fails the test that leaves a task or a thread behind."""
+        # The loop runs once more only for what is left: hardly ever.
+        if self._new_threads() or self._new_tasks():
+            self._runner.run(self._let_end())
+            tasks, threads = self._new_tasks(), self._new_threads()
+            assert not tasks, f"tasks left behind: {tasks}"
+            assert not threads, f"threads left behind: {threads}"
+
+    async def _let_end(self) -> None:
+        # A task that was cancelled needs a few turns of the loop to end; it gets a bounded number.
+        for _ in range(20):
+            if not self._new_tasks() - {asyncio.current_task()}:
+                break
+            await asyncio.sleep(0)
+        for thread in self._new_threads():
+            await asyncio.to_thread(thread.join, GRACE)
+
+    def _new_tasks(self) -> set[asyncio.Task[Any]]:
+        return asyncio.all_tasks(self._runner.get_loop()) - self._tasks
+
+    def _new_threads(self) -> list[threading.Thread]:
+        found = set(threading.enumerate()) - self._threads
+        return [thread for thread in found if not thread.name.startswith(LOOP_THREADS)]
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +134,9 @@ def _guards(request: pytest.FixtureRequest) -> None:
         (found.activate if is_async else found.deactivate)()
         request.config.stash[_IS_GUARDED] = is_async
     if is_async:
-        request.getfixturevalue("_leak_guard")
+        # A fixture that is async itself would run the loop twice more: a third of a short test.
+        guard = _LeakGuard(request.getfixturevalue("_function_scoped_runner"))
+        request.addfinalizer(guard.refuse_leaks)  # noqa: PT021 - only of an async test
 
 
 @pytest.hookimpl(wrapper=True)

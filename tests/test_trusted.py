@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -33,6 +34,32 @@ def test_both_names(tmp_path: Path) -> None:
         str(tmp_path / "tools"): Kind.FOLDER,
         str(tmp_path / "defs"): Kind.FOLDER,
     }
+
+
+def test_each_folder_is_followed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write looks at all that is trusted: hundreds of files cost little more than their folder.
+
+    Looked at: files, folders and modules that are there, that are not, and that are links.
+    """
+    (tmp_path / "link").symlink_to("there")
+    (tmp_path / "there").touch()
+    names = ["link", "there", *(f"absent{number}" for number in range(100))]
+    engine = Trusting(
+        *(TrustedPath(str(tmp_path / name), kind, "x") for name in names for kind in Kind)
+    )
+    trust(engine)
+    followed: list[str] = []
+    real = os.path.realpath
+
+    def follow(path: str) -> str:
+        followed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os.path, "realpath", follow)
+    assert found_below(tmp_path).keys() == {str(tmp_path / name) for name in names}
+    here = [path for path in followed if path.startswith(str(tmp_path))]
+    assert sorted(set(here)) == [str(tmp_path), str(tmp_path / "link")]
+    assert here.count(str(tmp_path)) == 1
 
 
 def test_no_longer_than_it_is_there(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from functools import cache
 from importlib.machinery import all_suffixes
 from threading import Lock
 from typing import Final, NamedTuple, Protocol
@@ -92,7 +93,11 @@ def trusted_paths() -> list[TrustedPath]:
     """Return all trusted paths, as named and with links followed. Blocks."""
     with _lock:
         asked = list(_all.items())
-    return list({path: None for each, began in asked for path in _find_both_places(each, began)})
+    # Hundreds of paths stand in a few folders; in one look each folder leads to one place.
+    follow = cache(os.path.realpath)
+    return list(
+        {path: None for each, began in asked for path in _find_both_places(each, began, follow)}
+    )
 
 
 def database_files(path: str, what: str) -> Iterator[TrustedPath]:
@@ -115,7 +120,9 @@ def is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
-def _find_both_places(trusting: Trusting, began: str) -> Iterator[TrustedPath]:
+def _find_both_places(
+    trusting: Trusting, began: str, follow: Callable[[str], str]
+) -> Iterator[TrustedPath]:
     for each in trusting.trusted_paths():
         if "\0" in each.path:
             continue  # no file has such a name
@@ -123,11 +130,14 @@ def _find_both_places(trusting: Trusting, began: str) -> Iterator[TrustedPath]:
         now = os.path.abspath(each.path)  # noqa: PTH100 - pathlib is not loaded with the engine
         then = os.path.normpath(os.path.join(began, each.path))  # noqa: PTH118 - the same
         for path in {now, then}:
-            yield from _as_it_leads(each, path)
+            yield from _as_it_leads(each, path, follow)
 
 
-def _as_it_leads(each: TrustedPath, path: str) -> Iterator[TrustedPath]:
+def _as_it_leads(
+    each: TrustedPath, path: str, follow: Callable[[str], str]
+) -> Iterator[TrustedPath]:
     folder, _, name = path.rpartition("/")
-    yield each._replace(path=f"{os.path.realpath(folder or '/').rstrip('/')}/{name}")
-    if each.kind is not Kind.MODULE:
-        yield each._replace(path=os.path.realpath(path))
+    own = f"{follow(folder or '/').rstrip('/')}/{name}"
+    yield each._replace(path=own)
+    if each.kind is not Kind.MODULE and os.path.islink(own):  # noqa: PTH114 - the same
+        yield each._replace(path=os.path.realpath(own))

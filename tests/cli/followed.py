@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import Queue
 from typing import Any
+
+from tests.warm import Program
 
 WAIT = 30
 """Seconds after which a line should have come."""
@@ -17,7 +17,7 @@ WAIT = 30
 class Followed:
     """The running command, and the lines that it has printed."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Program) -> None:
         self.process = process
         self.lines: Queue[str] = Queue()
 
@@ -29,25 +29,19 @@ class Followed:
     def read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.lines.put(line)
+            self.lines.put(line.decode())
 
 
 @contextmanager
 def following(url: str, *words: str) -> Iterator[Followed]:
     """Runs `tool-engine` with words, on the records at `url`, until the block ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tool_engine.cli", "--records", url, *words],
-        env={**os.environ, "COLUMNS": "80"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    followed = Followed(process)
-    reader = threading.Thread(target=followed.read)
-    reader.start()
-    try:
-        yield followed
-    finally:
-        process.kill()
-        reader.join(20)
-        process.communicate(timeout=20)
+    start = ["-m", "tool_engine.cli", "--records", url, *words]
+    with Program(start, env={**os.environ, "COLUMNS": "80"}) as process:
+        followed = Followed(process)
+        reader = threading.Thread(target=followed.read)
+        reader.start()
+        try:
+            yield followed
+        finally:
+            process.kill()
+            reader.join(20)

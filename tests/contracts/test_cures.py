@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from tests.meta.sources import tree
 from tool_engine.catalog.group_links import link_faults
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
@@ -691,7 +692,7 @@ def _fits(parts: list[str], cure: str) -> bool:
 
 def _cures_in(file: Path) -> Iterator[tuple[int, list[str]]]:
     """The texts that a file gives as cures, each as the parts that are always the same."""
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+    for node in ast.walk(tree(file)):
         values: list[ast.expr] = []
         if isinstance(node, ast.Call):
             values = [each.value for each in node.keywords if each.arg == "cure"]

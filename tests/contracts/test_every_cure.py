@@ -21,6 +21,7 @@ from tests.contracts.test_cures_of_programs import TRIED as PROGRAMS
 from tests.contracts.test_cures_of_records import TRIED as RECORDS
 from tests.contracts.test_cures_of_running import TRIED as RUNNING
 from tests.contracts.test_cures_of_sessions import TRIED as SESSIONS
+from tests.meta.sources import tree
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
 TRIED = set().union(
@@ -52,7 +53,7 @@ def cures() -> Iterator[str]:
         place = file.relative_to(PACKAGE)
         if place.parts[0] == "catalog":
             continue
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in ast.walk(tree(file)):
             if isinstance(node, ast.Call) and _makes_error(node.func):
                 for text in map(_text, node.args):
                     cure = text.rpartition("; ")[2] if "; " in text else ""

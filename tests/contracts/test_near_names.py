@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
+from tests.meta.sources import tree
 from tool_engine import (
     ConcurrencyConfig,
     ToolCallConfig,
@@ -465,7 +466,7 @@ def test_every_place_has_a_row() -> None:
     listed = {place for place, _, _ in (*SYNC, *ASYNC)} | ELSEWHERE
     places = {
         str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
+        for path in _files_with("near")
         if {"find_near", "find_nearest", "suggest_near"} & _called(path)
     }
     assert places - listed == set()
@@ -474,12 +475,15 @@ def test_every_place_has_a_row() -> None:
 def test_there_is_one_way() -> None:
     """No other module compares names letter by letter."""
     others = {"get_close_matches", "SequenceMatcher"}
-    found = {path.name for path in PACKAGE.rglob("*.py") if others & _called(path)}
+    found = {path.name for name in others for path in _files_with(name) if {name} & _called(path)}
     assert found == {"nearness.py"}
 
 
+def _files_with(text: str) -> list[Path]:
+    return [path for path in PACKAGE.rglob("*.py") if text in path.read_text("utf-8")]
+
+
 def _called(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text("utf-8"))
-    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
     names = {func.id for func in calls if isinstance(func, ast.Name)}
     return names | {func.attr for func in calls if isinstance(func, ast.Attribute)}

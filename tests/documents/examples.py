@@ -65,9 +65,9 @@ MAIN = 'if __name__ == "__main__":'
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
 SECOND_TERMINAL = re.compile(r"<!-- second-terminal: (\d+) -->")
 SCRIPTS = str(Path(sys.executable).parent)
-IN_QUOTES = re.compile(r"'[^']*'")
+IN_QUOTES = re.compile(r"""'[^']*'|"[^"$`\\!]*\"""")
 SHELL = re.compile(r"[|&;<>()$`\\*?\[\]{}~!\n]")
-"""What only a shell understands, outside of single quotes."""
+"""What only a shell understands, outside of quotes in which nothing is replaced."""
 EXIT_CODE = re.compile(r"\s+# exit (\d+)\s*$")
 
 

@@ -1,4 +1,4 @@
-"""Twenty thousand calls with faults, cancels and subscribers that fail: everything adds up."""
+"""Thousands of calls with faults, cancels and subscribers that fail: everything adds up."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.calls.samples import bare
+from tests.effort import share_of
 from tool_engine import (
     ConcurrencyConfig,
     ToolEngine,
@@ -19,7 +20,7 @@ from tool_engine import (
 )
 from tool_engine.events import EventStream
 
-CALLS = 20_000
+CALLS = share_of(20_000)
 AT_ONCE = 1_000
 QUEUED, STARTED, RETRIED = "execution_queued", "execution_started", "execution_retried"
 FINAL = {"execution_completed", "execution_failed", "execution_cancelled", "validation_error"}

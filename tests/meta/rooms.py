@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.meta.sources import PACKAGE, ROOT
+from tests.meta.sources import PACKAGE, ROOT, tree
 
 __all__ = ["PAGE", "page"]
 
@@ -47,7 +47,7 @@ def _room(folder: Path) -> Iterator[str]:
 
 def _question(file: Path) -> str:
     """The first sentence of a file's docstring, which may take two lines."""
-    said = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    said = ast.get_docstring(tree(file)) or ""
     return " ".join(said.partition("\n\n")[0].split()).replace("|", "\\|")
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import tool_engine
 from tests.contracts.test_no_secret_in_words import PLACES
+from tests.meta.sources import tree
 
 PACKAGE = Path(str(tool_engine.__file__)).parent
 LEVELS = ("debug", "info", "warning", "error", "write", "_report_fault")
@@ -49,7 +50,7 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
         name = path.relative_to(PACKAGE).as_posix()
         text = path.read_text(encoding="utf-8")
         if "get_logger" in text and not name.startswith(("testing/", "logger.py")):
-            yield name, ast.parse(text)
+            yield name, tree(path)
 
 
 MODULES = dict(modules())
@@ -120,6 +121,6 @@ def test_exceptions_are_put_into_words_in_one_way(module: str) -> None:
 
 def test_no_line_has_a_bare_traceback() -> None:
     """A logger that writes a traceback writes the words of the exception, too."""
-    for tree in MODULES.values():
-        for name, call in lines_of(tree):
+    for module in MODULES.values():
+        for name, call in lines_of(module):
             assert not any(each.arg in ("exc_info", "stack_info") for each in call.keywords), name

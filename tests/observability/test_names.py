@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import tool_engine
+from tests.meta.sources import tree
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.observability.event_lines import LINES
 from tool_engine.observability.names import FACTS
@@ -16,12 +18,20 @@ PAGE = PACKAGE.parent / "docs/how-to/logging.md"
 LEVELS = ("debug", "info", "warning", "error")
 
 
-def log_lines() -> Iterator[tuple[str, str]]:
+@cache
+def log_lines() -> list[tuple[str, str]]:
     """Level and name of every line that the package writes, as its source says."""
+    return [*_lines_of_files()]
+
+
+def _lines_of_files() -> Iterator[tuple[str, str]]:
     for file in PACKAGE.rglob("*.py"):
-        tree = ast.parse(file.read_text())
-        writers = dict(writers_of(tree))
-        for node in ast.walk(tree):
+        text = file.read_text(encoding="utf-8")
+        if "_log" not in text:
+            continue
+        module = tree(file)
+        writers = dict(writers_of(module))
+        for node in ast.walk(module):
             if not isinstance(node, ast.Call):
                 continue
             words = [each.value for each in node.args if isinstance(each, ast.Constant)]
@@ -42,9 +52,9 @@ def level_of(call: ast.Call) -> str | None:
     return call.func.attr if isinstance(target, ast.Name) and target.id == "_log" else None
 
 
-def writers_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def writers_of(module: ast.Module) -> Iterator[tuple[str, str]]:
     """The functions that write a line whose name they are given first, and its level."""
-    for function in ast.walk(tree):
+    for function in ast.walk(module):
         if not isinstance(function, ast.FunctionDef) or not function.args.args:
             continue
         for node in ast.walk(function):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.effort import share_of
+from tests.effort import IS_WHOLE, share_of
 from tests.properties.definition_judge import judge
 from tests.properties.definition_mutants import SAMPLES, mutant
 from tests.properties.definition_reading import differences, read_values, same
@@ -51,6 +51,10 @@ def test_the_value_of_any_text(text: str) -> None:
         assert same(found, read_values(text))
 
 
+STEP = 3 if IS_WHOLE else 7
+"""Bytes from one cut to the next: neither fits an indentation, so that cuts are anywhere."""
+
+
 @pytest.mark.parametrize("text", SAMPLES)
 def test_a_cut_file_is_refused_or_told(text: str) -> None:
     """K3: a file that was cut inside a line is refused, the same tool, or loads with a warning.
@@ -60,7 +64,7 @@ def test_a_cut_file_is_refused_or_told(text: str) -> None:
     loader, raw = ToolConfigLoader(), text.encode()
     hashes = [tool.definition_hash for tool in loader.load_definitions(raw)]
     silent = 0
-    for end in range(0, len(raw), 3):
+    for end in range(0, len(raw), STEP):
         try:
             tools = loader.load_definitions(raw[:end])
         except DefinitionError:
@@ -80,7 +84,7 @@ def test_a_cut_file_that_says_where_it_ends_is_refused(text: str) -> None:
     if "\n---\n" in body:
         return
     whole = loader.load_definitions(raw)[0].definition_hash
-    for end in range(0, len(raw), 3):
+    for end in range(0, len(raw), STEP):
         try:
             (tool,) = loader.load_definitions(raw[:end])
         except DefinitionError:

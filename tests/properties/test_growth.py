@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from tests.effort import IS_WHOLE
@@ -155,7 +156,7 @@ def test_values(reader: str) -> None:
     assert [name for name, make in VALUES.items() if is_steep(work, make, 50_000)] == []
 
 
-LARGE: Final = 200_000 if IS_WHOLE else 100_000
+LARGE: Final = 200_000 if IS_WHOLE else 40_000
 """Numbers in a value that is dealt with in pieces."""
 FLAT: Final = 0.5
 """The exponent of what takes the same time for twice the levels, on a busy machine."""
@@ -165,13 +166,8 @@ LINKS: Final[dict[str, Callable[[list[int], Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("reader", OBJECTS)
-@pytest.mark.parametrize("link", LINKS)
-def test_levels(reader: str, link: str) -> None:
-    """As many values take as long, however many levels they stand on.
-
-    Looked at: whatever measures, weighs or searches all that is below a level, at each level.
-    """
+def _is_flat(work: Callable[[Any], object], link: str) -> bool:
+    """Whether as many values take as long on twice the levels, in one of a few tries."""
 
     def make(levels: int) -> Any:
         value: Any = 0
@@ -179,5 +175,26 @@ def test_levels(reader: str, link: str) -> None:
             value = LINKS[link]([0] * (LARGE // levels), value)
         return value
 
-    work = _tried(OBJECTS[reader])
-    assert any(growth_of(work, make, start=50, most=200).exponent < FLAT for _ in range(4))
+    return any(growth_of(work, make, start=50, most=200).exponent < FLAT for _ in range(4))
+
+
+@pytest.mark.parametrize("reader", OBJECTS)
+@pytest.mark.parametrize("link", LINKS)
+def test_levels(reader: str, link: str) -> None:
+    """As many values take as long, however many levels they stand on.
+
+    Looked at: whatever measures, weighs or searches all that is below a level, at each level.
+    """
+    assert _is_flat(_tried(OBJECTS[reader]), link)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_what_weighs_each_level_is_found(link: str) -> None:
+    """The values are large enough for it, also where the weighing itself is quick."""
+
+    def weigh(value: Any) -> None:
+        while value:
+            msgspec.json.encode(value)
+            value = value["inner"] if isinstance(value, dict) else value[-1]
+
+    assert not _is_flat(weigh, link)

@@ -1,12 +1,9 @@
 """`events` tells what happened in other processes: from the events that they keep, or records."""
 
 import asyncio
-import os
 import re
 import signal
-import subprocess
-import sys
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import pytest
 from tests.cli.conftest import Command
 from tests.cli.followed import following
 from tests.cli.recorded import HOSTILE, lines_of, record_calls
+from tests.warm import Program
 from tool_engine import (
     ToolEngine,
     ToolEngineConfig,
@@ -273,14 +271,19 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def engine_process(
-    folder: Path, count: int, *, is_killed: bool = False, name: str = "kept.db"
-) -> subprocess.Popen[bytes]:
+def run_engines(
+    folder: Path, *counts: int, is_killed: bool = False, name: str = "kept.db"
+) -> list[int]:
+    """Runs an engine for so many calls each, all at once; gives their exit codes."""
     empty = folder / "empty"
     empty.mkdir(exist_ok=True)
-    url = f"sqlite:///{folder / name}"
-    words = [str(empty), url, str(count), "yes" if is_killed else "no"]
-    return subprocess.Popen([sys.executable, "-c", ENGINE, *words], env={**os.environ})
+    url, last = f"sqlite:///{folder / name}", "yes" if is_killed else "no"
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(Program(["-c", ENGINE, str(empty), url, str(count), last]))
+            for count in counts
+        ]
+        return [each.wait(60) for each in running]
 
 
 def calls_of(told: list[dict[str, Any]]) -> dict[str, list[str]]:
@@ -296,16 +299,15 @@ def test_follow_through_crashes_and_restarts(kept: str, tmp_path: Path) -> None:
     with following(kept, "events", "--follow", "--json", "--after", "8") as followed:
         told = [followed.json() for _ in range(2)]
         assert [each["sequence"] for each in told] == [9, 10]
-        assert engine_process(tmp_path, 50, is_killed=True).wait(60) == -signal.SIGKILL
-        assert engine_process(tmp_path, 20).wait(60) == 0
-        both = [engine_process(tmp_path, 50) for _ in range(2)]
-        assert [each.wait(60) for each in both] == [0, 0]
+        assert run_engines(tmp_path, 50, is_killed=True) == [-signal.SIGKILL]
+        assert run_engines(tmp_path, 20) == [0]
+        assert run_engines(tmp_path, 50, 50) == [0, 0]
         told += [followed.json() for _ in range(170 * 2 + 4)]
         process = followed.process
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 130
         assert process.stderr is not None
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == b""
         assert followed.lines.empty()
     assert len({each["sequence"] for each in told}) == len(told)
     calls = calls_of(told[2:])
@@ -318,7 +320,7 @@ def test_follow_is_told_of_no_event_twice(kept: str, tmp_path: Path) -> None:
     words = ("events", "--follow", "--json", "-n", "2", "--type", "execution_completed")
     with following(kept, *words) as followed:
         assert followed.json()["sequence"] == 4
-        assert engine_process(tmp_path, 3).wait(60) == 0
+        assert run_engines(tmp_path, 3) == [0]
         found = [followed.json() for _ in range(3)]
         assert [each["sequence"] for each in found] == [13, 15, 17]
         assert {each["event_type"] for each in found} == {"execution_completed"}
@@ -328,12 +330,12 @@ def test_follow_when_an_engine_begins_to_keep_events(url: str, tmp_path: Path) -
     """First records tell; from the first engine that keeps its events on, they do."""
     with following(url, "events", "--follow") as followed:
         lines = [followed.lines.get(timeout=30) for _ in range(6)]
-        assert engine_process(tmp_path, 2, name="calls.db").wait(60) == 0
+        assert run_engines(tmp_path, 2, name="calls.db") == [0]
         lines += [followed.lines.get(timeout=30) for _ in range(5)]
         followed.process.send_signal(signal.SIGINT)
         assert followed.process.wait(timeout=20) == 130
         assert followed.process.stderr is not None
-        err = followed.process.stderr.read()
+        err = followed.process.stderr.read().decode()
     assert [line.split()[2] for line in lines[6:]] == [
         "tool_added",
         *["execution_started", "execution_completed"] * 2,

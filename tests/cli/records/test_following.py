@@ -3,8 +3,6 @@
 import asyncio
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,6 +16,7 @@ from tests.cli.conftest import Command
 from tests.cli.followed import following
 from tests.cli.recorded import lines_of, record_calls
 from tests.knowledge.calls import entry_of
+from tests.warm import Program
 from tool_engine.cli.records import events_command as events
 from tool_engine.cli.records import following as following_module
 from tool_engine.cli.records import history_command as history
@@ -55,25 +54,20 @@ def test_each_call_is_told_once_until_ctrl_c(url: str, tmp_path: Path, verb: str
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 130
         assert process.stderr is not None
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == b""
         assert followed.lines.empty()
 
 
 def test_it_ends_when_nobody_reads_any_more(url: str) -> None:
     """A reader that goes away ends the command, without a word."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tool_engine.cli", "--records", url, "history", "--follow"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    assert process.stdout.readline()
-    process.stdout.close()
-    assert process.wait(timeout=30) == 1
-    assert process.stderr.read() == ""
-    process.stderr.close()
+    words = ["-m", "tool_engine.cli", "--records", url, "history", "--follow"]
+    with Program(words) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=30) == 1
+        assert process.stderr.read() == b""
 
 
 def test_a_file_that_was_deleted(url: str, tmp_path: Path) -> None:

@@ -248,6 +248,19 @@ async def _answers(path: Path, table: str, record_id: str) -> dict[str, Any]:
     return found
 
 
+_HEALTHY: Final[dict[tuple[Path, str], tuple[str, dict[str, str]]]] = {}
+
+
+async def _sound_answers(sound: Path, folder: Path, table: str) -> tuple[str, dict[str, str]]:
+    """The id of a record, and what each question gives where nothing is damaged; asked once."""
+    if (sound, table) not in _HEALTHY:
+        record_id = await _first_id(sound)
+        answers = await _answers(_copied(sound, folder, "healthy"), table, record_id)
+        assert not [each for each in answers.values() if isinstance(each, Exception)]
+        _HEALTHY[sound, table] = record_id, {name: _plain(each) for name, each in answers.items()}
+    return _HEALTHY[sound, table]
+
+
 def _is_free(path: Path, table: str, column: str) -> bool:
     """Whether what stands there now could have been written."""
     if column not in FREE or table == "tool_engine_schema":
@@ -263,9 +276,7 @@ def _is_free(path: Path, table: str, column: str) -> bool:
 @pytest.mark.parametrize(("table", "column"), _columns())
 async def test_each_column(sound: Path, tmp_path: Path, table: str, column: str) -> None:
     """What is read is right, or an error says which row is damaged and what to do."""
-    record_id = await _first_id(sound)
-    healthy = await _answers(_copied(sound, tmp_path, "healthy"), table, record_id)
-    assert not [each for each in healthy.values() if isinstance(each, Exception)]
+    record_id, healthy = await _sound_answers(sound, tmp_path, table)
 
     async def check(name: str) -> None:
         path = _copied(sound, tmp_path, name)
@@ -278,7 +289,7 @@ async def test_each_column(sound: Path, tmp_path: Path, table: str, column: str)
             if isinstance(answer, ToolEngineError):
                 assert _has_place_and_cure(str(answer)), (name, question, str(answer))
             elif not is_free and question not in NAMED.get(column, ()):
-                assert _plain(answer) == _plain(healthy[question]), (name, question)
+                assert _plain(answer) == healthy[question], (name, question)
 
     async with asyncio.TaskGroup() as group:
         for name in FEW if column in FREE else DAMAGES:
@@ -336,15 +347,14 @@ FILES: Final[dict[str, Callable[[Path], object]]] = {
 @pytest.mark.parametrize("table", ["tool_calls", "tool_sessions", "tool_events"])
 def test_file(sound: Path, tmp_path: Path, damage: str, table: str) -> None:
     """Of a file that is damaged as a whole, each answer is the right one or a typed error."""
-    record_id = asyncio.run(_first_id(sound))
-    healthy = asyncio.run(_answers(_copied(sound, tmp_path, "healthy"), table, record_id))
+    record_id, healthy = asyncio.run(_sound_answers(sound, tmp_path, table))
     path = _copied(sound, tmp_path, "damaged")
     FILES[damage](path)
     for question, answer in asyncio.run(_answers(path, table, record_id)).items():
         if isinstance(answer, ToolEngineError):
             assert str(path) in str(answer), (question, str(answer))
         else:
-            assert _plain(answer) == _plain(healthy[question]), question
+            assert _plain(answer) == healthy[question], question
 
 
 async def test_the_others_are_read_around_it(sound: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,10 +45,11 @@ class Guard(NamedTuple):
             paths.insert(0, TrustedPath(path, Kind.FOLDER, _OWN))
         folders: dict[Identity, TrustedPath] = {}
         places: dict[Identity, list[TrustedPath]] = {}
+        find = cache(_find_identity)  # hundreds of paths stand in a few folders
         for each in paths:
-            if each.kind is Kind.FOLDER and (known := _find_identity(each.path)):
+            if each.kind is Kind.FOLDER and (known := find(each.path)):
                 folders.setdefault(known, each)
-            if known := _find_identity(each.place[0]):
+            if known := find(each.place[0]):
                 places.setdefault(known, []).append(each)
         return cls(tuple(paths), folders, places)
 
