@@ -24,6 +24,7 @@ from tests.benchmarks.loading import (
     write_tools,
 )
 from tests.benchmarks.measure import Figures, measure
+from tests.benchmarks.models import models
 from tests.benchmarks.peers import peer_rows
 from tests.benchmarks.protocols import protocols
 from tests.benchmarks.records import records
@@ -115,6 +116,7 @@ async def main() -> bool:
         kept &= await calls(title, rows, [], SUSPENDING_BUDGET)
 
         kept &= await sessions(str(directory))
+        kept &= await models(str(directory))
         kept &= await http(directory / "http")
         kept &= await admission()
         kept &= searching()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import sys
 from collections.abc import Callable
 from copy import copy, deepcopy
 from itertools import pairwise
@@ -171,6 +172,44 @@ async def test_a_listener_that_raises(engine: ToolEngine, audit: Audit) -> None:
     add_tool(engine, work)
     assert (await engine.execute("work", on_progress=listen)).is_success
     assert heard == [0, 1, 2]
+
+
+@pytest.mark.parametrize("is_heard", [False, True])
+async def test_a_call_that_reports_nothing(engine: ToolEngine, *, is_heard: bool) -> None:
+    """It runs nothing of all this, not even where it could be heard."""
+    add_tool(engine, lambda context: asyncio.sleep(0.1))
+    listener: dict[str, Any] = {"on_progress": print} if is_heard else {}
+    await engine.execute("work", **listener)
+    ran: set[str] = set()
+    sys.setprofile(lambda frame, kind, _: ran.add(frame.f_code.co_filename))
+    try:
+        await engine.execute("work", **listener)
+    finally:
+        sys.setprofile(None)
+    assert any(name.endswith("calls/pipeline.py") for name in ran)
+    assert not any(name.endswith("calls/progress.py") for name in ran)
+    assert is_heard or not any(name.endswith("model/progress.py") for name in ran)
+
+
+async def test_a_listener_that_takes_its_time(engine: ToolEngine, audit: Audit) -> None:
+    """Between two of its turns the loop has a tenth of a second for all else."""
+    loop: Any = asyncio.get_running_loop()
+    ended: list[float] = []
+
+    def listen(progress: ToolProgress) -> None:
+        loop.now += 0.5  # on the virtual loop time passes like this
+        ended.append(loop.time())
+
+    async def work(context: ToolExecutionContext) -> None:
+        for number in range(100):
+            await context.report_progress(number)
+            await asyncio.sleep(0.01)
+
+    add_tool(engine, work)
+    began = loop.time()
+    assert (await engine.execute("work", on_progress=listen)).is_success
+    gaps = [later - 0.5 - sooner for sooner, later in pairwise([began - 0.1, *ended])]
+    assert min(gaps[:-1]) >= 0.099
 
 
 async def test_each_call_has_its_own_listener(engine: ToolEngine, audit: Audit) -> None:
@@ -344,7 +383,9 @@ async def test_it_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "amounts", [(-1,), (float("nan"),), (float("inf"),), ("1",), (True,), (1, -1)]
+    "amounts",
+    [(-1,), (float("nan"),), (float("inf"),), ("1",), (True,), (1, -1), (10**400,), (1, 10**5_000)],
+    ids=range(8),
 )
 async def test_amounts_that_are_none(engine: ToolEngine, amounts: tuple[Any, ...]) -> None:
     """The mistake is the tool's, at the place where it makes it."""

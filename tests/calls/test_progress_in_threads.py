@@ -64,6 +64,33 @@ async def test_threads_of_a_tool(engine: ToolEngine, audit: Audit) -> None:
     assert len(lines) + sum(each.data.get("dropped", 0) for each in lines) == 8_000
 
 
+async def test_a_first_report_after_the_deadline(engine: ToolEngine, audit: Audit) -> None:
+    """A thread that had said nothing before is not heard after the end of its call either."""
+    go_on, ended = threading.Event(), threading.Event()
+
+    @engine.tool(effect="read", timeout=0.05)
+    def work(context: ToolExecutionContext) -> str:
+        """Work."""
+        go_on.wait(20)
+        context.report_progress(2)
+        context.log("late")
+        ended.set()
+        go_on.clear()
+        go_on.wait(20)
+        return "late"
+
+    heard: list[ToolProgress] = []
+    result = await engine.execute("work", on_progress=heard.append)
+    assert result.error_type == "timeout"
+    go_on.set()
+    await asyncio.to_thread(ended.wait, 20)
+    await asyncio.sleep(0.2)
+    go_on.set()
+    assert audit.events[-1].execution_result is not None
+    assert heard == []
+    await until(lambda: engine.controller.get_metrics().zombies == 0)
+
+
 async def test_a_thread_that_goes_on(engine: ToolEngine, audit: Audit) -> None:
     """After the deadline its reports are left out, and it is not disturbed by that."""
     go_on, ended = threading.Event(), threading.Event()

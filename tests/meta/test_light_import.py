@@ -39,6 +39,7 @@ LOADED_ON_FIRST_USE = {
     "statistics",
     "tool_engine.catalog.definition.building",
     "tool_engine.catalog.change.compatibility",
+    "tool_engine.catalog.code.adapting",
     "tool_engine.catalog.code.function",
     "tool_engine.executors.calculator",
     "tool_engine.protocols",

@@ -42,10 +42,16 @@ KINDS: dict[str, dict[str, Any]] = {
     "list": {"type": "array"},
     "text": {"type": "string"},
     "number": {"type": "number"},
+    "mixed": {
+        "type": "object",
+        "validation": {"properties": {"a": {"type": "integer"}, "b": {"type": "number"}}},
+    },
     "closed": {"type": "object", "validation": {"properties": {"a": {"type": "array"}}}},
 }
 VALUES = [
     *(b"x", bytearray(b"x"), datetime(2026, 1, 1, tzinfo=UTC), {1: 2}, {None: 1}, {1, 2}, (1, 2)),
+    *(2.0, 1.5, {"a": 2.0, "b": 1.5}, {"a": 1, "b": 1.5}, {"a": 1.5, "b": 1}),
+    *({f"b{n}": n + 0.5 for n in range(50)}, {"a": 1, "b": float("inf")}, {"a": "\xcb" * 9}),
     *(Point(), Equal(), ANY, float("inf"), float("nan"), "\ud800", 10**30, 10**4000),
     *(
         nested(62),

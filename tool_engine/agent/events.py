@@ -12,6 +12,7 @@ from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import to_text
+from tool_engine.model.progress import ToolProgress
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.redaction import HIDDEN, OwnSecrets, redact, redact_text
 from tool_engine.session.bounds import Usage
@@ -24,6 +25,8 @@ class AgentEventType(str, Enum):
     TOOL_CALL_START = "tool_call_start"
     TOOL_CALL_CHUNK = "tool_call_chunk"
     TOOL_CALL_END = "tool_call_end"
+    TOOL_PROGRESS = "tool_progress"
+    """A running call says how far it has come; none comes after its `tool_result`."""
     TOOL_RESULT = "tool_result"
     """A call has ended, successful or not; once for each call."""
     APPROVAL_REQUESTED = "approval_requested"
@@ -55,6 +58,8 @@ class AgentEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
     """In a `tool_call_end`: all arguments as one JSON object."""
     content: str | None = None
     """In a `content_chunk`: text for the user."""
+    progress: ToolProgress | None = None
+    """In a `tool_progress`: how far the call has come."""
     result: ToolExecutionResult | None = None
     """In a `tool_result`: how the call ended."""
     request: ApprovalRequest | None = None
@@ -110,7 +115,10 @@ class AgentEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
         return to_text(hide_secrets(redact(arguments, self._names, self._names), self._secrets))
 
 
-_SPOKEN: Final = ("tool_call_arguments_complete", "content", "decision", "finding", "error")
+_SPOKEN: Final = (
+    *("tool_call_arguments_complete", "content", "progress"),
+    *("decision", "finding", "error"),
+)
 
 
 def _without_secrets(values: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from tool_engine.agent.answer import AgentAnswer, StopReason
@@ -24,6 +25,7 @@ from tool_engine.model.chat import ChatRequest
 from tool_engine.model.finding import make_refused
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
+from tool_engine.model.progress import ToolProgress
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.cycle import ToolCallCycleResult
 from tool_engine.protocols.large_replies import read_in_time
@@ -257,7 +259,10 @@ class Turn:
             # A protocol need not report the end of each call while it reads a reply.
             self._listeners.note_call(call.tool_name, call.arguments)
         try:
-            return await self._session.process(reply, self._model.protocol, on_result=note)
+            hear = partial(self._emit_progress, asyncio.get_running_loop())
+            return await self._session.process(
+                reply, self._model.protocol, on_result=note, on_progress=hear
+            )
         except BaseException:
             for call in reply.calls:
                 if call.call_id not in ended:
@@ -301,6 +306,22 @@ class Turn:
             tool_call_name=call.tool_name,
             result=result,
         )
+
+    def _emit_progress(
+        self, loop: asyncio.AbstractEventLoop, call: ToolCall, progress: ToolProgress
+    ) -> None:
+        """Emit how far a call has come; the engine's loop may be another one than the turn's."""
+        emit = partial(
+            self._emit,
+            AgentEventType.TOOL_PROGRESS,
+            tool_call_id=call.call_id,
+            tool_call_name=call.tool_name,
+            progress=progress,
+        )
+        if asyncio.get_running_loop() is loop:
+            emit()
+        else:
+            loop.call_soon_threadsafe(emit)
 
     def _break_off(self) -> None:
         said = "" if self._asking is None else self._asking.said

@@ -124,7 +124,7 @@ class Pipeline:
     def take_report(self, call: Call, report: ToolProgress | ToolLogLine) -> None:
         """Take what a tool reports of its call meanwhile, from any thread."""
         if self._loop is not None and not call.is_over:
-            take_report(call, report, self._ending.publish, self._loop)
+            take_report(call, report, self._ending.publish, self._flights.sharers_of, self._loop)
 
     def forget_plans(self) -> None:
         """Plan later calls anew, since tools or executors have changed.

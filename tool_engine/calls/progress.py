@@ -2,6 +2,7 @@
 
 A tool may report a million times, from any thread: of its progress only the newest is kept, and
 published at most ten times a second. The last report is always published, before the call's end.
+Calls that share the run hear of its progress, too, each as its own; its lines belong to the run.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextvars import Context
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +20,7 @@ from tool_engine.calls.call import Call
 from tool_engine.logger import get_logger
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.progress import ToolLogLine, ToolProgress
+from tool_engine.model.progress import MOST_READ, ToolLogLine, ToolProgress
 from tool_engine.redaction import shorten_words, words_of
 
 _log: Final = get_logger(__name__)
@@ -26,17 +28,23 @@ _INTERVAL: Final = 0.1
 """The least seconds between two events of one call."""
 _MOST_LINES: Final = 100
 """The most lines that wait to be published; of more the oldest go, and are counted."""
+_MOST_SAID: Final = 20_000
+"""The most characters of the lines that wait: they are searched for secrets on the loop."""
 _MOST: Final = 500
 """The most characters of a message."""
 
 _first: Final = threading.Lock()
 """Held while a call makes its first report; two threads may do so at once."""
 
+Sharers = Callable[[Call], Iterable[tuple[Call, Context]]]
+"""Lists the calls that share a call's run, each with its caller's context variables."""
+
 
 def take_report(
     call: Call,
     report: ToolProgress | ToolLogLine,
     publish: Callable[..., None],
+    sharers: Sharers,
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     """Take a report of a running call, from any thread.
@@ -45,11 +53,12 @@ def take_report(
         call: The call.
         report: What its tool reports.
         publish: `CallEnding.publish`.
+        sharers: `Flights.sharers_of`.
         loop: The event loop of the calls.
     """
     if call.reports is None:
         with _first:
-            call.reports = call.reports or CallReports(call, publish, loop)
+            call.reports = call.reports or CallReports(call, publish, sharers, loop)
     call.reports.take(report)
 
 
@@ -59,6 +68,7 @@ class CallReports:
     Args:
         call: The call.
         publish: `CallEnding.publish`.
+        sharers: `Flights.sharers_of`.
         loop: Where its events are published.
     """
 
@@ -72,22 +82,35 @@ class CallReports:
         "_lines",
         "_lock",
         "_loop",
+        "_newcomers",
         "_newest",
         "_next",
         "_publish",
+        "_said",
+        "_sharers",
+        "_shown",
         "_timer",
     )
 
     def __init__(
-        self, call: Call, publish: Callable[..., None], loop: asyncio.AbstractEventLoop
+        self,
+        call: Call,
+        publish: Callable[..., None],
+        sharers: Sharers,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._call = call
         self._publish = publish
+        self._sharers = sharers
         self._loop = loop
         self._lock = threading.Lock()
         self._newest: ToolProgress | None = None
+        self._shown: ToolProgress | None = None
+        """What listeners have heard last."""
+        self._newcomers: set[str] = set()
+        """The ids of calls that share the run, and have heard nothing yet."""
         self._lines: deque[ToolLogLine] = deque()
-        self._dropped = 0
+        self._dropped = self._said = 0
         self._last = 0.0
         self._attempt = call.retries
         self._next = -1.0
@@ -113,8 +136,9 @@ class CallReports:
         """Note what is to be published; False: nothing is."""
         if isinstance(report, ToolLogLine):
             self._lines.append(report)
-            if len(self._lines) > _MOST_LINES:
-                self._lines.popleft()
+            self._said += len(report.message)
+            while len(self._lines) > _MOST_LINES or self._said > _MOST_SAID:
+                self._said -= len(self._lines.popleft().message)
                 self._dropped += 1
             return True
         if self._call.retries != self._attempt:
@@ -123,6 +147,12 @@ class CallReports:
             return False
         self._last, self._newest = report.done, report
         return True
+
+    def welcome(self, call: Call) -> None:
+        """Let a call that shares the run from now on hear how far that has come."""
+        if self._shown is not None:
+            self._newcomers.add(call.call_id)
+            self._publish_soon()
 
     def end(self) -> None:
         """Publish what is left: the call ends."""
@@ -134,6 +164,10 @@ class CallReports:
     def _publish_soon(self) -> None:
         """Publish now, or as soon as the interval is over."""
         if self._is_over or self._timer is not None:
+            return
+        if self._call.is_over or self._call.is_overdue:
+            # The first report of a tool that goes on after the end of its call.
+            self._is_over = True
             return
         now = self._loop.time()
         if now >= self._next:
@@ -147,12 +181,20 @@ class CallReports:
             self._is_waking = False
             progress, self._newest = self._newest, None
             lines, self._lines = self._lines, deque()
-            dropped, self._dropped = self._dropped, 0
+            dropped, self._dropped, self._said = self._dropped, 0, 0
         for line in lines:
             self._publish_line(line, dropped)
             dropped = 0
         if progress is not None:
-            self._publish_progress(progress)
+            self._shown = self._hide_in_progress(progress)
+            self._publish_progress(self._call, self._shown)
+        if self._shown is not None and (progress is not None or self._newcomers):
+            newcomers, self._newcomers = self._newcomers, set()
+            for call, context in list(self._sharers(self._call)):
+                if progress is not None or call.call_id in newcomers:
+                    context.run(self._publish_progress, call, self._shown)
+        # From here on, so that listeners that take their time leave some to the loop.
+        self._next = self._loop.time() + _INTERVAL
 
     def _publish_line(self, line: ToolLogLine, dropped: int) -> None:
         facts: dict[str, Any] = {"level": line.level, "message": self._hide_secrets(line.message)}
@@ -160,14 +202,10 @@ class CallReports:
             facts["dropped"] = dropped
         self._publish(self._call, ToolEngineEventType.EXECUTION_LOGGED, facts=facts)
 
-    def _publish_progress(self, progress: ToolProgress) -> None:
-        if progress.message is not None:
-            progress = msgspec.structs.replace(
-                progress, message=self._hide_secrets(progress.message)
-            )
+    def _publish_progress(self, call: Call, progress: ToolProgress) -> None:
         facts = msgspec.structs.asdict(progress)
-        self._publish(self._call, ToolEngineEventType.EXECUTION_PROGRESS, facts=facts)
-        listener = self._call.context.on_progress
+        self._publish(call, ToolEngineEventType.EXECUTION_PROGRESS, facts=facts)
+        listener = call.context.on_progress
         if listener is None:
             return
         try:
@@ -177,9 +215,14 @@ class CallReports:
                 raise
             _log.warning(
                 "progress_listener_failed",
-                call_id=self._call.call_id,
-                error=words_of(error, self._call.secrets),
+                call_id=call.call_id,
+                error=words_of(error, call.secrets),
             )
 
+    def _hide_in_progress(self, progress: ToolProgress) -> ToolProgress:
+        if progress.message is None:
+            return progress
+        return msgspec.structs.replace(progress, message=self._hide_secrets(progress.message))
+
     def _hide_secrets(self, message: str) -> str:
-        return shorten_words(message, self._call.secrets, most=_MOST)
+        return shorten_words(message, self._call.secrets, most=_MOST, read=MOST_READ)

@@ -12,8 +12,8 @@ and its own are checked again before it gets any.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from contextvars import copy_context
+from collections.abc import Awaitable, Iterator
+from contextvars import Context, copy_context
 from math import inf
 from typing import Any, Protocol
 
@@ -78,6 +78,10 @@ class Flight:
         is_for_both = self.call.inside is None or self.conversation == other.conversation
         return key if is_for_both else (key, other.conversation)
 
+    def is_open_to(self, call: Call) -> bool:
+        """Return True unless calls of its tool went by the rules of another conversation."""
+        return self.call.inside is None or self.conversation == _conversation_of(call)
+
     def seconds(self) -> float:
         if self.slot is None:
             return inf
@@ -119,11 +123,22 @@ class Flights:
         self._flights: dict[Any, Flight] = {}
         self._followed: dict[str, Flight] = {}
         """For each sharing call, by its id, the flight that it follows."""
+        self._led: dict[str, Flight] = {}
+        """For each call that leads, by its id, its flight."""
 
     def leader_of(self, call_id: str) -> str | None:
         """Return the id of the call whose run this one shares, if it does."""
         flight = self._followed.get(call_id)
         return None if flight is None else flight.call.call_id
+
+    def sharers_of(self, call: Call) -> Iterator[tuple[Call, Context]]:
+        """Yield the calls that may hear how far this one, whose run they share, has come."""
+        flight = self._led.get(call.call_id)
+        if flight is None:
+            return
+        for follower in flight.followers:
+            if flight.is_open_to(follower.call):
+                yield follower.call, follower.context
 
     async def take(
         self,
@@ -162,12 +177,12 @@ class Flights:
     async def _lead_flight(
         self, key: Any, flight: Flight, runner: _Runner, parent: Slot | None
     ) -> ToolExecutionResult:
-        self._flights[key] = flight
+        self._flights[key] = self._led[flight.call.call_id] = flight
         result = None
         try:
             result = await _run_leader(runner, flight, parent)
         finally:
-            del self._flights[key]
+            del self._flights[key], self._led[flight.call.call_id]
             self._land_flight(flight, result, runner)
         return result
 
@@ -192,6 +207,8 @@ class Flights:
     ) -> ToolExecutionResult | None:
         flight.followers[follower] = None
         self._followed[follower.call.call_id] = flight
+        if flight.call.reports is not None:
+            flight.call.reports.welcome(follower.call)
         loop = asyncio.get_running_loop()
         until, now = -inf, loop.time()
         try:
@@ -276,7 +293,6 @@ def _may_have(
         return False
     if result.error_type == "timeout" and flight.seconds() < follower.call.timeout:
         return False
-    conversation = _conversation_of(follower.call)
-    if flight.call.inside is not None and flight.conversation != conversation:
+    if not flight.is_open_to(follower.call):
         return False
     return follower.context.run(_may_go_on, runner, follower)

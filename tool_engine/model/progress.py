@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Generator
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.json.data import Data
+from tool_engine.model.json.output import shown
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+MOST_READ: Final = 4_096
+"""Characters of a message that are searched for secrets, and may be shown."""
+_MOST_KEPT: Final = 2 * MOST_READ
+"""Characters that are kept: of a longer message, half a secret at the end is not read."""
+_MOST: Final = sys.float_info.max
+_MOST_WHOLE: Final = 2**53
+"""A larger whole number is kept as a float: many readers of JSON know no other."""
 
 
 class ToolProgress(msgspec.Struct, Data, frozen=True):
@@ -27,11 +36,11 @@ class ToolProgress(msgspec.Struct, Data, frozen=True):
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for what no listener can show."""
-        _check_amount("done", self.done)
+        force_setattr(self, "done", _read_amount("done", self.done))
         if self.total is not None:
-            _check_amount("total", self.total)
-        if self.message is not None and not isinstance(self.message, str):
-            raise ConfigurationError(f"message must be a text or None, got {self.message!r:.80}")
+            force_setattr(self, "total", _read_amount("total", self.total))
+        if self.message is not None:
+            force_setattr(self, "message", _read_message(self.message, "a text or None"))
 
     @property
     def fraction(self) -> float | None:
@@ -50,11 +59,10 @@ class ToolLogLine(msgspec.Struct, Data, frozen=True):
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for a level that there is not."""
-        if not isinstance(self.message, str):
-            raise ConfigurationError(f"message must be a text, got {self.message!r:.80}")
+        force_setattr(self, "message", _read_message(self.message, "a text"))
         if self.level not in LOG_LEVELS:
             raise ConfigurationError(
-                f"level must be one of {', '.join(LOG_LEVELS)}, got {self.level!r:.80}"
+                f"level must be one of {', '.join(LOG_LEVELS)}, got {shown(self.level):.80}"
             )
 
 
@@ -77,7 +85,21 @@ def check_listener(name: str, listener: object) -> None:
         raise ConfigurationError(f"{name} must be a plain function, got {listener!r:.80}")
 
 
-def _check_amount(name: str, value: Any) -> None:
+def _read_amount(name: str, value: Any) -> float:
+    """Return a number as JSON has it: of other classes, as of NumPy's, and of any size."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value < math.inf:
-        raise ConfigurationError(f"{name} must be a finite number from 0 on, got {value!r:.80}")
+    if not is_number or not 0 <= value <= _MOST:
+        raise ConfigurationError(
+            f"{name} must be a finite number from 0 on, got {shown(value):.80}"
+        )
+    return value if type(value) is int and value <= _MOST_WHOLE else float(value)
+
+
+def _read_message(message: Any, wanted: str) -> str:
+    """Return the beginning of a text, which can be written as JSON."""
+    if not isinstance(message, str):
+        raise ConfigurationError(f"message must be {wanted}, got {shown(message):.80}")
+    kept = str.__str__(message)[:_MOST_KEPT]
+    if kept.isascii():
+        return kept
+    return kept.encode("utf-8", "backslashreplace").decode()[:_MOST_KEPT]

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import deepcopy
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -317,7 +318,7 @@ class CallRunner:
         said = allowed.set(Allowed(self._source, turn.route.tool, arguments, turn.is_consented))
         try:
             async with clock:
-                return await self._source.execute(name, arguments, self._make_context(timeout))
+                return await self._source.execute(name, arguments, self._make_context(turn.call))
         except TimeoutError:
             if not clock.expired():
                 raise
@@ -351,16 +352,16 @@ class CallRunner:
         is_same = route.arguments is call.arguments
         return (found,) if is_same else (found, secrets_if_known(tool, route.arguments))
 
-    def _make_context(self, timeout: float | None) -> ToolExecutionContext:
+    def _make_context(self, call: ToolCall) -> ToolExecutionContext:
         """Return a context for one call; all calls share `variables`."""
-        context = self._options.context or ToolExecutionContext()
-        if timeout is None:
-            return msgspec.structs.replace(context)
-        own = context.timeout
-        limit = timeout
-        if own is not None and own is not DEFAULT_TIMEOUT:
+        context, hear = self._options.context or ToolExecutionContext(), self._options.on_progress
+        listener = context.on_progress if hear is None else partial(hear, call)
+        limit, own = self._options.timeout, context.timeout
+        if limit is None:
+            limit = own
+        elif own is not None and own is not DEFAULT_TIMEOUT:
             limit = min(limit, own)
-        return msgspec.structs.replace(context, timeout=limit)
+        return msgspec.structs.replace(context, timeout=limit, on_progress=listener)
 
     def _refuse_late(self, turn: _Turn) -> ToolExecutionResult:
         total = self._options.total_timeout

@@ -20,6 +20,7 @@ from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.output import shown
+from tool_engine.model.progress import ToolProgress, check_listener
 from tool_engine.model.tool import Tool
 
 GIVEN: Final = "given"
@@ -36,6 +37,8 @@ OnResult = Callable[[ToolCall, ToolExecutionResult], object]
 
 Other calls go on meanwhile; its errors are logged.
 """
+OnProgress = Callable[[ToolCall, ToolProgress], object]
+"""A plain function that hears how far each call has come; its errors are logged."""
 
 _LANGUAGES: Final = ("en", "zh")
 _FUNCTIONS: Final = (("on_before_execute", "tool"), ("on_result", "result"))
@@ -68,6 +71,8 @@ class CycleOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFie
     """Called before each call; decides whether it may run."""
     on_result: OnResult | None = None
     """Called with each result."""
+    on_progress: OnProgress | None = None
+    """Called with each call whose tool says how far it has come, in place of `context`'s."""
     tools: Collection[str] | None = None
     """The names of the tools that may be called; None: every tool that is enabled."""
     aliases: dict[str, str] = {}
@@ -99,6 +104,8 @@ class CycleOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFie
         for name, words in _FUNCTIONS:
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise ConfigurationError(f"{name} must be a function of a call and its {words}")
+        if self.on_progress is not None:
+            check_listener("on_progress", self.on_progress)
         msgspec.structs.force_setattr(
             self, "on_before_execute", accept_call_alone(self.on_before_execute)
         )

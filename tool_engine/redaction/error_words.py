@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Mapping
+from os.path import commonprefix
 from typing import Any, Final
 
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.tool import Tool
 from tool_engine.redaction.own import NO_SECRETS, OwnSecrets
-from tool_engine.redaction.splitting import place_to_cut
 from tool_engine.redaction.text import HIDDEN, redact_text
 from tool_engine.redaction.tool_secrets import secrets_of
 
@@ -26,6 +26,8 @@ _BEGINNING: Final = 128
 """Characters by which `OwnSecrets.beginning` recognises a longer secret."""
 _MOST_READ: Final = 32_768
 """Characters that are searched: no message may hold up the loop, however long it is."""
+_BEYOND: Final = 4_096
+"""Characters behind them that are looked at; private keys are about as long."""
 
 
 _QUOTED: Final = re.compile(
@@ -66,8 +68,17 @@ def trace_of(error: BaseException, *secrets: OwnSecrets | None) -> str:
     return shorten_words(text, *secrets, most=_MOST_TRACED)
 
 
-def shorten_words(text: str, *secrets: OwnSecrets | None, most: int = _MOST) -> str:
-    """Return foreign text, cut after all secrets in it are hidden."""
+def shorten_words(
+    text: str, *secrets: OwnSecrets | None, most: int = _MOST, read: int = _MOST_READ
+) -> str:
+    """Return foreign text, cut after all secrets in it are hidden.
+
+    Args:
+        text: What is to be shown.
+        secrets: As for `words_of`.
+        most: Longest text returned, in characters.
+        read: Characters that are searched, some more than `most`; the rest is not shown.
+    """
     if None in secrets:
         return HIDDEN
 
@@ -78,15 +89,17 @@ def shorten_words(text: str, *secrets: OwnSecrets | None, most: int = _MOST) -> 
             part = each.text(part)
         return part
 
-    if len(text) <= _MOST_READ:
+    if len(text) <= read:
         end, shown = len(text), hide(text)
         if len(shown) <= most:
             return shown
     else:
-        # The far end is not read. The cut splits no secret, and one that is too long for
-        # that is known by its beginning, of which the last characters may hold a part.
-        end = place_to_cut(text, _MOST_READ, hide=hide)
-        shown = text[:end]
+        # The far end is not read. Where the cut splits a secret, a later cut shows that, and one
+        # that is too long for that is known by its beginning, of which the last characters may
+        # hold a part.
+        end = read
+        parts = hide(text[:end]), hide(text[: end + _BEYOND])
+        shown = commonprefix(parts)  # noqa: RUF071 - texts, character by character
         for each in known:
             shown = each.beginning(shown)
         shown = shown[:-_BEGINNING]

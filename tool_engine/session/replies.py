@@ -17,6 +17,7 @@ from tool_engine.protocols.cycle_options import (
     BY_EFFECT,
     BeforeExecute,
     CycleOptions,
+    OnProgress,
     OnResult,
     accept_call_alone,
 )
@@ -67,15 +68,15 @@ class ReplyRunner:
         protocol: ToolCallingProtocol | str | None,
         on_before_execute: BeforeExecute | None,
         on_result: OnResult | None,
+        on_progress: OnProgress | None,
     ) -> ToolCallCycleResult:
         """Parse a reply and run its calls; see `ToolSession.process`."""
         ask = self._count_consent(on_before_execute)
         if isinstance(reply, Iterator):
             # To see whose form its parts have is to take them.
             reply = list(reply)
-        options = self._make_options(
-            self._toolbox.config, ask, on_result=_adapt_callback(on_result)
-        )
+        hear = {"on_result": _adapt_callback(on_result), "on_progress": on_progress}
+        options = self._make_options(self._toolbox.config, ask, **hear)
         return await self._run_reply(reply, await self._choose_protocol(protocol, reply), options)
 
     async def process_with(

@@ -28,7 +28,7 @@ from tool_engine.model.session import check_session_id
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.allowed_call import take_yes
 from tool_engine.protocols.cycle import ToolCallCycleResult
-from tool_engine.protocols.cycle_options import BeforeExecute, OnResult
+from tool_engine.protocols.cycle_options import BeforeExecute, OnProgress, OnResult
 from tool_engine.session.bounds import Usage
 from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
@@ -383,6 +383,7 @@ class ToolSession(KnownArguments, Source):
         on_before_execute: BeforeExecute | None = None,
         *,
         on_result: OnResult | None = None,
+        on_progress: OnProgress | None = None,
     ) -> ToolCallCycleResult:
         """Parse a reply, run its calls and format their results.
 
@@ -392,11 +393,11 @@ class ToolSession(KnownArguments, Source):
         Args:
             reply: A whole reply in any form that the protocol parses, or a `ParsedReply`.
             protocol: The one that showed the tools to the model; None: that of the settings. Where
-                that is a text protocol, and the reply holds calls in the form of a provider, as
-                `{"choices": ...}` does, it is the provider's.
+                that is a text protocol, a reply in the form of a provider is read as its.
             on_before_execute: Asked before each call, besides what the settings say of consent.
                 Without an approver, its True is the consent that the settings ask for.
             on_result: Called with each call and its result, as soon as there is one.
+            on_progress: Called with each call whose tool says how far it has come.
 
         Returns:
             The calls and their results, and the messages with which the conversation goes on.
@@ -405,7 +406,8 @@ class ToolSession(KnownArguments, Source):
             ConfigurationError: There is no such protocol.
             asyncio.CancelledError: The caller was cancelled; so were the calls that ran.
         """
-        return await self._replies.process(reply, protocol, on_before_execute, on_result)
+        heard = on_result, on_progress
+        return await self._replies.process(reply, protocol, on_before_execute, *heard)
 
     async def process_cycle(
         self,
@@ -449,8 +451,7 @@ class ToolSession(KnownArguments, Source):
             calls: Of results that do not say which call they belong to.
 
         Raises:
-            ConfigurationError: There is no such protocol, these are no results, or a call is
-                missing.
+            ConfigurationError: No such protocol, these are no results, or a call is missing.
         """
         return self._replies.format(results, protocol_id, calls)
 

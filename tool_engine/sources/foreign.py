@@ -95,8 +95,10 @@ class ForeignSource(Source):
         /,
     ) -> ToolExecutionResult:
         if self.makes_contexts:
-            limit = (ToolExecutionContext() if context is None else context).timeout
-            made = self.found.execute(tool_name, params, limit)
+            given = ToolExecutionContext() if context is None else context
+            heard = {} if given.on_progress is None else {"on_progress": given.on_progress}
+            takes = heard if _takes_argument(self.found.execute, "on_progress") else {}
+            made = self.found.execute(tool_name, params, given.timeout, **takes)
         else:
             made = self.found.execute(tool_name, params, context)
         result: ToolExecutionResult = await made
@@ -177,8 +179,11 @@ def has_methods(found: object, names: Sequence[str]) -> bool:
 
 def _takes_timeout(execute: Any) -> bool:
     """Return True if `execute` makes the context itself, as a `ToolSubAgent`'s does."""
+    return _takes_argument(execute, "timeout") and not _takes_argument(execute, "context")
+
+
+def _takes_argument(execute: Any, name: str) -> bool:
     try:
-        parameters = inspect.signature(execute).parameters
+        return name in inspect.signature(execute).parameters
     except (TypeError, ValueError):
         return False
-    return "timeout" in parameters and "context" not in parameters

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from struct import unpack_from
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import jsonschema_rs
@@ -30,8 +31,10 @@ from tool_engine.validation.shape import (
 Accept = Callable[[Any], dict[str, Any] | None]
 AcceptPacked = Callable[[Any, bytes], dict[str, Any] | None]
 Unshared = tuple[tuple[str, Any], ...]
-_FLOAT: Final = 0xCB
+_FLOAT: Final = b"\xcb"
 """The byte that stands before a float in MessagePack."""
+_MOST_FLOATS: Final = 32
+"""Floats that are looked at; more of them are looked at by `careful`."""
 _SCALARS: Final = frozenset(("string", "number", "integer", "boolean", "null"))
 _DEEP: Final = 8
 """Levels of objects to which `is_sealed` follows a schema."""
@@ -212,7 +215,8 @@ def _accept_packed(
     def accept(params: Any, packed: bytes) -> dict[str, Any] | None:
         try:
             plain = decode(packed) if len(packed) < LARGE else unpack(packed)
-            if plain != params or type(plain) is not dict or (has_integers and _FLOAT in packed):
+            is_odd = plain != params or type(plain) is not dict
+            if is_odd or (has_integers and has_whole_float(packed)):
                 return careful(params)
             if is_valid(plain):
                 return {**defaults, **plain} if defaults else plain
@@ -240,7 +244,7 @@ def _accept_packed_nested(
             if (
                 plain != params
                 or type(plain) is not dict
-                or (has_integers and _FLOAT in packed)
+                or (has_integers and has_whole_float(packed))
                 or (len(packed) > most and count_values(plain) > most)
                 or not is_plain(params)
             ):
@@ -252,6 +256,19 @@ def _accept_packed_nested(
         return None
 
     return accept
+
+
+def has_whole_float(packed: bytes) -> bool:
+    """Return True if a float of a whole number may be in it, where an integer may be meant."""
+    at = packed.find(_FLOAT)
+    for _ in range(_MOST_FLOATS):
+        if at < 0:
+            return False
+        # Any byte may be the one; what is no float looks like one with a fraction, or is careful.
+        if at + 9 <= len(packed) and unpack_from(">d", packed, at + 1)[0].is_integer():
+            return True
+        at = packed.find(_FLOAT, at + 1)
+    return True
 
 
 def is_sealed(schema: Any, *, containers: int) -> bool:

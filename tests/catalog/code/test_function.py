@@ -15,10 +15,12 @@ import pydantic
 import pytest
 
 from tool_engine import ToolEngine, ToolEngineConfig
-from tool_engine.catalog.code.function import (
+from tool_engine.catalog.code.adapting import (
     adapted_handler,
     argument_converter,
     context_parameter,
+)
+from tool_engine.catalog.code.function import (
     tool_from_function,
 )
 from tool_engine.errors import DefinitionError, ToolExecutionError

@@ -16,6 +16,7 @@ from tool_engine.cli.chat.chat_view import JSONView, PlainView, TerminalView
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.progress import ToolProgress
 from tool_engine.redaction import secrets_of
 
 CALL: dict[str, Any] = {"tool_call_id": "1", "tool_call_name": "pay"}
@@ -132,6 +133,27 @@ def test_panel_fits_on_the_terminal(calls: int, shown: list[str]) -> None:
     lines = capture.get().splitlines()
     assert [line[: len(begin)] for line, begin in zip(lines, shown, strict=True)] == shown
     assert lines[0].rstrip().endswith("…  0.0 s")
+
+
+def test_panel_shows_progress() -> None:
+    """Beside its call, on the same line, whatever the tool says; with the result it is gone."""
+    view = TerminalView(lambda _: None)
+    view.hear(AgentEvent(type=AgentEventType.ROUND_STARTED))
+    call = {**CALL, "tool_call_id": "1"}
+    view.hear(
+        AgentEvent(type=AgentEventType.TOOL_CALL_END, tool_call_arguments_complete="{}", **call)
+    )
+    for name, said in (("1", "half\n\x1b[2J way"), ("2", "of a call that is not there")):
+        progress = ToolProgress(1, 2, said)
+        kind = AgentEventType.TOOL_PROGRESS
+        view.hear(AgentEvent(type=kind, progress=progress, **{**CALL, "tool_call_id": name}))
+    console = Console(width=120, height=10, file=io.StringIO())
+    with console.capture() as capture:
+        console.print(view._make_panel(console.size))
+    (line,) = capture.get().splitlines()
+    assert "50%  1 of 2  half \\x1b[2J way" in line
+    view.hear(AgentEvent(type=AgentEventType.TOOL_RESULT, result=ended("x").result, **call))
+    assert (view._running, view._progress) == ({}, {})
 
 
 def test_long_and_hostile_words_are_cut(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,14 @@ def fails(text, context):
     raise ValueError(text)
 def wrong(text, context):
     context.report_progress(-1)
+def odd(text, context):
+    context.report_progress(10**30, 2**64, "half \\ud800")
+    context.log("half \\ud800")
+    return "done"
+def twice(text, context):
+    context.report_progress(1, None, f"{text} and {text}")
+    context.log(f"{text} and {text}")
+    raise ValueError(f"{text} and {text}")
 def left_behind(text, context):
     def go_on():
         time.sleep(0.2)
@@ -53,10 +61,19 @@ APART = ", config: {isolation: process, memory: 512MiB, workers: 1}"
 
 
 async def run(
-    folder: Path, write: Write, name: str, text: str = "x", times: int = 1
+    folder: Path,
+    write: Write,
+    name: str,
+    text: str = "x",
+    times: int = 1,
+    *,
+    is_secret: bool = False,
 ) -> tuple[list[Any], list[ToolProgress], list[ToolEngineEvent]]:
     """Runs a handler; gives its results, and what was heard of it."""
     define(folder / "tools", name, f"{write(HANDLERS)}:{name}", APART)
+    if is_secret:
+        file = folder / "tools" / f"{name}.yaml"
+        file.write_text(file.read_text().replace("required: true", "required: true, secret: true"))
     heard: list[ToolProgress] = []
     events: list[ToolEngineEvent] = []
     async with asyncio.timeout(BOUND), engine_of(folder / "tools") as engine:
@@ -109,6 +126,24 @@ async def test_a_wrong_report_is_the_handlers_mistake(tmp_path: Path, write: Wri
     """It is told at the place where it is made."""
     [result], _, _ = await run(tmp_path, write, "wrong")
     assert "done must be a finite number from 0 on, got -1" in result.error
+
+
+async def test_words_and_numbers_of_any_kind(tmp_path: Path, write: Write) -> None:
+    """None of them ends the worker: each crosses as what JSON can say."""
+    [result], heard, events = await run(tmp_path, write, "odd")
+    assert result.error is None
+    assert heard == [ToolProgress(1e30, 2.0**64, "half \\ud800")]
+    assert [each.data["message"] for each in events] == ["half \\ud800"]
+
+
+async def test_long_secrets(tmp_path: Path, write: Write) -> None:
+    """Said twice, the second one is cut on the way, and no part of it is shown."""
+    secret = "".join(f"{number:04}-s3cret-" for number in range(300))
+    [result], heard, events = await run(tmp_path, write, "twice", secret, is_secret=True)
+    said = [result.error, *(each.message for each in heard)]
+    said += [each.data["message"] for each in events]
+    assert len(said) == 3
+    assert [each for each in said if "s3cret" in each] == []
 
 
 async def test_reports_after_the_end(tmp_path: Path, write: Write) -> None:

@@ -80,7 +80,8 @@ class ToolDecorator:
                 tags=tags,
                 **definition_keys,
             )
-            self.register_tool(made, reading.adapted_handler(function))
+            adapting = import_module("tool_engine.catalog.code.adapting")
+            self.register_tool(made, adapting.adapted_handler(function))
             return function
 
         return register

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from tool_engine.catalog.code.adapting import (
+    field_of,
+    is_context,
+    judge_of,
+    read_hints,
+    ruled_hint,
+    unwrap_partial,
+)
 from tool_engine.catalog.code.annotation import (
     HintReading,
     UnsupportedHintError,
     described_as,
-    is_native,
     read_hint,
 )
-from tool_engine.catalog.code.conversion import Conversion, Judge, Supplier
-from tool_engine.catalog.code.foreign_code import run_in_thread
-from tool_engine.catalog.code.made_defaults import is_known, known_faults, misfit, write_path
+from tool_engine.catalog.code.conversion import Judge
+from tool_engine.catalog.code.made_defaults import is_known, known_faults, write_path
 from tool_engine.catalog.code.metadata import readable_hint
 from tool_engine.catalog.definition.short_form import short_form
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.checks.own_code import HANDLER
-from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.parameter import PARAMETER_TYPES
-from tool_engine.model.settings.field_default import is_field, supplier_of
+from tool_engine.model.settings.field_default import supplier_of
 from tool_engine.model.tool import Tool, ToolCategory
 
-MISFITS: Final = "misfits"
-"""The attribute of a handler that finds the arguments that do not convert."""
 _NOT_NAMED: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the / from the signature",
     inspect.Parameter.VAR_POSITIONAL: "takes any number of values; declare one list instead",
@@ -99,99 +98,6 @@ def tool_from_function(
     return msgspec.structs.replace(tool, findings=[*tool.findings, *findings])
 
 
-def context_parameter(function: Callable[..., Any]) -> str | None:
-    try:
-        signature, hints = inspect.signature(function), _read_hints(function)
-    except (TypeError, ValueError, NameError):
-        return None
-    for parameter in signature.parameters.values():
-        if _is_context(parameter, hints):
-            return parameter.name
-    return None
-
-
-def argument_converter(function: Callable[..., Any]) -> Conversion | None:
-    """Return the converter of JSON arguments to the hints of `function`.
-
-    A hint such as `datetime`, an enum or a dataclass asks for more than JSON gives, and a default
-    that pydantic's `Field` describes is to be filled in. None when arguments fit as they are.
-    """
-    signature, hints = inspect.signature(function), _read_hints(function)
-    wanted = {
-        parameter.name: hint
-        for parameter in signature.parameters.values()
-        if parameter.name in hints
-        and parameter.kind is not inspect.Parameter.VAR_KEYWORD
-        and not _is_context(parameter, hints)
-        and not is_native(hint := _ruled_hint(parameter, hints))
-    }
-    suppliers = _find_suppliers(signature, hints)
-    if not wanted and not suppliers:
-        return None
-    return Conversion(wanted, suppliers)
-
-
-def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler that takes JSON arguments and a context named `context`.
-
-    `function` itself where it can be called like that as it is.
-    """
-    convert, wanted = argument_converter(function), context_parameter(function)
-    if convert is None and wanted in (None, "context"):
-        return function
-    handler = function if convert is None else _make_converting(function, convert)
-    if wanted is not None:
-        handler = _with_context(handler, wanted)
-    if convert is not None and convert.converts_at_once:
-        setattr(handler, MISFITS, convert.misfits)
-    # Not as `__wrapped__`, which would show the arguments before the adaption.
-    setattr(handler, HANDLER, function)
-    return handler
-
-
-def _make_converting(function: Callable[..., Any], convert: Conversion) -> Callable[..., Any]:
-    def call(**values: Any) -> Any:
-        return function(**convert(values))
-
-    async def call_async(**values: Any) -> Any:
-        return await function(**convert(values))
-
-    async def call_after_thread(**values: Any) -> Any:
-        return await function(**await run_in_thread(lambda: convert(values)))
-
-    if not is_async(function):
-        return call
-    if (only := convert.only_validator()) is not None:
-        return _make_validating(function, convert, *only)
-    return call_after_thread if convert.runs_code else call_async
-
-
-def _make_validating(
-    function: Callable[..., Any], convert: Conversion, name: str, validate: Callable[[Any], Any]
-) -> Callable[..., Any]:
-    """Return what a call with one model costs least: its validation, and the function."""
-
-    async def call_async(**values: Any) -> Any:
-        if name in values:
-            try:
-                values[name] = validate(values[name])
-            except Exception:  # noqa: BLE001 - the conversion says what is wrong
-                values = convert(values)
-        return await function(**values)
-
-    return call_async
-
-
-def _with_context(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def call(*, context: ToolExecutionContext, **values: Any) -> Any:
-        return function(**values, **{name: context})
-
-    async def call_async(*, context: ToolExecutionContext, **values: Any) -> Any:
-        return await function(**values, **{name: context})
-
-    return call_async if is_async(function) else call
-
-
 class _Signature:
     def __init__(
         self,
@@ -205,7 +111,7 @@ class _Signature:
         self._unnamed = unnamed
         try:
             self._listed = list(inspect.signature(function).parameters.values())
-            self._hints = _read_hints(function)
+            self._hints = read_hints(function)
         except (TypeError, ValueError, NameError) as error:
             raise _make_error(
                 source, "", f"the signature cannot be read: {error}; use types of the module"
@@ -215,7 +121,7 @@ class _Signature:
         specs: list[dict[str, Any]] = []
         for parameter in self._listed:
             is_extra = parameter.kind is inspect.Parameter.VAR_KEYWORD
-            if not is_extra and not _is_context(parameter, self._hints):
+            if not is_extra and not is_context(parameter, self._hints):
                 specs.append(self._make_parameter(parameter, f"parameters[{len(specs)}]"))
         return specs
 
@@ -225,7 +131,7 @@ class _Signature:
             raise _make_error(self._source, path, f"{name!r} {_NOT_NAMED[parameter.kind]}")
         if name not in self._hints:
             raise _make_error(self._source, path, f"{name!r} has no type; annotate it: {name}: str")
-        hint = _ruled_hint(parameter, self._hints)
+        hint = ruled_hint(parameter, self._hints)
         try:
             reading = read_hint(hint)
         except UnsupportedHintError as error:
@@ -258,12 +164,12 @@ class _Signature:
         if reading.typed is not None:
             # A schema of pydantic without a type says nothing about null.
             is_nullable &= len(kinds) <= len(PARAMETER_TYPES)
-        default, field = parameter.default, _field_of(parameter, self._hints)
+        default, field = parameter.default, field_of(parameter, self._hints)
         if field is not None:
             supply = supplier_of(field)
             if supply is not None and field.default_factory is not None:
                 # Each call gets a value of its own, which no definition can say beforehand.
-                judge = _judge_of(_ruled_hint(parameter, self._hints))
+                judge = judge_of(ruled_hint(parameter, self._hints))
                 self._check_known(supply, judge, parameter.name, path)
                 return
             default = inspect.Parameter.empty if supply is None else supply()
@@ -314,56 +220,6 @@ def _type_rules(schema: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def _field_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
-    if is_field(parameter.default):
-        return parameter.default
-    if parameter.default is not inspect.Parameter.empty:
-        return None
-    metadata = getattr(hints.get(parameter.name), "__metadata__", ())
-    return next((part for part in metadata if is_field(part) and supplier_of(part)), None)
-
-
-def _ruled_hint(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
-    hint = hints[parameter.name]
-    return Annotated[hint, parameter.default] if is_field(parameter.default) else hint
-
-
-def _find_suppliers(signature: inspect.Signature, hints: Mapping[str, Any]) -> list[Supplier]:
-    found = []
-    for parameter in signature.parameters.values():
-        field = _field_of(parameter, hints)
-        supply = None if field is None else supplier_of(field)
-        if supply is not None:
-            is_made = field.default_factory is not None
-            judge = _judge_of(_ruled_hint(parameter, hints)) if is_made else None
-            found.append(Supplier(parameter.name, supply, judge))
-    return found
-
-
-def _judge_of(hint: Any) -> Judge:
-    """Return what says where and why a default of `hint` misfits."""
-    if (typed := read_hint(hint).typed) is not None:
-        judge: Judge = typed.misfit
-        return judge
-    return functools.partial(misfit, hint=readable_hint(hint))
-
-
-def _is_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
-    hint = hints.get(parameter.name)
-    return (
-        parameter.name == "context"
-        or hint is ToolExecutionContext
-        or ToolExecutionContext in typing.get_args(hint)
-    )
-
-
-def _read_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    function = _unwrap_partial(function)
-    if not inspect.isroutine(function) and not inspect.isclass(function):
-        function = type(function).__call__
-    return typing.get_type_hints(inspect.unwrap(function), include_extras=True)
-
-
 def _read_documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     # Only functions that become tools have their docstring parsed.
     from tool_engine.catalog.code.docstring import read_docstring
@@ -372,18 +228,12 @@ def _read_documentation(function: Callable[..., Any]) -> tuple[str, dict[str, st
 
 
 def _read_docstring(function: Callable[..., Any]) -> str:
-    function = _unwrap_partial(function)
+    function = unwrap_partial(function)
     if inspect.isroutine(function):
         return inspect.getdoc(function) or ""
     # inspect.getdoc would find the docstring that every class inherits for __call__.
     own = type(function).__call__.__doc__ or type(function).__doc__ or ""
     return inspect.cleandoc(own)
-
-
-def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
 
 
 def _name_source(function: Callable[..., Any], name: str) -> str:

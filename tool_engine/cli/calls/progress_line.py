@@ -35,7 +35,7 @@ class ProgressLine:
         """Draw how far `name` has come, in place of what stood there."""
         if not self._console.is_terminal:
             return
-        text = " ".join(visible(_describe_progress(name, progress, _find_marks())).split("\n"))
+        text = f"{' '.join(visible(name).split())}  {describe_progress(progress)}"
         width = self._console.width - 1
         text = set_cell_size(text, width).rstrip() if cell_len(text) > width else text
         self._write_text(f"{_ERASE}{text}")
@@ -81,8 +81,10 @@ def _find_marks() -> str:
     return "━╺" if is_unicode else "#-"
 
 
-def _describe_progress(name: str, progress: ToolProgress, marks: str) -> str:
-    parts, fraction = [name], progress.fraction
+def describe_progress(progress: ToolProgress) -> str:
+    """Return a bar, where the total is known, with numbers and message, on one line."""
+    marks, fraction = _find_marks(), progress.fraction
+    parts: list[str] = []
     if fraction is not None:
         full = round(fraction * _CELLS)
         parts.append(marks[0] * full + marks[1] * (_CELLS - full))
@@ -90,4 +92,5 @@ def _describe_progress(name: str, progress: ToolProgress, marks: str) -> str:
         parts.append(f"{progress.done:g} of {progress.total:g}")
     else:
         parts.append(f"{progress.done:g}")
-    return "  ".join([*parts, progress.message or ""]).rstrip()
+    message = " ".join(visible(progress.message or "").split())
+    return "  ".join([*parts, message]).rstrip()

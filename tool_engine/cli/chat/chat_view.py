@@ -15,8 +15,10 @@ from rich.table import Table
 
 from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent, AgentEventType
+from tool_engine.cli.calls.progress_line import describe_progress
 from tool_engine.cli.chat.input import LEAVE_PASTES, MARK_PASTES
 from tool_engine.cli.console import make_console, plain, print_json_line, visible
+from tool_engine.model.progress import ToolProgress
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact_text
 from tool_engine.session.reading.compression import compressed_args, compressed_result
@@ -209,6 +211,7 @@ class TerminalView(PlainView):
     def __init__(self, find: Callable[[str], Tool | None]) -> None:
         super().__init__(find)
         self._running: dict[str, tuple[str, float]] = {}
+        self._progress: dict[str, ToolProgress] = {}
         self._live: Live | None = None
         self._is_speaking = False
         """Whether the model is answering: its text must not be torn apart."""
@@ -238,6 +241,8 @@ class TerminalView(PlainView):
             self._is_speaking = _SPEAKS[event.type]
         if event.type is AgentEventType.TOOL_CALL_END:
             self._running[key] = (self._describe_call(event), time.monotonic())
+        elif event.progress is not None and key in self._running:
+            self._progress[key] = event.progress
         elif _is_shown(event):
             self._hide_panel()
             if event.type is AgentEventType.TOOL_RESULT:
@@ -247,11 +252,13 @@ class TerminalView(PlainView):
 
     def _note_begun(self, key: str) -> None:
         call, _ = self._running.pop(key, ("", 0.0))
+        self._progress.pop(key, None)
         if call:
             self.note(call)
 
     def _clear_state(self) -> None:
         self._running.clear()
+        self._progress.clear()
         self._hide_panel()
         super()._clear_state()
 
@@ -278,10 +285,12 @@ class TerminalView(PlainView):
     def _make_panel(self, size: ConsoleDimensions) -> Table:
         """Return a line per call, as many as the terminal can erase."""
         table = Table.grid(padding=(0, 2))
-        now, running = time.monotonic(), tuple(self._running.values())
+        now, running = time.monotonic(), tuple(self._running.items())
         rows = len(running) if len(running) < size.height else max(1, size.height - 2)
-        for shown, began in running[:rows]:
-            call = plain(shown, "cyan")
+        for key, (shown, began) in running[:rows]:
+            progress = self._progress.get(key)
+            begun = "" if progress is None else f"  {describe_progress(progress)}"
+            call = plain(f"{shown}{begun}", "cyan")
             call.truncate(max(1, size.width - _WIDTH_OF_TIME), overflow="ellipsis")
             table.add_row(call, plain(f"{now - began:.1f} s", "dim"))
         if rows < len(running):

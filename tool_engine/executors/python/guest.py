@@ -38,7 +38,8 @@ IDLE_SECONDS: Final = 300.0
 """A worker without a request for so long ends itself; another one starts when needed."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
-_MOST_CHARACTERS: Final = 4_000
+_MOST_CHARACTERS: Final = 65_536
+"""Of an error's message: more than the engine searches for secrets, for half a secret is none."""
 _SECONDS_TO_CLEAN: Final = 1.0
 
 
@@ -129,10 +130,15 @@ def _serve_calls(requests: int, answers: int) -> int:
         _set_limit(resource.RLIMIT_AS, settings["memory"])
     try:
         function = _find_function(settings["module"], settings["name"], settings["approved"])
+        described = _describe_signature(function)
+        hints = _load_beside("hints")
+        if hints.asks_types(function, settings["parameters"]):
+            adapting = importlib.import_module(hints.ADAPTING)
+            function = adapting.typed_handler(function, settings["parameters"])
     except BaseException as error:  # noqa: BLE001 - a module may raise anything
         _write_message(answers, _encode_message({"id": 0, "error": _describe_error(error)}))
         return 0
-    _write_message(answers, _encode_message({"id": 0, "value": _describe_signature(function)}))
+    _write_message(answers, _encode_message({"id": 0, "value": described}))
     with asyncio.Runner() as runner:
         while select.select([requests], [], [], IDLE_SECONDS)[0]:
             request = _read_message(requests)
@@ -144,14 +150,19 @@ def _serve_calls(requests: int, answers: int) -> int:
 
 
 def _find_function(module: str, name: str, approved: str | None = None) -> Any:
-    # By its path, for a worker process has not imported the engine.
-    own = f"{__file__.rpartition('/')[0]}/importing.py"
-    spec = importlib.util.spec_from_file_location("_tool_engine_importing", own)
+    found = _load_beside("importing").import_source(module, approved)
+    return functools.reduce(getattr, name.split("."), found)
+
+
+def _load_beside(name: str) -> Any:
+    """Load a file of this folder by its path: a worker process has not imported the engine."""
+    own = f"{__file__.rpartition('/')[0]}/{name}.py"
+    spec = importlib.util.spec_from_file_location(f"_tool_engine_{name}", own)
     assert spec is not None  # noqa: S101 - its name ends in .py
     assert spec.loader is not None  # noqa: S101 - the same
-    importing = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(importing)
-    return functools.reduce(getattr, name.split("."), importing.import_source(module, approved))
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _describe_signature(function: Any) -> dict[str, Any]:
@@ -195,7 +206,7 @@ def _answer_request(
             value = function(**arguments)
             if inspect.isawaitable(value):
                 value = runner.run(_await_value(value), context=contextvars.copy_context())
-        answer = _encode_message({"id": request["id"], "value": value})
+        value, answer = _encode_value(request["id"], value)
         if len(answer) > MAX_MESSAGE:
             raise _HandlerError(f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}")
         _check_keys(value)
@@ -262,6 +273,19 @@ def _make_context(
     return context.bound_to(None, refuse, deadline=deadline, _take_report=take_report)
 
 
+def _encode_value(number: int, value: Any) -> tuple[Any, bytes]:
+    """Return a handler's value, taken apart where it is no JSON, and the message with it."""
+    stand_in = None
+    with contextlib.suppress(ValueError, RecursionError):
+        try:
+            return value, _write_json({"id": number, "value": value})
+        except TypeError:
+            # Loaded by name: a handler that returns JSON must not pay for it.
+            value = importlib.import_module("tool_engine.output.plain").plain_output(value)
+            stand_in = importlib.import_module("tool_engine.model.json.output").stand_in
+    return value, _encode_message({"id": number, "value": value}, stand_in)
+
+
 class _HandlerError(Exception):
     """A handler's value that cannot leave its process."""
 
@@ -298,6 +322,11 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
         details = getattr(error, "details", None)
         with contextlib.suppress(TypeError, ValueError, RecursionError):
             described["details"] = json.loads(json.dumps(details or {}, allow_nan=False))
+        if "tool_engine.errors.InvalidArgumentsError" in names:
+            described["kind"] = "arguments"
+            described["findings"] = getattr(error, "findings", [])
+    elif "tool_engine.errors.ConfigurationError" in names:
+        described["kind"] = "definition"
     elif isinstance(error, TimeoutError):
         described["kind"] = "timeout"
     elif isinstance(error, MemoryError):
@@ -314,15 +343,21 @@ def _set_limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def _encode_message(message: Any) -> bytes:
+def _encode_message(message: Any, stand_in: Callable[[Any], Any] | None = None) -> bytes:
     try:
-        text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode()
+        return _write_json(message, stand_in)
     except (TypeError, ValueError, RecursionError) as error:
         raise _HandlerError(
             f"the result is not made of JSON values (texts, numbers, true, false, null, lists, "
             f"mappings): {error}"
         ) from None
+
+
+def _write_json(message: Any, stand_in: Callable[[Any], Any] | None = None) -> bytes:
+    text = json.dumps(
+        message, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=stand_in
+    )
+    return text.encode()
 
 
 def _write_message(answers: int, data: bytes) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import reduce
+from importlib import import_module
 from time import monotonic
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from tool_engine.errors import (
     ConfigurationError,
@@ -17,14 +21,20 @@ from tool_engine.errors import (
 )
 from tool_engine.executors.commands.supervisor import Bell
 from tool_engine.executors.handler import check_handler, check_signature, executor_for
+from tool_engine.executors.python.hints import ADAPTING, asks_types
 from tool_engine.executors.python.importing import OtherCodeError, check_running, import_source
 from tool_engine.executors.python.process_executor import ProcessExecutor
-from tool_engine.executors.python.python_entry import PythonEntry, check_entry, compile_entry
+from tool_engine.executors.python.python_entry import (
+    PythonEntry,
+    check_entry,
+    compile_entry,
+    declared_of,
+)
 from tool_engine.executors.python.worker import WorkerStoppedError, signature_of
-from tool_engine.executors.python.worker_pool import WorkerPool
+from tool_engine.executors.python.worker_pool import WorkerPool, word_import_fault
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.tool import Tool
+from tool_engine.model.tool import Tool, is_same
 
 _SECONDS_TO_IMPORT: Final = 60.0
 """The time to import an isolated handler when it is checked."""
@@ -44,6 +54,9 @@ class PythonHandlers:
         self._processes = processes
         self._approved = approved
         self._known: dict[str, ToolExecutor] = {}
+        self._typed: dict[str, tuple[Tool, ToolExecutor, ToolExecutor]] = {}
+        """By the tool's name: the tool, what runs its function, and that with values of its types.
+        """
 
     def check(self, tool: Tool, *, may_import: bool) -> list[DefinitionProblem]:
         """Return the problems of entry and handler; `may_import` runs the module's code. Blocks."""
@@ -74,23 +87,59 @@ class PythonHandlers:
         entry = compile_entry(tool)
         if entry.is_isolated:
             return self._processes
+        # A plain `execute` is in the executor's contract; the Protocol shows the async one.
+        later = _LaterExecutor(lambda: self._find_imported(entry, tool))
         if entry.module not in sys.modules and _is_on_loop():
-            # A plain `execute` is in the executor's contract; the Protocol shows the async one.
-            return _LaterExecutor(lambda: self._find_imported(entry, tool))
+            return later
+        with _worded_for(tool):
+            plain = self._find_plain(entry, tool)
+        if _is_on_loop() and self._find_typed(plain, tool) is None:
+            # To read its hints may import more.
+            return later
         return self._find_imported(entry, tool)
 
     def _find_imported(self, entry: PythonEntry, tool: Tool) -> ToolExecutor:
+        with _worded_for(tool):
+            plain = self._find_plain(entry, tool)
+            typed = self._find_typed(plain, tool)
+            if typed is None:
+                # Loaded by name on first use: most functions take what JSON gives.
+                make = import_module(ADAPTING).typed_handler
+                handler = make(_handler_of(plain), declared_of(tool))
+                typed = plain if handler is _handler_of(plain) else executor_for(handler)
+                self._typed[tool.name] = tool, plain, typed
+        return typed
+
+    def _find_plain(self, entry: PythonEntry, tool: Tool) -> ToolExecutor:
+        """Return what calls the function with JSON values."""
         known, approved = self._known.get(entry.place), self._approved(tool)
-        try:
-            if known is None:
-                found = _import_handler(entry, tool, approved)
-                known = self._known[entry.place] = executor_for(found, tool)
-            else:
-                check_running(entry.module, approved)
-                check_handler(known.handler, tool)  # type: ignore[attr-defined] # made above
-        except (ConfigurationError, OtherCodeError) as error:
-            raise DefinitionError(_make_problem(tool, str(error))) from None
+        if known is None:
+            found = _import_handler(entry, tool, approved)
+            known = self._known[entry.place] = executor_for(found, tool)
+        else:
+            check_running(entry.module, approved)
+            check_handler(_handler_of(known), tool)
         return known
+
+    def _find_typed(self, plain: ToolExecutor, tool: Tool) -> ToolExecutor | None:
+        """Return what calls it with values of its types; None: those were not read yet."""
+        found = self._typed.get(tool.name)
+        if found is not None and found[1] is plain and is_same(found[0], tool):
+            return found[2]
+        return None if asks_types(_handler_of(plain), declared_of(tool)) else plain
+
+
+@contextmanager
+def _worded_for(tool: Tool) -> Iterator[None]:
+    """Raise what is wrong with a tool's function as a problem of its definition."""
+    try:
+        yield
+    except (ConfigurationError, OtherCodeError) as error:
+        raise DefinitionError(_make_problem(tool, str(error))) from None
+
+
+def _handler_of(executor: Any) -> Any:
+    return executor.handler
 
 
 class _LaterExecutor:
@@ -134,7 +183,7 @@ def _import_handler(entry: PythonEntry, tool: Tool, approved: str | None) -> Any
 
 def _check_apart(entry: PythonEntry, tool: Tool) -> None:
     """Import the handler in a process of its own, and check its signature."""
-    pool, bell = WorkerPool(entry), Bell()
+    pool, bell = WorkerPool(replace(entry, parameters=declared_of(tool))), Bell()
     bell.open()
     try:
         answer = pool.describe(monotonic() + _SECONDS_TO_IMPORT, bell)
@@ -146,7 +195,7 @@ def _check_apart(entry: PythonEntry, tool: Tool) -> None:
         bell.close()
         pool.close()
     if answer.error is not None:
-        raise ConfigurationError(f"{entry.place} cannot be imported: {answer.error.words}")
+        raise ConfigurationError(word_import_fault(answer.error, entry))
     if not answer.value["is_callable"]:
         raise ConfigurationError(
             f"{entry.place} must be a function, it is a {answer.value['type']}"

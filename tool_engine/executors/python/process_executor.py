@@ -16,7 +16,7 @@ from tool_engine.executors.commands.command_executor import seconds_left
 from tool_engine.executors.commands.own_thread import OwnThread
 from tool_engine.executors.commands.supervisor import Bell
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.python.python_entry import compile_entry
+from tool_engine.executors.python.python_entry import compile_entry, declared_of
 from tool_engine.executors.python.worker import Report
 from tool_engine.executors.python.worker_pool import WorkerPool
 from tool_engine.model.call import ToolExecutionContext
@@ -89,7 +89,8 @@ class ProcessExecutor:
                 "it be made sure that nothing of a call is left"
             )
         # A changed definition gets new processes, with the present code.
-        pool = WorkerPool(replace(self._entries.of(tool), approved=approved))
+        entry = self._entries.of(tool)
+        pool = WorkerPool(replace(entry, approved=approved, parameters=declared_of(tool)))
         self._pools[tool.name] = (tool, pool)
         if known is not None:
             threading.Thread(target=known[1].close, name="tool-workers").start()

@@ -40,6 +40,8 @@ class PythonEntry(msgspec.Struct, frozen=True):
     """The most worker processes at once."""
     approved: str | None = None
     """The hash that the module's file must have; None: any."""
+    parameters: Mapping[str, Any] = {}
+    """The JSON Schema of each parameter of the tool."""
 
     @property
     def place(self) -> str:
@@ -49,6 +51,12 @@ class PythonEntry(msgspec.Struct, frozen=True):
 def is_isolated(tool: Tool) -> bool:
     config = tool.implementation_config.get("config")
     return isinstance(config, Mapping) and config.get("isolation") == "process"
+
+
+def declared_of(tool: Tool) -> Mapping[str, Any]:
+    """Return the JSON Schema of each parameter of the tool."""
+    declared: Mapping[str, Any] = tool.parameters_schema.get("properties", {})
+    return declared
 
 
 def is_place(handler: str) -> bool:

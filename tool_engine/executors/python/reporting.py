@@ -12,7 +12,6 @@ from typing import Any, Final
 
 REPORT_SECONDS: Final = 0.05
 """The least seconds between two reports of the progress of one call."""
-_MOST_CHARACTERS: Final = 4_000
 
 
 class HandlerReports:
@@ -32,7 +31,6 @@ class HandlerReports:
     def take(self, report: Any) -> None:
         """Take a `ToolProgress` or a `ToolLogLine`; after the end it is left out."""
         words = {name: getattr(report, name) for name in report.__struct_fields__}
-        words["message"] = words["message"] and words["message"][:_MOST_CHARACTERS]
         with self._lock:
             if self._is_over:
                 return

@@ -36,15 +36,28 @@ _SECONDS_TO_END: Final = 1.5
 """What the guardian has to clean up, before the engine does it."""
 
 
+class Finding(msgspec.Struct):
+    """What a handler's types have found wrong with one argument."""
+
+    parameter: str
+    error_type: str
+    message: str
+    expected: Any = None
+    actual: Any = None
+
+
 class Fault(msgspec.Struct):
     """What a handler raised."""
 
     type: str
     message: str
     kind: str
-    """`plain`, or what it means to the engine: `execution`, `timeout`, `memory`, `exit`."""
+    """`plain`, or what it means to the engine: `execution`, `arguments`, `definition`, `timeout`,
+    `memory`, `exit`.
+    """
     details: dict[str, Any] = {}
     is_final: bool = False
+    findings: list[Finding] = []
 
     @property
     def words(self) -> str:
@@ -150,6 +163,7 @@ class Worker:
                     "module": entry.module,
                     "name": entry.name,
                     "approved": entry.approved,
+                    "parameters": entry.parameters,
                     "memory": entry.memory,
                     "cpu": entry.cpu,
                 }

@@ -16,7 +16,9 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from tool_engine.errors import ToolExecutionError
+import msgspec
+
+from tool_engine.errors import InvalidArgumentsError, ToolExecutionError
 from tool_engine.executors.commands.supervisor import Bell
 from tool_engine.executors.python.python_entry import PythonEntry
 from tool_engine.executors.python.worker import (
@@ -27,6 +29,7 @@ from tool_engine.executors.python.worker import (
     Worker,
     WorkerStoppedError,
 )
+from tool_engine.model.call import ValidationError
 
 
 class WorkerPool:
@@ -165,9 +168,7 @@ class WorkerPool:
         if not worker.is_ready:
             answer = worker.prepare(deadline, bell)
             if answer.error is not None:
-                raise ToolExecutionError(
-                    f"{self.entry.place} cannot be imported: {answer.error.words}"
-                )
+                raise ToolExecutionError(word_import_fault(answer.error, self.entry))
 
     def _give_back(self, worker: Worker, *, is_kept: bool) -> None:
         with self._lock:
@@ -182,8 +183,19 @@ def _may_go_on(answer: Answer) -> bool:
     return answer.error is None or answer.error.kind not in ("memory", "exit")
 
 
+def word_import_fault(fault: Fault, entry: PythonEntry) -> str:
+    """Say why a handler cannot be called."""
+    if fault.kind == "definition":
+        return f"the handler {entry.name} cannot be called: {fault.message}"
+    return f"{entry.place} cannot be imported: {fault.words}"
+
+
 def _make_exception(fault: Fault, entry: PythonEntry) -> Exception:
     """What a handler in this process would have raised."""
+    if fault.kind == "arguments":
+        found = [ValidationError(*msgspec.structs.astuple(each)) for each in fault.findings]
+        message = fault.message.removeprefix("invalid arguments: ")
+        return InvalidArgumentsError(message, [each.to_dict() for each in found])
     if fault.kind == "execution":
         return ToolExecutionError(fault.message, details=fault.details, is_final=fault.is_final)
     if fault.kind == "timeout":

@@ -113,6 +113,11 @@ class _Run:
         self._facts: dict[str, dict[str, Any]] = {}
         self._scope = Scope(params, self._facts)
         self._budget = budget
+        self._leaves = sum(not step.branches for step in workflow.all_steps())
+        self._ended = 0
+        """How many steps are over, of those that are no groups of others."""
+        self._parts: dict[str, float] = {}
+        """Of a step that runs for each item: which part of it is over."""
         self._now = asyncio.get_running_loop().time
         self._margin, self._deadline = 0.0, context.deadline
         if context.deadline is not None:
@@ -127,6 +132,7 @@ class _Run:
         try:
             for step in self._workflow.steps:
                 await self._run_step(step)
+            self._report_progress()
             return self._make_output()
         except StepError as error:
             raise failure_of(error, self._states.values()) from None
@@ -146,6 +152,8 @@ class _Run:
                 for branch in step.branches:
                     self._end_step(self._states[branch.id], "skipped")
             else:
+                if not step.branches:
+                    self._report_progress(step.id)
                 state.output = await self._run_work(step, state)
         except StepError as error:
             state.status = "failed"
@@ -164,6 +172,15 @@ class _Run:
             status = "succeeded" if state.error is None else "failed"
         state.status = status
         self._facts[state.step.id] = state.facts()
+        self._parts.pop(state.step.id, None)
+        self._ended += not state.step.branches
+
+    def _report_progress(self, step: str | None = None) -> None:
+        """Report how many steps are over, and which one is at work."""
+        # Without an engine around it there is none to report to.
+        if self._context.bound_call is not None:
+            done = self._ended + sum(self._parts.values())
+            self._context.report_progress(done, self._leaves, step)
 
     async def _run_work(self, step: Step, state: StepState) -> Any:
         if step.branches:
@@ -183,12 +200,17 @@ class _Run:
                 "ask for less"
             )
         outputs: list[Any] = [None] * len(items)
+        over = 0
         numbered = enumerate(items)
 
         async def take_turns() -> None:
+            nonlocal over
             # Several run this at once, and each item is taken once.
             for index, item in numbered:
                 outputs[index] = await self._call_one(step, state, self._scope.at(item, index))
+                over += 1
+                self._parts[step.id] = over / len(items)
+                self._report_progress(step.id)
 
         if step.max_parallel == 1:
             await take_turns()
