@@ -195,6 +195,7 @@ def _answer_request(
             value = function(**arguments)
             if inspect.isawaitable(value):
                 value = runner.run(_await_value(value), context=contextvars.copy_context())
+        value = _lay_out(value)
         answer = _encode_message({"id": request["id"], "value": value})
         if len(answer) > MAX_MESSAGE:
             raise _HandlerError(f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}")
@@ -209,6 +210,14 @@ def _answer_request(
         with contextlib.suppress(Exception):
             stream.flush()
     return answer
+
+
+def _lay_out(value: Any) -> Any:
+    """Return a value with images and other content as blocks."""
+    # A handler that returns content has imported its classes.
+    is_known = "tool_engine.model.content" in sys.modules
+    blocks = importlib.import_module("tool_engine.model.content_blocks") if is_known else None
+    return value if blocks is None else blocks.lay_out(value)
 
 
 async def _await_value(value: Any) -> Any:
