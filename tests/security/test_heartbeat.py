@@ -278,9 +278,9 @@ async def test_the_heart_beats_on_while_a_loop_takes_many_calls(engine: ToolEngi
 @pytest.mark.parametrize("protocol", ["openai", "anthropic", "gemini", "function_call"])
 async def test_the_heart_beats_on_while_images_are_shown(engine: ToolEngine, protocol: str) -> None:
     """Bytes become base64, are looked through and are written for a model beside the loop."""
-    pieces = ["See:", *(ImageContent(bytes(1_500_000), "image/png") for _ in range(3))]
+    pieces = ["See:", *(ImageContent(bytes(1_000_000), "image/png") for _ in range(2))]
     engine.register_tool({"name": "draw", "description": "D."}, lambda: pieces)
-    reply = ParsedReply(calls=get_protocol("openai").parse(_openai_reply(2, "draw")).calls)
+    reply = ParsedReply(calls=get_protocol("openai").parse(_openai_reply(1, "draw")).calls)
     sessions = iter(range(100))
     await engine.execute("draw", {})
     await assert_beats_on(

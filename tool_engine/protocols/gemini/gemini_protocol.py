@@ -122,7 +122,7 @@ class GeminiProtocol(ModelProtocol):
             for call_id, result in ordered
             for part in self._write_result(call_id, known.get(call_id), result)
         ]
-        return [{"role": "user", "parts": make_sendable(parts)}] if parts else []
+        return [{"role": "user", "parts": parts}] if parts else []
 
     def _write_result(
         self, call_id: str, call: ToolCall | None, result: ToolExecutionResult
@@ -133,6 +133,8 @@ class GeminiProtocol(ModelProtocol):
         answer["name"] = self.known.sent_name(result.tool_name if call is None else call.tool_name)
         parts = list(self.carried.write_parts(parts_of(result)))
         answer["response"] = _write_response(result, parts)
+        # Without the bytes, which can be sent as they are: copying megabytes of them takes long.
+        answer = make_sendable(answer)
         inside: list[dict[str, Any]] = []
         behind: list[dict[str, Any]] = []
         for part in parts:
@@ -154,7 +156,6 @@ def _write_response(result: ToolExecutionResult, parts: list[str | Media]) -> di
         kinds = {part.kind for part in parts if isinstance(part, Media)}
         return {"output": f"{len(parts)} {kinds.pop() if len(kinds) == 1 else 'file'}(s), attached"}
     output = unwrap_output(result)
-    text = to_text(output)
-    if written != [text] or len(parts) > 1 or isinstance(output, str):
+    if len(parts) > 1 or isinstance(output, str) or written != [text := to_text(output)]:
         return {"output": "\n".join(written)}
     return {"output": json.loads(text)}
