@@ -63,7 +63,8 @@ def _is_simple(value: Any) -> bool:
             pending += list(value.values())[:_FEW]
         elif type(value) in _LISTS:
             pending += list(value)[:_FEW]
-        elif not _is_known(value):
+        elif not _is_known(value) and not isinstance(value, Content):
+            # The bytes of content have become base64 when it was made.
             return False
     return left > 0
 
