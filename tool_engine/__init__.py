@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from tool_engine.knowledge.memory_sessions import MemorySessionStorage
     from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
     from tool_engine.model.chat import ChatRequest
-    from tool_engine.model.content import (
+    from tool_engine.model.content.pieces import (
         AudioContent,
         ImageContent,
         ResourceContent,
@@ -268,7 +268,7 @@ _ON_FIRST_USE = {
     "ApprovalRequest": "tool_engine.model.approval",
     "ApprovalStorage": "tool_engine.interfaces",
     "Approver": "tool_engine.interfaces",
-    "AudioContent": "tool_engine.model.content",
+    "AudioContent": "tool_engine.model.content.pieces",
     "CalculatorExecutor": "tool_engine.executors.calculator",
     "CallScope": "tool_engine.interfaces",
     "CallbackApprover": "tool_engine.approval.callback",
@@ -279,7 +279,7 @@ _ON_FIRST_USE = {
     "DeferredApprover": "tool_engine.approval.callback",
     "EngineApprovals": "tool_engine.approval.desk",
     "ExecutionPolicy": "tool_engine.model.permission",
-    "ImageContent": "tool_engine.model.content",
+    "ImageContent": "tool_engine.model.content.pieces",
     "MemoryApprovalStorage": "tool_engine.knowledge.approvals",
     "MemorySessionStorage": "tool_engine.knowledge.memory_sessions",
     "ParsedReply": "tool_engine.model.reply",
@@ -289,8 +289,8 @@ _ON_FIRST_USE = {
     "QueueApprover": "tool_engine.approval.queued",
     "RecordedModel": "tool_engine.agent.models.recorded",
     "ReplyFinding": "tool_engine.model.reply",
-    "ResourceContent": "tool_engine.model.content",
-    "ResourceLink": "tool_engine.model.content",
+    "ResourceContent": "tool_engine.model.content.pieces",
+    "ResourceLink": "tool_engine.model.content.pieces",
     "ResultPolicy": "tool_engine.model.permission",
     "ResultStatus": "tool_engine.session.reading.result",
     "ReturnType": "tool_engine.session.reading.presentation",
@@ -303,7 +303,7 @@ _ON_FIRST_USE = {
     "StopReason": "tool_engine.agent.answer",
     "StreamEvent": "tool_engine.model.reply",
     "StreamEventType": "tool_engine.model.reply",
-    "TextContent": "tool_engine.model.content",
+    "TextContent": "tool_engine.model.content.pieces",
     "ToolCallConfig": "tool_engine.session.config",
     "ToolCallCycleResult": "tool_engine.protocols.cycle",
     "ToolGroup": "tool_engine.model.group",

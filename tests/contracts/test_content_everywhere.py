@@ -25,8 +25,8 @@ from tool_engine import (
     ToolSession,
 )
 from tool_engine.knowledge.memory_sessions import MemorySessionStorage
-from tool_engine.model.content import Content
-from tool_engine.model.content_blocks import lay_out, read_content
+from tool_engine.model.content.blocks import lay_out, read_content
+from tool_engine.model.content.pieces import Content
 from tool_engine.session.reading.compression import compressed_result
 
 BOUND: Final = 30.0

@@ -29,8 +29,8 @@ from tool_engine import (
     get_protocol,
 )
 from tool_engine.agent.models.carried import CarriedProtocol
-from tool_engine.model.content import Content
-from tool_engine.model.content_blocks import lay_out
+from tool_engine.model.content.blocks import lay_out
+from tool_engine.model.content.pieces import Content
 from tool_engine.protocols import process_tool_calls
 from tool_engine.protocols.definition_formats import FORMATS
 from tool_engine.protocols.model_protocol import ModelProtocol

@@ -9,7 +9,7 @@ import pytest
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
-from tool_engine.model.content import ImageContent, TextContent
+from tool_engine.model.content.pieces import ImageContent, TextContent
 from tool_engine.protocols.registry import get_protocol
 from tool_engine.protocols.result_content import REQUEST_ID, parts_of, request_ids, text_of
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tool_engine.cli.console import json_text, plain
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.content_blocks import read_content, write_text
+from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.parameter import ToolParameter

@@ -19,8 +19,8 @@ from uuid import UUID
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.model.content import Content
-from tool_engine.model.content_blocks import lay_out
+from tool_engine.model.content.blocks import lay_out
+from tool_engine.model.content.pieces import Content
 from tool_engine.model.json.output import as_output, fields_of, is_path
 
 _MAX_DEPTH: Final = 64

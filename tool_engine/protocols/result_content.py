@@ -10,8 +10,8 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
-from tool_engine.model.content import Content, TextContent
-from tool_engine.model.content_blocks import read_content, write_text
+from tool_engine.model.content.blocks import read_content, write_text
+from tool_engine.model.content.pieces import Content, TextContent
 from tool_engine.model.json.output import to_text
 from tool_engine.model.outcome import ErrorType, Outcome
 from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from tool_engine.model.content import (
+from tool_engine.model.content.blocks import write_part
+from tool_engine.model.content.pieces import (
     MOST_BYTES,
     AudioContent,
     Content,
@@ -16,7 +17,6 @@ from tool_engine.model.content import (
     count_bytes,
     write_size,
 )
-from tool_engine.model.content_blocks import write_part
 
 _ANY: Final = "application/octet-stream"
 _PLURALS: Final = {"image": "images", "audio": "audio", "file": "files"}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.content_blocks import read_content, write_text
+from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.json.output import stand_in, to_text
 from tool_engine.model.json.weighing import PIECE, Weights, is_written_at_once, write_in_pieces
 

@@ -14,7 +14,7 @@ import msgspec
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ValidationError
-from tool_engine.model.content_blocks import find_structured
+from tool_engine.model.content.blocks import find_structured
 from tool_engine.model.json.output import plain
 from tool_engine.validation.breaches import breaches
 from tool_engine.validation.effort import find_errors

@@ -25,8 +25,8 @@ from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import run_async
 from tool_engine.cli.tables import result_text
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.content import ImageContent
-from tool_engine.model.content_blocks import lay_out
+from tool_engine.model.content.blocks import lay_out
+from tool_engine.model.content.pieces import ImageContent
 
 SLOW = """
 name: slow

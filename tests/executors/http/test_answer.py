@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.model.content import MOST_BYTES, AudioContent, ImageContent
-from tool_engine.model.content_blocks import read_content
+from tool_engine.model.content.blocks import read_content
+from tool_engine.model.content.pieces import MOST_BYTES, AudioContent, ImageContent
 
 
 async def test_a_declared_tool_fails_on_an_error_status(run: Any, site: Any) -> None:

@@ -13,7 +13,7 @@ from tests.approval.people import Person
 from tests.session.catalogs import definition, engine_over, write
 from tool_engine import Presentation, ToolEngine, ToolSession
 from tool_engine.errors import ConfigurationError, ToolExecutionError
-from tool_engine.model.content import ImageContent, TextContent
+from tool_engine.model.content.pieces import ImageContent, TextContent
 from tool_engine.protocols.result_content import parts_of, text_of
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.reading.result import SessionResult

@@ -28,7 +28,7 @@ from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import findings_table
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.content_blocks import read_content, write_text
+from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.event import ToolEngineEventType
 
 

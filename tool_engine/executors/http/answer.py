@@ -13,8 +13,8 @@ from multidict import MultiMapping
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.body import BodyError, excerpt, is_json_type, read_body, read_json
-from tool_engine.model.content import MOST_BYTES, AudioContent, ImageContent, is_mime_type
-from tool_engine.model.content_blocks import lay_out
+from tool_engine.model.content.blocks import lay_out
+from tool_engine.model.content.pieces import MOST_BYTES, AudioContent, ImageContent, is_mime_type
 
 _CONTENT: Final = {"image": ImageContent, "audio": AudioContent}
 _LARGE: Final = 128 * 1024

@@ -215,8 +215,8 @@ def _answer_request(
 def _lay_out(value: Any) -> Any:
     """Return a value with images and other content as blocks."""
     # A handler that returns content has imported its classes.
-    is_known = "tool_engine.model.content" in sys.modules
-    blocks = importlib.import_module("tool_engine.model.content_blocks") if is_known else None
+    is_known = "tool_engine.model.content.pieces" in sys.modules
+    blocks = importlib.import_module("tool_engine.model.content.blocks") if is_known else None
     return value if blocks is None else blocks.lay_out(value)
 
 

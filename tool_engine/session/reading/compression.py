@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.content_blocks import read_content, write_text
+from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.json.free_key import free_key, text_key
 from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.tool import Tool

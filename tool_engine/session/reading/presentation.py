@@ -20,7 +20,7 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.unawaited import is_unawaited
-from tool_engine.model.content_blocks import read_content
+from tool_engine.model.content.blocks import read_content
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds

@@ -10,7 +10,7 @@ import base64
 import re
 from copy import deepcopy
 from importlib import import_module
-from pathlib import Path
+from os import PathLike, fspath
 from typing import Any, ClassVar, Final, NoReturn, Self
 
 import msgspec
@@ -33,7 +33,7 @@ class Content(KnownArguments):
     """The `type` of its block."""
     _block: dict[str, Any]
 
-    def _hold(self, **block: Any) -> None:
+    def _hold_block(self, **block: Any) -> None:
         kept = {name: value for name, value in block.items() if value is not None}
         object.__setattr__(self, "_block", {"type": self.type, **kept})
 
@@ -68,9 +68,9 @@ class Content(KnownArguments):
         Args:
             reason: Why they are not.
         """
-        return f"[{', '.join(self._facts())}{reason and ': '}{reason}]"
+        return f"[{', '.join(self._list_facts())}{reason and ': '}{reason}]"
 
-    def _facts(self) -> list[str]:
+    def _list_facts(self) -> list[str]:
         return [self.type]
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,10 +89,11 @@ class TextContent(Content):
     type = "text"
 
     def __init__(self, text: str) -> None:
-        self._hold(text=_check_text("text", text))
+        self._hold_block(text=_check_text("text", text))
 
     @property
     def text(self) -> str:
+        """The text itself."""
         return str(self._block["text"])
 
 
@@ -108,10 +109,10 @@ class BinaryContent(Content):
             raise ConfigurationError(
                 f"mime_type of {self.type} content begins with '{self.type}/', got {kind!r}{cure}"
             )
-        self._hold(data=_write_bytes(data), mimeType=kind)
+        self._hold_block(data=_write_bytes(data), mimeType=kind)
 
     @classmethod
-    def from_file(cls, path: str | Path, mime_type: str | None = None) -> Self:
+    def from_file(cls, path: str | PathLike[str], mime_type: str | None = None) -> Self:
         """Read a file, of at most 10 MiB. It blocks: in async code, call it in a thread.
 
         Args:
@@ -139,7 +140,7 @@ class BinaryContent(Content):
         """The bytes."""
         return base64.b64decode(self.base64)
 
-    def _facts(self) -> list[str]:
+    def _list_facts(self) -> list[str]:
         return [self.mime_type, write_size(count_bytes(self.base64))]
 
 
@@ -201,10 +202,10 @@ class ResourceContent(Content):
             held["blob"] = _write_bytes(data)
         else:
             held["text"] = _check_text("text", text)
-        self._hold(resource=held)
+        self._hold_block(resource=held)
 
     @classmethod
-    def from_file(cls, path: str | Path, uri: str, mime_type: str | None = None) -> Self:
+    def from_file(cls, path: str | PathLike[str], uri: str, mime_type: str | None = None) -> Self:
         """Read the bytes of a file, as `ImageContent.from_file` does.
 
         Args:
@@ -216,6 +217,7 @@ class ResourceContent(Content):
 
     @property
     def uri(self) -> str:
+        """What it is called."""
         return str(self._block["resource"]["uri"])
 
     @property
@@ -237,10 +239,11 @@ class ResourceContent(Content):
 
     @property
     def mime_type(self) -> str | None:
+        """Its type, such as `application/pdf`; None: not known."""
         found: str | None = self._block["resource"].get("mimeType")
         return found
 
-    def _facts(self) -> list[str]:
+    def _list_facts(self) -> list[str]:
         size = None if self.base64 is None else write_size(count_bytes(self.base64))
         return [f"resource {self.uri}", *(each for each in (self.mime_type, size) if each)]
 
@@ -278,7 +281,7 @@ class ResourceLink(Content):
                 _check_text(field, text)
         if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
             raise ConfigurationError(f"size must be a number of bytes, got {size!r:.80}")
-        self._hold(
+        self._hold_block(
             uri=_check_text("uri", uri),
             name=_check_text("name", name),
             title=title,
@@ -289,34 +292,40 @@ class ResourceLink(Content):
 
     @property
     def uri(self) -> str:
+        """Where it is."""
         return str(self._block["uri"])
 
     @property
     def name(self) -> str:
+        """What programs call it."""
         return str(self._block["name"])
 
     @property
     def title(self) -> str | None:
-        return self._optional("title")
+        """What people call it; None: the name."""
+        return self._find_text("title")
 
     @property
     def description(self) -> str | None:
-        return self._optional("description")
+        """What it is, for models."""
+        return self._find_text("description")
 
     @property
     def mime_type(self) -> str | None:
-        return self._optional("mimeType")
+        """Its type, such as `application/pdf`; None: not known."""
+        return self._find_text("mimeType")
 
     @property
     def size(self) -> int | None:
+        """Its bytes; None: not known."""
         size: int | None = self._block.get("size")
         return size
 
-    def _optional(self, name: str) -> str | None:
+    def _find_text(self, name: str) -> str | None:
         value: str | None = self._block.get(name)
         return value
 
-    def _facts(self) -> list[str]:
+    def _list_facts(self) -> list[str]:
         named = dict.fromkeys(each for each in (self.title, self.name) if each)
         size = None if self.size is None else write_size(self.size)
         rest = [each for each in (self.mime_type, size, self.description) if each]
@@ -368,8 +377,8 @@ def _write_bytes(data: object) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def _read_file(path: str | Path) -> bytes:
-    with Path(path).open("rb") as file:
+def _read_file(path: str | PathLike[str]) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123 - no call waits for the import of pathlib
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise ConfigurationError(
@@ -379,10 +388,10 @@ def _read_file(path: str | Path) -> bytes:
     return data
 
 
-def _guess_type(path: str | Path) -> str:
+def _guess_type(path: str | PathLike[str]) -> str:
     # By name: few programs need the module, and all would wait for it.
     found: str | None
-    found, packed = import_module("mimetypes").guess_type(Path(path).name)
+    found, packed = import_module("mimetypes").guess_type(fspath(path))
     if found is None or packed is not None:
         raise ConfigurationError(
             f"the name of {str(path)!r:.200} says no type; give its mime_type, such as image/png"

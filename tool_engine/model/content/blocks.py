@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.model.content import (
+from tool_engine.model.content.pieces import (
     AudioContent,
     Content,
     ImageContent,
@@ -97,7 +97,7 @@ def read_content(output: Mapping[str, Any]) -> list[Content]:
     if len(read) < len(parts):
         return []
     structured = output.get("structuredContent")
-    if structured is not None and not any(_says(part, structured) for part in read):
+    if structured is not None and not any(_says_same(part, structured) for part in read):
         read.append(TextContent(to_text(structured)))
     return read
 
@@ -122,7 +122,7 @@ def find_structured(output: Mapping[str, Any]) -> Any:
     return output.get("structuredContent") if is_content else None
 
 
-def _says(part: Content, structured: Any) -> bool:
+def _says_same(part: Content, structured: Any) -> bool:
     if not isinstance(part, TextContent):
         return False
     # Servers in Python wrap what is no mapping, and write it as text without the wrapping.

@@ -30,8 +30,8 @@ from tool_engine import (
     TextContent,
     ToolExecutionError,
 )
-from tool_engine.model.content import MOST_BYTES, Content, count_bytes, write_size
-from tool_engine.model.content_blocks import lay_out, read_block, read_content, write_text
+from tool_engine.model.content.blocks import lay_out, read_block, read_content, write_text
+from tool_engine.model.content.pieces import MOST_BYTES, Content, count_bytes, write_size
 
 BLOCK = jsonschema.Draft202012Validator(
     json.loads((Path(__file__).parent / "mcp_content.json").read_text("utf-8"))
