@@ -48,10 +48,12 @@ def plain_output(value: Any) -> dict[str, Any]:
 def plain_at_once(value: Any) -> dict[str, Any] | None:
     """Return the output of a small `value` if no code of its classes runs; else None.
 
-    Raises:
-        ToolExecutionError: Something in it has no form in JSON.
+    None too if it has none: `plain_output` says why.
     """
-    return plain_output(value) if _is_simple(value) else None
+    try:
+        return plain_output(value) if _is_simple(value) else None
+    except ToolExecutionError:
+        return None
 
 
 def _is_simple(value: Any) -> bool:
