@@ -102,6 +102,13 @@ if TYPE_CHECKING:
     from tool_engine.knowledge.memory_sessions import MemorySessionStorage
     from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
     from tool_engine.model.chat import ChatRequest
+    from tool_engine.model.content.pieces import (
+        AudioContent,
+        ImageContent,
+        ResourceContent,
+        ResourceLink,
+        TextContent,
+    )
     from tool_engine.model.group import Skill, ToolGroup
     from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
     from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
@@ -128,6 +135,7 @@ __all__ = [
     "ApprovalRequest",
     "ApprovalStorage",
     "Approver",
+    "AudioContent",
     "BreakerPolicy",
     "CalculatorExecutor",
     "CallScope",
@@ -161,6 +169,7 @@ __all__ = [
     "Generation",
     "GenerationNotFoundError",
     "HeldSlot",
+    "ImageContent",
     "KeyLimits",
     "LiveObjectError",
     "LockFileError",
@@ -181,6 +190,8 @@ __all__ = [
     "RecordedModel",
     "Refusal",
     "ReplyFinding",
+    "ResourceContent",
+    "ResourceLink",
     "ResultLimits",
     "ResultPolicy",
     "ResultStatus",
@@ -200,6 +211,7 @@ __all__ = [
     "StreamEvent",
     "StreamEventType",
     "SupersededError",
+    "TextContent",
     "Tool",
     "ToolCall",
     "ToolCallConfig",
@@ -256,6 +268,7 @@ _ON_FIRST_USE = {
     "ApprovalRequest": "tool_engine.model.approval",
     "ApprovalStorage": "tool_engine.interfaces",
     "Approver": "tool_engine.interfaces",
+    "AudioContent": "tool_engine.model.content.pieces",
     "CalculatorExecutor": "tool_engine.executors.calculator",
     "CallScope": "tool_engine.interfaces",
     "CallbackApprover": "tool_engine.approval.callback",
@@ -266,6 +279,7 @@ _ON_FIRST_USE = {
     "DeferredApprover": "tool_engine.approval.callback",
     "EngineApprovals": "tool_engine.approval.desk",
     "ExecutionPolicy": "tool_engine.model.permission",
+    "ImageContent": "tool_engine.model.content.pieces",
     "MemoryApprovalStorage": "tool_engine.knowledge.approvals",
     "MemorySessionStorage": "tool_engine.knowledge.memory_sessions",
     "ParsedReply": "tool_engine.model.reply",
@@ -275,6 +289,8 @@ _ON_FIRST_USE = {
     "QueueApprover": "tool_engine.approval.queued",
     "RecordedModel": "tool_engine.agent.models.recorded",
     "ReplyFinding": "tool_engine.model.reply",
+    "ResourceContent": "tool_engine.model.content.pieces",
+    "ResourceLink": "tool_engine.model.content.pieces",
     "ResultPolicy": "tool_engine.model.permission",
     "ResultStatus": "tool_engine.session.reading.result",
     "ReturnType": "tool_engine.session.reading.presentation",
@@ -287,6 +303,7 @@ _ON_FIRST_USE = {
     "StopReason": "tool_engine.agent.answer",
     "StreamEvent": "tool_engine.model.reply",
     "StreamEventType": "tool_engine.model.reply",
+    "TextContent": "tool_engine.model.content.pieces",
     "ToolCallConfig": "tool_engine.session.config",
     "ToolCallCycleResult": "tool_engine.protocols.cycle",
     "ToolGroup": "tool_engine.model.group",

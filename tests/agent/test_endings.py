@@ -18,6 +18,7 @@ from tests.agent.endings import ENDINGS, TEXT_PROTOCOLS, spoken
 from tests.agent.spoken import SpokenModel
 from tests.agent.world import Turn, World, call, check
 from tests.protocols.sdk_types import message_faults
+from tool_engine import AudioContent, ImageContent, ResourceContent, ResourceLink
 from tool_engine.agent.answer import StopReason
 from tool_engine.agent.events import AgentEventType
 from tool_engine.agent.loop import AgentLoop
@@ -58,14 +59,20 @@ async def resumed(loop: AgentLoop) -> AgentLoop:
 
 
 def offer_picture(world: World) -> None:
-    """One more tool, whose result is an image."""
+    """One more tool, whose result is content of every kind."""
 
     @world.engine.tool(effect="read")
-    async def picture() -> dict[str, Any]:
+    async def picture() -> list[Any]:
         """Shows a picture."""
         world.ran.append("picture")
-        image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
-        return {"content": [{"type": "text", "text": "A map:"}, image]}
+        return [
+            "A map:",
+            ImageContent(b"hi", "image/png"),
+            AudioContent(b"hi", "audio/wav"),
+            ResourceContent("notes://1", text="Milk."),
+            ResourceContent("report://q3.pdf", data=b"hi", mime_type="application/pdf"),
+            ResourceLink("https://example.com/a", "a"),
+        ]
 
 
 @pytest.mark.parametrize(("name", "wire", "protocol", "is_streamed"), ROWS)

@@ -23,14 +23,19 @@ import pytest
 import tool_engine
 from tool_engine import (
     AgentLoop,
+    AudioContent,
     CallbackApprover,
     ConcurrencyConfig,
     ConsoleApprover,
     DefinitionProblem,
+    ImageContent,
     LiveObjectError,
     Presentation,
     QueueApprover,
     RecordedModel,
+    ResourceContent,
+    ResourceLink,
+    TextContent,
     Tool,
     ToolCategory,
     ToolConcurrencyController,
@@ -110,11 +115,16 @@ LIVE: dict[str, Callable[[], Any]] = {
 }
 """They refuse. Looked at: what shares tasks, buffers or connections with the one it was made of."""
 HELD: dict[str, Callable[[], Any]] = {
+    "AudioContent": lambda: AudioContent(b"x", "audio/wav"),
     "CallbackApprover": lambda: CallbackApprover(is_allowed),
     "ConsoleApprover": ConsoleApprover,
     "Generation": lambda: engine().generations()[-1],
+    "ImageContent": lambda: ImageContent(b"x", "image/png"),
     "Presentation": Presentation,
     "RecordedModel": lambda: RecordedModel(SCRIPT),
+    "ResourceContent": lambda: ResourceContent("a", text="x"),
+    "ResourceLink": lambda: ResourceLink("a", "x"),
+    "TextContent": lambda: TextContent("x"),
     **{
         name: kind
         for name, kind in CLASSES.items()

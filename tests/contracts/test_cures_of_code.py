@@ -27,6 +27,9 @@ from tests.testing.test_scratch_sources import TOOL as STOCK
 from tool_engine import (
     BreakerPolicy,
     ConcurrencyConfig,
+    ImageContent,
+    ResourceContent,
+    ResourceLink,
     ToolCallConfig,
     ToolConcurrencyController,
     ToolEngine,
@@ -108,6 +111,7 @@ def derived(tools: Any) -> ToolSession:
     return ToolSession(registered(lambda q: q, Q), "s").derive(tools=tools)
 
 
+MAKEFILE = Path(__file__).parents[2] / "Makefile"
 DATES = {f"{each}_at": "2026-01-01T00:00:00Z" for each in ("enqueued", "started", "ended")}
 LOCAL = {key: value.rstrip("Z") for key, value in DATES.items()}
 CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
@@ -130,6 +134,15 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
       "handler"), lambda: registered(lambda q: q, LOOSE),
      lambda: (registered(lambda q: q, Q), registered(lambda q="x": q, LOOSE),
               registered(lambda q: q, {**LOOSE, "default": "x"}))),
+    ("model/content/pieces.py: give one of them, or make a ResourceLink of it",
+     lambda: ResourceContent("a"),
+     lambda: (ResourceContent("a", text="x"), ResourceContent("a", data=b"x"),
+              ResourceLink("a", "a"))),
+    ("model/content/pieces.py: make it smaller, or return a ResourceLink to it",
+     lambda: ImageContent.from_file("/dev/zero", "image/png"),
+     lambda: (ImageContent(b"x", "image/png"), ResourceLink("file:///dev/zero", "zero"))),
+    ("model/content/pieces.py: give its mime_type, such as image/png",
+     lambda: ImageContent.from_file(MAKEFILE), lambda: ImageContent.from_file(MAKEFILE, "image/a")),
     ("admission/breaker.py: start one when delay() is 0", lambda: started(9), lambda: started(10)),
     ("model/settings/source.py: the engine decides how the file is opened",
      lambda: sources("sqlite:////a.db?mode=rwc"), lambda: sources("sqlite:////a.db")),

@@ -9,11 +9,13 @@ import pytest
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.content.pieces import ImageContent, TextContent
 from tool_engine.protocols.registry import get_protocol
 from tool_engine.protocols.result_content import REQUEST_ID, parts_of, request_ids, text_of
 
 IMAGE = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
 TEXT = {"type": "text", "text": "hello"}
+PICTURE = ImageContent(b"hello", "image/png")
 
 
 def result_of(output: Any, **fields: Any) -> ToolExecutionResult:
@@ -46,10 +48,8 @@ def test_a_failure_says_what_to_do() -> None:
 def test_blocks_are_taken_apart() -> None:
     """D4: text and images of MCP are the pieces; in a text, an image is named."""
     for output in ({"content": [TEXT, IMAGE]}, {"content": [TEXT, IMAGE], "isError": False}):
-        text, image = parts_of(result_of(output))
-        assert text.text == "hello"
-        assert (image.data, image.media_type) == ("aGVsbG8=", "image/png")
-        assert text_of(result_of(output)) == "hello\n[image/png]"
+        assert parts_of(result_of(output)) == [TextContent("hello"), PICTURE]
+        assert text_of(result_of(output)) == "hello\n[image/png, 5 bytes]"
 
 
 class Final(ToolExecutionResult, kw_only=True):
@@ -61,12 +61,12 @@ class Final(ToolExecutionResult, kw_only=True):
 def test_the_final_text_is_what_a_model_reads() -> None:
     """S15: of a call of a session, and of no other; a failure says it, too."""
     assert text_of(Final(True, "t", {"result": "long"}, final_text="l…")) == "l…"
-    assert [part.text for part in parts_of(Final(True, "t", {"a": 1}, final_text=""))] == [""]
+    assert parts_of(Final(True, "t", {"a": 1}, final_text="")) == [TextContent("")]
     assert text_of(Final(True, "t", {"result": "long"})) == "long"
     failed = Final(False, "t", {"result": "x"}, "broken", "execution_error")
     assert text_of(failed) == "Error (execution_error): broken"
     failed.final_text = "bro…"
-    assert [part.text for part in parts_of(failed)] == ["Error (execution_error): bro…"]
+    assert parts_of(failed) == [TextContent("Error (execution_error): bro…")]
     assert text_of(failed) == "Error (execution_error): bro…"
 
 
@@ -85,11 +85,11 @@ def test_every_protocol_sends_the_final_text(name: str) -> None:
 def test_images_stay_beside_the_final_text() -> None:
     """S15: a whole result is shown as the tool wrote it; what was cut takes no image along."""
     output = {"content": [IMAGE, TEXT]}
-    image, text = parts_of(Final(True, "t", output, final_text="[image/png]\nhello"))
-    assert (image.data, text.text) == ("aGVsbG8=", "hello")
-    text, image = parts_of(Final(True, "t", output, final_text="[image/png]\nhe…"))
-    assert (text.text, image.data) == ("[image/png]\nhe…", "aGVsbG8=")
-    assert text_of(Final(True, "t", output, final_text="[image/png]\nhe…")) == "[image/png]\nhe…"
+    whole = Final(True, "t", output, final_text="[image/png, 5 bytes]\nhello")
+    assert parts_of(whole) == [PICTURE, TextContent("hello")]
+    cut = Final(True, "t", output, final_text="[image/png, 5 bytes]\nhe…")
+    assert parts_of(cut) == [TextContent("[image/png, 5 bytes]\nhe…"), PICTURE]
+    assert text_of(cut) == "[image/png, 5 bytes]\nhe…"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_images_stay_beside_the_final_text() -> None:
     [
         {"content": []},
         {"content": [TEXT, 5]},
-        {"content": [TEXT, {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/wav"}]},
+        {"content": [TEXT, {"type": "video", "data": "aGVsbG8=", "mimeType": "video/mp4"}]},
         {"content": [{"type": "text", "text": 5}]},
         {"content": [{**IMAGE, "data": "no base64!"}]},
         {"content": [{**IMAGE, "data": ""}]},
@@ -105,13 +105,13 @@ def test_images_stay_beside_the_final_text() -> None:
         {"content": [{**IMAGE, "mimeType": "text/html"}]},
         {"content": [{**IMAGE, "mimeType": None}]},
         {"content": [TEXT], "isError": True},
-        {"content": [TEXT], "structuredContent": {"a": 1}},
+        {"content": [TEXT], "rows": 1},
     ],
 )
 def test_everything_else_is_shown_whole(output: Any) -> None:
     """Nothing is left out: a block that cannot be shown keeps all of them as JSON."""
     (part,) = parts_of(result_of(output))
-    assert part.text is not None
+    assert isinstance(part, TextContent)
     assert json.loads(part.text) == output
 
 

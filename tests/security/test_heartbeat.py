@@ -20,6 +20,8 @@ import pytest
 from tests.security.heartbeat import assert_beats_on, counts_waiting, most
 from tool_engine import (
     AgentLoop,
+    ImageContent,
+    ParsedReply,
     RecordedModel,
     ToolEngine,
     ToolEngineConfig,
@@ -27,6 +29,7 @@ from tool_engine import (
     ToolExecutionContext,
     ToolExecutionError,
     ToolSession,
+    get_protocol,
 )
 from tool_engine.protocols import process_tool_calls
 
@@ -270,6 +273,19 @@ async def test_the_heart_beats_on_while_a_loop_takes_many_calls(engine: ToolEngi
         return AgentLoop(ToolSession(engine, f"loop{next(runs)}"), model).run("x")
 
     await assert_beats_on(run)
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic", "gemini", "function_call"])
+async def test_the_heart_beats_on_while_images_are_shown(engine: ToolEngine, protocol: str) -> None:
+    """Bytes become base64, are looked through and are written for a model beside the loop."""
+    pieces = ["See:", *(ImageContent(bytes(1_000_000), "image/png") for _ in range(2))]
+    engine.register_tool({"name": "draw", "description": "D."}, lambda: pieces)
+    reply = ParsedReply(calls=get_protocol("openai").parse(_openai_reply(1, "draw")).calls)
+    sessions = iter(range(100))
+    await engine.execute("draw", {})
+    await assert_beats_on(
+        lambda: ToolSession(engine, f"s{next(sessions)}").process(reply, protocol)
+    )
 
 
 @pytest.mark.parametrize("levels", [900, 33_000, 66_000])

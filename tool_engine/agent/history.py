@@ -255,5 +255,5 @@ def _with_ids(value: Any, names: Mapping[str, str]) -> Any:
 
 def _is_block(part: Any) -> bool:
     """Return True if a part may join text blocks (not in Responses)."""
-    kinds = ("text", "image", "image_url", "tool_result")
+    kinds = ("text", "image", "image_url", "input_audio", "file", "tool_result")
     return isinstance(part, dict) and part.get("type") in kinds

@@ -35,6 +35,7 @@ def ready_at_once(value: Any) -> Ready | None:
 
     None if a part of it must be asked for its JSON form, or has none: see `ready_in_thread`.
     """
+    returned = value
     if (kind := type(value)) is not dict:
         if kind in PLAIN:
             value = {"result": value}
@@ -44,7 +45,7 @@ def ready_at_once(value: Any) -> Ready | None:
         output: dict[str, Any] = value if type(value) is dict else as_output(value)
         kept = pack_plain(output)
     except Exception:  # noqa: BLE001 - foreign objects raise anything
-        plain = plain_at_once(value)
+        plain = plain_at_once(returned)
         return None if plain is None else (None, plain, snapshot(plain))
     # Cut while the value is at hand: reading it back would take many times as long.
     return None, output, kept if len(kept) <= MAX_SNAPSHOT else beginning(output, len(kept))

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tool_engine.cli.console import json_text, plain
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.parameter import ToolParameter
@@ -106,7 +107,8 @@ def findings_table(findings: Iterable[Mapping[str, Any]], title: str = "findings
 def result_text(result: ToolExecutionResult) -> str:
     """Return the output or error of a call as one short line."""
     if result.is_success:
-        return _shorten_text(json_text(result.output, indent=None))
+        parts = read_content(result.output)
+        return _shorten_text(write_text(parts) if parts else json_text(result.output, indent=None))
     return _shorten_text(f"{result.error_type}: {result.error or ''}")
 
 

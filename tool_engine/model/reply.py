@@ -27,7 +27,7 @@ class ReplyFinding(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
     A value, never raised. The `error_type` of a reply's finding is `truncated`,
     `malformed_arguments`, `malformed_reply`, `missing_name`, `missing_id`, `repeated_id`,
     `refusal`, `skipped`, `repaired` or `no_usage`; of a definition's: `renamed`, `dropped`,
-    `rewritten` or `limit`.
+    `rewritten` or `limit`; of what a result holds and a model is not shown: `dropped`.
     """
 
     error_type: str

@@ -1,8 +1,8 @@
 """Which JSON values represent a tool's return value that is not made of them?
 
-Models of pydantic are asked for their own form; values with fields, keys or items are taken apart.
-A value without a JSON form is an error that says what to return: its `repr` would look like an
-answer.
+Images and other content become content blocks, models of pydantic are asked for their own form;
+values with fields, keys or items are taken apart. A value without a JSON form is an error that says
+what to return: its `repr` would look like an answer.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from uuid import UUID
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
+from tool_engine.model.content.blocks import lay_out
+from tool_engine.model.content.pieces import Content
 from tool_engine.model.json.output import as_output, fields_of, is_path
 
 _MAX_DEPTH: Final = 64
@@ -40,16 +42,18 @@ def plain_output(value: Any) -> dict[str, Any]:
     Raises:
         ToolExecutionError: Something in it has no form in JSON.
     """
-    return as_output(_Taking().plain(value, "", 0))
+    return as_output(_Taking().plain(lay_out(value), "", 0))
 
 
 def plain_at_once(value: Any) -> dict[str, Any] | None:
     """Return the output of a small `value` if no code of its classes runs; else None.
 
-    Raises:
-        ToolExecutionError: Something in it has no form in JSON.
+    None too if it has none: `plain_output` says why.
     """
-    return plain_output(value) if _is_simple(value) else None
+    try:
+        return plain_output(value) if _is_simple(value) else None
+    except ToolExecutionError:
+        return None
 
 
 def _is_simple(value: Any) -> bool:
@@ -61,7 +65,8 @@ def _is_simple(value: Any) -> bool:
             pending += list(value.values())[:_FEW]
         elif type(value) in _LISTS:
             pending += list(value)[:_FEW]
-        elif not _is_known(value):
+        elif not _is_known(value) and not isinstance(value, Content):
+            # The bytes of content have become base64 when it was made.
             return False
     return left > 0
 
@@ -114,6 +119,8 @@ def _without_form(value: Any, place: str) -> ToolExecutionError:
             value.close()
     elif isinstance(value, BaseException):
         cure = "raise it"
+    elif isinstance(value, Content):
+        cure = "return it by itself, in a list, or in the list under 'content'"
     else:
         cure = (
             "return text, numbers, true or false, None, lists or mappings of them, a dataclass or "

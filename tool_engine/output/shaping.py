@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from tool_engine.errors import ToolExecutionError
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.json.output import as_output, has_own_form
 from tool_engine.model.result import MOST_KEPT, ResultLimits
 from tool_engine.model.tool import Tool
@@ -74,6 +75,7 @@ class _Shaper:
             ) from error
 
     def _shape_value(self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext) -> Any:
+        value = lay_out(value)
         if is_quick(value) and not has_own_form(value):
             value = plain_output(value)
         returned = output = as_output(value)

@@ -232,9 +232,13 @@ def _format_results(
     results: list[ToolExecutionResult],
     parsed: ParsedReply,
 ) -> tuple[ParsedReply, Any]:
-    """Format the results; a failure becomes a finding."""
+    """Format the results; a failure becomes a finding, and so does what cannot be shown."""
     try:
-        return parsed, protocol.format_results(_restore_names(results, parsed.calls), parsed.calls)
+        named = _restore_names(results, parsed.calls)
+        formatted = protocol.format_results(named, parsed.calls)
+        find = getattr(protocol, "result_findings", None)
+        dropped = [] if find is None else find(named)
+        return replace(parsed, findings=[*parsed.findings, *dropped]), formatted
     except BaseException as error:  # a foreign protocol may raise anything
         if ends_caller(error):
             raise

@@ -1,10 +1,12 @@
-"""Is a reply so large that reading it would block the event loop?"""
+"""Is a reply, or a result, so large that reading it would block the event loop?"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from typing import Any, Final
+
+import msgspec
 
 _LARGE: Final = 32 * 1024
 """Characters and values that take a millisecond or two to read, in the worst case."""
@@ -13,7 +15,7 @@ _PARTS: Final = 2_000
 
 
 def estimate_size(reply: Any) -> int:
-    """Estimate a reply's characters and values; stops counting once it is large."""
+    """Estimate the characters and values of a reply or of results, until they are large."""
     try:
         return _estimate_size(reply)
     except Exception:  # noqa: BLE001 - a foreign object may raise when it is read
@@ -34,6 +36,8 @@ def _estimate_size(reply: Any) -> int:
         elif isinstance(part, list | tuple):
             size += len(part)
             rest.extend(part)
+        elif isinstance(part, msgspec.Struct):
+            rest.extend(getattr(part, name) for name in part.__struct_fields__)
         else:
             # An SDK's object keeps its fields like any other.
             rest.extend(getattr(part, "__dict__", {}).values())

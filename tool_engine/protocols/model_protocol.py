@@ -11,6 +11,8 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.result_content import parts_of
+from tool_engine.protocols.result_media import TEXTS_ONLY, Carried
 from tool_engine.protocols.schemas.fitting import FittedSchema, SchemaSubset, fit_schema
 from tool_engine.protocols.schemas.subsets import ANY_SCHEMA
 from tool_engine.protocols.tool_names import KnownTools, NameRule, ToolCatalog
@@ -118,6 +120,9 @@ class ModelProtocol(DefinitionWriter):
     the tool's schema, and accepts a tool and a command as the name of a tool.
     """
 
+    carried: Carried = TEXTS_ONLY
+    """The images, audio and files that a result may hold; the rest is named."""
+
     def __init__(
         self, *, tools: Iterable[Tool] | ToolCatalog | None = None, repair: bool = True
     ) -> None:
@@ -153,3 +158,21 @@ class ModelProtocol(DefinitionWriter):
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> Any:
         """Return the results of calls in the model's form."""
+
+    def result_findings(self, results: Sequence[ToolExecutionResult]) -> list[ReplyFinding]:
+        """Return what `format_results` only names because the format cannot carry it.
+
+        Each is a `ReplyFinding` of `dropped`, about one image, sound or file of one result.
+        """
+        return [
+            ReplyFinding(
+                error_type="dropped",
+                tool_name=result.tool_name,
+                call_id=result.call_id,
+                message=f"{part.describe()} in the result of {result.tool_name!r} is not shown to "
+                f"the model, only named: {reason}",
+            )
+            for result in results
+            for part in parts_of(result)
+            if (reason := self.carried.find_reason(part)) is not None
+        ]

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.content.blocks import read_content, write_text
+from tool_engine.model.content.pieces import Content, TextContent
 from tool_engine.model.json.output import to_text
 from tool_engine.model.outcome import ErrorType, Outcome
 from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.result_media import as_media
 
 REQUEST_ID: Final = "request_id"
 """The key of `result.metadata` for the id that the model awaits; set by the cycle."""
 
 
 IMAGE_TYPES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
-"""The types of images that most models are shown."""
-
-
-class ResultPart(msgspec.Struct, frozen=True):
-    text: str | None = None
-    data: str | None = None
-    media_type: str | None = None
-    """The image's type, such as `image/png`."""
-
-
-def describe_image(part: ResultPart) -> str:
-    """Return the text in place of an image not shown."""
-    return f"[{part.media_type}: the model is shown {', '.join(IMAGE_TYPES)} only]"
+"""The types of images that OpenAI and Anthropic take."""
 
 
 def withhold_unreviewed(result: ToolExecutionResult, tool: Tool | None) -> ToolExecutionResult:
@@ -60,36 +50,30 @@ def withhold_unreviewed(result: ToolExecutionResult, tool: Tool | None) -> ToolE
 def text_of(result: ToolExecutionResult) -> str:
     """Return the text of a result, or advice after a failure. A37.
 
-    Strings stay as they are, other data becomes JSON. Images are named, not shown. For a call of a
-    session it is its `final_text`. S15.
+    Strings stay as they are, other data becomes JSON. Images and other bytes are named, not shown.
+    For a call of a session it is its `final_text`. S15.
     """
     final = _find_final_text(result)
-    return text_of_blocks(parts_of(result)) if final is None else final
+    return write_text(parts_of(result)) if final is None else final
 
 
-def text_of_blocks(parts: Sequence[ResultPart]) -> str:
-    return "\n".join(
-        part.text if part.text is not None else f"[{part.media_type}]" for part in parts
-    )
-
-
-def parts_of(result: ToolExecutionResult) -> list[ResultPart]:
+def parts_of(result: ToolExecutionResult) -> list[Content]:
     """Return the pieces of a result, in order; at least one.
 
-    An output of `{"content": [...]}`, as MCP's servers give it, is split if its items are all
-    `text` and `image` blocks; any other output is one piece of text. For a call of a session the
-    text is its `final_text`; images stay beside a text that differs from the tool's own.
+    An output of `{"content": [...]}`, as MCP's servers give it, is split, as `read_content` says;
+    any other output is one text. For a call of a session the text is its `final_text`; images and
+    other bytes stay beside a text that differs from the tool's own.
     """
     final = _find_final_text(result)
     is_hidden = getattr(result, "is_hidden", False)
-    blocks = blocks_of(result.output) if result.is_success and not is_hidden else []
-    if final is not None and (not blocks or text_of_blocks(blocks) != final):
-        return [ResultPart(text=final), *(part for part in blocks if part.data is not None)]
-    if blocks:
-        return blocks
+    parts = read_content(result.output) if result.is_success and not is_hidden else []
+    if final is not None and (not parts or write_text(parts) != final):
+        return [TextContent(final), *(part for part in parts if as_media(part) is not None)]
+    if parts:
+        return parts
     if not result.is_success:
-        return [ResultPart(text=_write_failure(result, result.error))]
-    return [ResultPart(text=to_text(unwrap_output(result)))]
+        return [TextContent(_write_failure(result, result.error))]
+    return [TextContent(to_text(unwrap_output(result)))]
 
 
 def unwrap_output(result: ToolExecutionResult) -> Any:
@@ -105,39 +89,6 @@ def _find_final_text(result: ToolExecutionResult) -> str | None:
 
 def _write_failure(result: ToolExecutionResult, text: str | None) -> str:
     return f"Error ({result.error_type}): {text}"
-
-
-def blocks_of(output: Mapping[str, Any]) -> list[ResultPart]:
-    content = output.get("content")
-    # Output that declares an error, or holds more than the blocks, is shown whole.
-    says_more = {**output, "content": None, "isError": output.get("isError") or None}
-    if not isinstance(content, list) or any(value is not None for value in says_more.values()):
-        return []
-    blocks = [_read_block(each) for each in content]
-    return [block for block in blocks if block is not None] if None not in blocks else []
-
-
-def _read_block(block: Any) -> ResultPart | None:
-    if not isinstance(block, Mapping):
-        return None
-    kind, text, data = block.get("type"), block.get("text"), block.get("data")
-    if kind == "text" and isinstance(text, str):
-        return ResultPart(text=text)
-    media_type = block.get("mimeType")
-    if kind == "image" and isinstance(media_type, str) and _is_image(data, media_type):
-        return ResultPart(data=data, media_type=media_type)
-    return None
-
-
-def _is_image(data: object, media_type: str) -> bool:
-    """Return True for a valid image: another fails the whole request."""
-    if not isinstance(data, str) or not data or not media_type.startswith("image/"):
-        return False
-    try:
-        base64.b64decode(data, validate=True)
-    except ValueError:
-        return False
-    return True
 
 
 def request_ids(

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.json.output import stand_in, to_text
 from tool_engine.model.json.weighing import PIECE, Weights, is_written_at_once, write_in_pieces
-from tool_engine.protocols.result_content import blocks_of, text_of_blocks
 
 _SHORT: Final = 2**64
 
@@ -33,8 +33,8 @@ def default_text(result: ToolExecutionResult) -> str:
     if not result.is_success:
         return result.error or ""
     output = result.output
-    blocks = blocks_of(output) if "content" in output else []
-    return text_of_blocks(blocks) if blocks else text_in_pieces(data_of(output))
+    parts = read_content(output) if "content" in output else []
+    return write_text(parts) if parts else text_in_pieces(data_of(output))
 
 
 def text_in_pieces(value: Any) -> str:

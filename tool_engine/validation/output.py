@@ -2,6 +2,7 @@
 
 A mapping is held against the declaration as it is. A lone value is held in an output as
 `{"result": value}`: there the value is what was declared, unless the declaration names `result`.
+Beside content it is what stands under `structuredContent`, unless the declaration names `content`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ValidationError
+from tool_engine.model.content.blocks import find_structured
 from tool_engine.model.json.output import plain
 from tool_engine.validation.breaches import breaches
 from tool_engine.validation.effort import find_errors
@@ -40,7 +42,7 @@ class OutputCheck:
         ValueError: The schema cannot be compiled.
     """
 
-    __slots__ = ("_may_be_whole", "_root", "_rules", "_schema")
+    __slots__ = ("_may_be_whole", "_names_content", "_root", "_rules", "_schema")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
@@ -50,6 +52,7 @@ class OutputCheck:
         names_result = "result" in schema.get("properties", {})
         self._may_be_whole = names_result or not is_object
         """Whether an output with no key but `result` may be the declared object itself."""
+        self._names_content = "content" in schema.get("properties", {})
 
     def holds(self, output: dict[str, Any]) -> bool:
         """Return True if the output certainly holds; cheap, and made for small outputs.
@@ -58,7 +61,7 @@ class OutputCheck:
             ValueError: There are values in it that are no JSON.
         """
         if len(output) != 1 or "result" not in output:
-            return self._rules.is_valid(output)
+            return self._rules.is_valid(self._find_declared(output))
         if self._may_be_whole and self._rules.is_valid(output):
             return True
         return self._rules.is_valid(output["result"])
@@ -70,12 +73,16 @@ class OutputCheck:
         """
         output = _read_json(output)
         if len(output) != 1 or "result" not in output:
-            return self._explain_value(output)
+            return self._explain_value(self._find_declared(output))
         found = self._explain_value(output["result"])
         if not found or not self._may_be_whole:
             return found
         whole = self._explain_value(output)
         return whole if not whole or self._schema.get("type") == "object" else found
+
+    def _find_declared(self, output: dict[str, Any]) -> Any:
+        structured = None if self._names_content else find_structured(output)
+        return output if structured is None else structured
 
     def _explain_value(self, value: Any) -> list[ValidationError]:
         if self._root is None:

@@ -23,7 +23,10 @@ from tool_engine.cli import settings
 from tool_engine.cli.calls.call_command import print_result
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import run_async
+from tool_engine.cli.tables import result_text
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.content.blocks import lay_out
+from tool_engine.model.content.pieces import ImageContent
 
 SLOW = """
 name: slow
@@ -116,6 +119,15 @@ def test_text_is_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     """A tool that returned a text prints it without quotes, and without steering the terminal."""
     print_result(ToolExecutionResult(True, "x", {"result": "one [b]\ntwo \x1b[31m"}))
     assert capsys.readouterr().out == "one [b]\ntwo \\x1b[31m\n"
+
+
+def test_bytes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """A megabyte of base64 is nothing to read; what stands beside it is."""
+    output = lay_out(["A map:", ImageContent(bytes(1_000_000), "image/png")])
+    result = ToolExecutionResult(True, "x", {**output, "structuredContent": {"scale": 5}})
+    print_result(result)
+    assert capsys.readouterr().out == 'A map:\n[image/png, 1.0 MB]\n{"scale": 5}\n'
+    assert result_text(result) == 'A map:\n[image/png, 1.0 MB]\n{"scale": 5}'
 
 
 def test_call_json_is_the_result(command: Callable[..., Any]) -> None:

@@ -8,6 +8,8 @@ import pytest
 from aiohttp import web
 
 from tool_engine.errors import ToolExecutionError
+from tool_engine.model.content.blocks import read_content
+from tool_engine.model.content.pieces import MOST_BYTES, AudioContent, ImageContent
 
 
 async def test_a_declared_tool_fails_on_an_error_status(run: Any, site: Any) -> None:
@@ -47,6 +49,56 @@ async def test_declared_output(
     site.answer = answer
     entry: dict[str, Any] = {} if select is None else {"response": select}
     assert await run.declared({"url": site.url}, **entry) == value
+
+
+@pytest.mark.parametrize("size", [5, 300_000])
+@pytest.mark.parametrize(
+    ("content_type", "kind"),
+    [("image/png", "image"), ("audio/mpeg; rate=8", "audio"), ("image/svg+xml", None)],
+)
+async def test_images_and_sounds(
+    run: Any, site: Any, content_type: str, kind: str | None, size: int
+) -> None:
+    """A model is shown them; a drawing of letters is text, and other bytes are described."""
+    body = b"<" * size if kind is None else b"\x89" * size
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    site.answer = answer
+    output = await run.declared({"url": site.url})
+    if kind is None:
+        assert output == body.decode()
+        return
+    (content,) = read_content(output)
+    assert isinstance(content, ImageContent | AudioContent)
+    assert (content.type, content.data) == (kind, body)
+    assert content.mime_type == content_type.partition(";")[0]
+    assert (await run.request(url=site.url))["body"]["size"] == size
+
+
+@pytest.mark.parametrize("content_type", ["image/", "audio", "image/p ng", "application/pdf"])
+async def test_bytes_of_other_types(run: Any, site: Any, content_type: str) -> None:
+    """They are described, whatever a server calls them."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=b"\x89\xff", headers={"Content-Type": content_type})
+
+    site.answer = answer
+    output = await run.declared({"url": site.url})
+    assert (output["size"], output["base64"]) == (2, "if8=")
+
+
+async def test_an_image_that_is_too_large_for_content(run: Any, site: Any) -> None:
+    """It is described: no model could be shown it."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=bytes(MOST_BYTES + 1), content_type="image/png")
+
+    site.answer = answer
+    output = await run.declared({"url": site.url, "max_bytes": 2 * MOST_BYTES})
+    assert output["size"] == MOST_BYTES + 1
+    assert "left out" in output["note"]
 
 
 async def test_a_large_declared_output(run: Any, site: Any) -> None:

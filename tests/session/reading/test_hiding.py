@@ -13,6 +13,7 @@ from tests.approval.people import Person
 from tests.session.catalogs import definition, engine_over, write
 from tool_engine import Presentation, ToolEngine, ToolSession
 from tool_engine.errors import ConfigurationError, ToolExecutionError
+from tool_engine.model.content.pieces import ImageContent, TextContent
 from tool_engine.protocols.result_content import parts_of, text_of
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.reading.result import SessionResult
@@ -104,8 +105,10 @@ async def test_what_a_failed_call_says(engine: ToolEngine, show: str) -> None:
 async def test_images(engine: ToolEngine) -> None:
     """N33: what is no text stays unread, too."""
     session = ToolSession(engine, "s")
-    assert any(part.data for part in parts_of(await give(session, "image", "give_full")))
-    assert not any(part.data for part in parts_of(await give(session, "image", "give_summary")))
+    shown = parts_of(await give(session, "image", "give_full"))
+    assert [type(part) for part in shown] == [ImageContent]
+    unread = parts_of(await give(session, "image", "give_summary"))
+    assert [type(part) for part in unread] == [TextContent]
 
 
 @pytest.mark.parametrize("way", ["read_var", "read_result"])

@@ -69,6 +69,11 @@ class CarriedProtocol:
             [make_message(self.native.name, "user", made)] if isinstance(made, str) else list(made)
         )
 
+    def result_findings(self, results: Sequence[ToolExecutionResult]) -> list[ReplyFinding]:
+        find: Callable[[Sequence[ToolExecutionResult]], list[ReplyFinding]] | None
+        find = getattr(self.text, "result_findings", None)
+        return [] if find is None else find(results)
+
     def history(self, native: ParsedReply) -> list[Any]:
         if native.calls or not isinstance(native.message, list):
             # An unanswered call would make the conversation invalid.

@@ -28,6 +28,7 @@ from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import findings_table
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.event import ToolEngineEventType
 
 
@@ -87,7 +88,9 @@ def print_result(result: ToolExecutionResult) -> None:
     if list(output) == ["result"] and isinstance(output["result"], str):
         console.print(plain(output["result"]), soft_wrap=True)
         return
-    console.print(plain(json_text(output)), soft_wrap=True)
+    # Bytes as base64 are nothing to read: with --json all of it is printed.
+    parts = read_content(output)
+    console.print(plain(write_text(parts) if parts else json_text(output)), soft_wrap=True)
 
 
 async def _call_tool(

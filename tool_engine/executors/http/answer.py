@@ -13,7 +13,10 @@ from multidict import MultiMapping
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.body import BodyError, excerpt, is_json_type, read_body, read_json
+from tool_engine.model.content.blocks import lay_out
+from tool_engine.model.content.pieces import MOST_BYTES, AudioContent, ImageContent, is_mime_type
 
+_CONTENT: Final = {"image": ImageContent, "audio": AudioContent}
 _LARGE: Final = 128 * 1024
 """A larger body, in bytes, is read in a thread."""
 _IN_TIME: Final = frozenset({408, 409, 423, 425, 429})
@@ -64,9 +67,21 @@ def selected(answer: HTTPAnswer, select: ParsedResult | None) -> Any:
         if not answer.body:
             return {"status_code": answer.status}
         if not is_json_type(answer.content_type):
-            return read_body(answer.body, answer.content_type, answer.charset)
+            laid = _lay_out_media(answer)
+            return laid or read_body(answer.body, answer.content_type, answer.charset)
         return json_of(answer)
     return searched(select, json_of(answer), "entry.response", answer.origin)
+
+
+def _lay_out_media(answer: HTTPAnswer) -> dict[str, Any] | None:
+    """Return an image or a sound as content; None: the body is something else, or too large."""
+    content_type = answer.content_type
+    kind = _CONTENT.get(content_type.partition("/")[0])
+    is_media = is_mime_type(content_type) and not content_type.endswith("+xml")
+    if kind is None or not is_media or len(answer.body) > MOST_BYTES:
+        return None
+    laid: dict[str, Any] = lay_out(kind(answer.body, content_type))
+    return laid
 
 
 def check_success(answer: HTTPAnswer) -> None:

@@ -106,8 +106,8 @@ class HTTPExecutor:
 
         Returns:
             For `http_request`, `{"status_code", "headers", "body"}`, whatever the status is. For
-            a declarative tool the body, or what `entry.response` selects in it; the items of all
-            pages, or where the body was saved, if the entry says so.
+            a declarative tool the body, an image or a sound as content, or what `entry.response`
+            selects; the items of all pages, or where the body was saved, if the entry says so.
 
         Raises:
             ToolExecutionError: The request was refused or failed, or a declarative tool's answer

@@ -206,7 +206,7 @@ def _answer_request(
             value = function(**arguments)
             if inspect.isawaitable(value):
                 value = runner.run(_await_value(value), context=contextvars.copy_context())
-        value, answer = _encode_value(request["id"], value)
+        value, answer = _encode_value(request["id"], _lay_out(value))
         if len(answer) > MAX_MESSAGE:
             raise _HandlerError(f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}")
         _check_keys(value)
@@ -220,6 +220,14 @@ def _answer_request(
         with contextlib.suppress(Exception):
             stream.flush()
     return answer
+
+
+def _lay_out(value: Any) -> Any:
+    """Return a value with images and other content as blocks."""
+    # A handler that returns content has imported its classes.
+    if "tool_engine.model.content.pieces" not in sys.modules:
+        return value
+    return importlib.import_module("tool_engine.model.content.blocks").lay_out(value)
 
 
 async def _await_value(value: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
@@ -17,17 +17,19 @@ from tool_engine.protocols.anthropic.anthropic_decoder import AnthropicDecoder
 from tool_engine.protocols.anthropic.anthropic_strict import check_limits, make_strict
 from tool_engine.protocols.chunks import plain, split_chunks
 from tool_engine.protocols.object_arguments import make_sendable
-from tool_engine.protocols.result_content import (
-    IMAGE_TYPES,
-    ResultPart,
-    describe_image,
-    parts_of,
-    request_ids,
-)
+from tool_engine.protocols.result_content import IMAGE_TYPES, parts_of, request_ids
+from tool_engine.protocols.result_media import Carried, Media
 from tool_engine.protocols.schemas.fitting import FittedSchema
 from tool_engine.protocols.schemas.subsets import ANTHROPIC
 from tool_engine.protocols.strict_protocol import StrictProtocol
 from tool_engine.protocols.tool_names import NameRule, ToolCatalog
+
+_CARRIED: Final = Carried(
+    image=IMAGE_TYPES,
+    file=("application/pdf",),
+    # 5 MB as base64: https://docs.claude.com/en/docs/build-with-claude/vision
+    most_image=5 * 2**20 * 3 // 4,
+)
 
 
 class AnthropicProtocol(StrictProtocol):
@@ -50,6 +52,7 @@ class AnthropicProtocol(StrictProtocol):
         re.compile(r"[a-zA-Z0-9_-]{1,64}"), 64, "1 to 64 of the characters a-z, A-Z, 0-9, _ and -"
     )
     subset = ANTHROPIC
+    carried = _CARRIED
 
     def __init__(
         self,
@@ -115,7 +118,9 @@ class AnthropicProtocol(StrictProtocol):
 
 def _write_result(call_id: str, result: ToolExecutionResult) -> dict[str, Any]:
     answer: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
-    blocks = [block for part in parts_of(result) for block in _write_blocks(part)]
+    parts = _CARRIED.write_parts(parts_of(result))
+    # The API refuses text blocks without a letter; a result may have no content at all.
+    blocks = [_write_block(part) for part in parts if not isinstance(part, str) or part.strip()]
     if len(blocks) == 1 and blocks[0]["type"] == "text":
         answer["content"] = blocks[0]["text"]
     elif blocks:
@@ -125,12 +130,8 @@ def _write_result(call_id: str, result: ToolExecutionResult) -> dict[str, Any]:
     return answer
 
 
-def _write_blocks(part: ResultPart) -> list[dict[str, Any]]:
-    text = part.text
-    if text is None and part.media_type in IMAGE_TYPES:
-        source = {"type": "base64", "media_type": part.media_type, "data": part.data}
-        return [{"type": "image", "source": source}]
-    if text is None:
-        text = describe_image(part)
-    # The API refuses text blocks without a letter; a result may have no content at all.
-    return [{"type": "text", "text": make_sendable(text)}] if text.strip() else []
+def _write_block(part: str | Media) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": make_sendable(part)}
+    source = {"type": "base64", "media_type": part.mime_type, "data": part.data}
+    return {"type": "image" if part.kind == "image" else "document", "source": source}

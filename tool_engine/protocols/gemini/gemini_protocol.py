@@ -21,11 +21,21 @@ from tool_engine.protocols.gemini.gemini_decoder import GeminiDecoder
 from tool_engine.protocols.model_protocol import ModelProtocol
 from tool_engine.protocols.object_arguments import make_sendable
 from tool_engine.protocols.result_content import parts_of, request_ids, unwrap_output
+from tool_engine.protocols.result_media import Carried, Media
 from tool_engine.protocols.schemas.subsets import GEMINI, GEMINI_OPENAPI
 from tool_engine.protocols.tool_names import NameRule, ToolCatalog
 
 _SCHEMAS: Final = {"json": GEMINI, "openapi": GEMINI_OPENAPI}
 _IMAGES: Final = ("inside", "after")
+# https://ai.google.dev/gemini-api/docs/image-understanding, .../audio and .../document-processing
+_CARRIED: Final = Carried(
+    image=("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"),
+    audio=(
+        *("audio/wav", "audio/x-wav", "audio/mp3", "audio/mpeg", "audio/aiff", "audio/aac"),
+        *("audio/ogg", "audio/flac"),
+    ),
+    file=("application/pdf",),
+)
 
 
 class GeminiProtocol(ModelProtocol):
@@ -36,14 +46,16 @@ class GeminiProtocol(ModelProtocol):
         repair: Whether finished but malformed arguments may be repaired.
         schema: `json` describes arguments under `parametersJsonSchema`; `openapi` under the older
             `parameters`, for servers that know no other.
-        images: `inside` puts the images of a result into its functionResponse, which models before
-            Gemini 3 do not read; `after` puts them behind it as parts of their own.
+        images: `inside` puts the images and PDFs of a result into its functionResponse, which
+            models before Gemini 3 do not read; `after` puts them behind it as parts of their own.
+            Audio always stands there.
 
     Raises:
         ConfigurationError: An option has another value.
     """
 
     name = "gemini"
+    carried = _CARRIED
     # https://ai.google.dev/api/caching#FunctionDeclaration: 64 characters at first, later 63, and
     # 128 today; 64 are taken by all that is still served.
     name_rule = NameRule(
@@ -110,7 +122,7 @@ class GeminiProtocol(ModelProtocol):
             for call_id, result in ordered
             for part in self._write_result(call_id, known.get(call_id), result)
         ]
-        return [{"role": "user", "parts": make_sendable(parts)}] if parts else []
+        return [{"role": "user", "parts": parts}] if parts else []
 
     def _write_result(
         self, call_id: str, call: ToolCall | None, result: ToolExecutionResult
@@ -119,28 +131,31 @@ class GeminiProtocol(ModelProtocol):
         if call is not None and call.has_own_id:
             del answer["id"]
         answer["name"] = self.known.sent_name(result.tool_name if call is None else call.tool_name)
-        pieces = parts_of(result)
-        images = [
-            {"inlineData": {"mimeType": piece.media_type, "data": piece.data}}
-            for piece in pieces
-            if piece.data is not None
-        ]
-        answer["response"] = _write_response(result, [piece.text for piece in pieces])
-        if images and self._images == "inside":
-            answer["parts"] = images
-            images = []
-        return [{"functionResponse": answer}, *images]
+        parts = list(self.carried.write_parts(parts_of(result)))
+        answer["response"] = _write_response(result, parts)
+        # Without the bytes, which can be sent as they are: copying megabytes of them takes long.
+        answer = make_sendable(answer)
+        inside: list[dict[str, Any]] = []
+        behind: list[dict[str, Any]] = []
+        for part in parts:
+            if isinstance(part, Media):
+                is_inside = self._images == "inside" and part.kind != "audio"
+                blob = {"inlineData": {"mimeType": part.mime_type, "data": part.data}}
+                (inside if is_inside else behind).append(blob)
+        if inside:
+            answer["parts"] = inside
+        return [{"functionResponse": answer}, *behind]
 
 
-def _write_response(result: ToolExecutionResult, texts: list[str | None]) -> dict[str, Any]:
+def _write_response(result: ToolExecutionResult, parts: list[str | Media]) -> dict[str, Any]:
     """Return the object that the API requires, with output as data. X9."""
-    written = [text for text in texts if text is not None]
+    written = [part for part in parts if isinstance(part, str)]
     if not result.is_success:
         return {"error": "\n".join(written)}
     if not written:
-        return {"output": f"{len(texts)} image(s), attached"}
+        kinds = {part.kind for part in parts if isinstance(part, Media)}
+        return {"output": f"{len(parts)} {kinds.pop() if len(kinds) == 1 else 'file'}(s), attached"}
     output = unwrap_output(result)
-    text = to_text(output)
-    if written != [text] or len(texts) > 1 or isinstance(output, str):
+    if len(parts) > 1 or isinstance(output, str) or written != [text := to_text(output)]:
         return {"output": "\n".join(written)}
     return {"output": json.loads(text)}

@@ -17,13 +17,21 @@ from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.object_arguments import make_sendable
 from tool_engine.protocols.openai.call_table import WireCall
-from tool_engine.protocols.result_content import ResultPart, parts_of
+from tool_engine.protocols.result_content import parts_of
+from tool_engine.protocols.result_media import Carried, Media
 
+AUDIO_TYPES: Final = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+}
+"""The types of audio that the API takes, and its names for them."""
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _NO_NAME: Final = "unnamed_tool"
 _UNREAD: Final = "unreadable_arguments"
-_BETWEEN: Final = "I look at the images."
-_IMAGES: Final = "The images in the result of call {}:"
+_BETWEEN: Final = "I look at the {}."
+_MEDIA: Final = "The {} in the result of call {}:"
 
 
 def write_reply(
@@ -70,9 +78,9 @@ def _write_arguments(call: ToolCall, wire: WireCall) -> str:
 
 
 def write_results(
-    results: Iterable[tuple[str, ToolExecutionResult]], *, is_inside: bool = False
+    results: Iterable[tuple[str, ToolExecutionResult]], carried: Carried, *, is_inside: bool = False
 ) -> list[dict[str, Any]]:
-    """Return one `tool` message for each result, then all images.
+    """Return one `tool` message for each result, then all images, audio and files.
 
     A message of that role holds text only, and nothing may stand between such messages. Mistral,
     and servers with its templates, refuse a user's message right behind them, so that a line of the
@@ -80,42 +88,58 @@ def write_results(
 
     Args:
         results: The id of each call, and its result.
-        is_inside: Whether images stay in the message of their result.
+        carried: What the server takes beside texts.
+        is_inside: Whether it stays in the message of its result.
     """
     messages: list[dict[str, Any]] = []
-    images: list[dict[str, Any]] = []
+    shown: list[tuple[str, list[Media]]] = []
     for call_id, result in results:
-        parts = parts_of(result)
+        parts = list(carried.write_parts(parts_of(result)))
         content = _write_content(parts, is_inside=is_inside)
         messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
-        shown = [_write_image(part) for part in parts if part.data is not None and not is_inside]
-        if shown:
-            images += [{"type": "text", "text": _IMAGES.format(call_id)}, *shown]
-    if images:
-        messages.append({"role": "assistant", "content": _BETWEEN})
-        messages.append({"role": "user", "content": images})
+        media = [part for part in parts if isinstance(part, Media)]
+        if media and not is_inside:
+            shown.append((call_id, media))
+    if shown:
+        named = _name_media([part for _, media in shown for part in media])
+        blocks = [
+            block
+            for call_id, media in shown
+            for block in (
+                _write_text(_MEDIA.format(_name_media(media), call_id)),
+                *map(_write_media, media),
+            )
+        ]
+        messages.append({"role": "assistant", "content": _BETWEEN.format(named)})
+        messages.append({"role": "user", "content": blocks})
     return messages
 
 
-def _write_content(parts: Sequence[ResultPart], *, is_inside: bool) -> str | list[dict[str, Any]]:
-    if is_inside and any(part.data is not None for part in parts):
-        return [
-            _write_image(each) if each.data is not None else _write_block(each) for each in parts
-        ]
-    blocks = [_write_block(part) for part in parts]
-    return str(blocks[0]["text"]) if len(blocks) == 1 else blocks
+def _name_media(media: Sequence[Media]) -> str:
+    return "images" if all(part.kind == "image" for part in media) else "files"
 
 
-def _write_block(part: ResultPart) -> dict[str, Any]:
-    return {"type": "text", "text": _write_text(part)}
+def _write_content(parts: Sequence[str | Media], *, is_inside: bool) -> str | list[dict[str, Any]]:
+    blocks = [
+        _write_text(part)
+        if isinstance(part, str)
+        else _write_media(part)
+        if is_inside
+        else _write_text(f"[{part.mime_type}: shown in the user message after the results]")
+        for part in parts
+    ]
+    return str(blocks[0]["text"]) if len(blocks) == 1 and "text" in blocks[0] else blocks
 
 
-def _write_text(part: ResultPart) -> str:
-    if part.text is not None:
-        return to_text(part.text)
-    return f"[{part.media_type}: shown in the user message after the results]"
+def _write_text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": to_text(text)}
 
 
-def _write_image(part: ResultPart) -> dict[str, Any]:
-    url = f"data:{part.media_type};base64,{part.data}"
-    return {"type": "image_url", "image_url": {"url": url}}
+def _write_media(part: Media) -> dict[str, Any]:
+    if part.kind == "image":
+        return {"type": "image_url", "image_url": {"url": part.url}}
+    if part.kind == "audio":
+        sound = {"data": part.data, "format": AUDIO_TYPES[part.mime_type]}
+        return {"type": "input_audio", "input_audio": sound}
+    name = part.name if part.name.endswith(".pdf") else f"{part.name}.pdf"
+    return {"type": "file", "file": {"filename": to_text(name), "file_data": part.url}}

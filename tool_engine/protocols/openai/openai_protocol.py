@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ReplyDecoder
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.checks.bounds import check_choice
@@ -18,15 +19,21 @@ from tool_engine.protocols.arguments.argument_text import ReadArguments
 from tool_engine.protocols.chunks import field, split_chunks
 from tool_engine.protocols.model_protocol import DefinitionLimits
 from tool_engine.protocols.openai.openai_decoder import OpenAIDecoder
-from tool_engine.protocols.openai.openai_messages import write_results
+from tool_engine.protocols.openai.openai_messages import AUDIO_TYPES, write_results
 from tool_engine.protocols.openai.openai_strict import drop_nulls, make_strict
-from tool_engine.protocols.result_content import request_ids
+from tool_engine.protocols.result_content import IMAGE_TYPES, request_ids
+from tool_engine.protocols.result_media import Carried
 from tool_engine.protocols.schemas.fitting import FittedSchema
 from tool_engine.protocols.schemas.subsets import OPENAI
 from tool_engine.protocols.strict_protocol import StrictProtocol
 from tool_engine.protocols.tool_names import NameRule, ToolCatalog
 
 _IMAGES: Final = ("after", "inside")
+_MEDIA: Final[dict[str, tuple[str, ...]]] = {
+    "image": IMAGE_TYPES,
+    "audio": tuple(AUDIO_TYPES),
+    "file": ("application/pdf",),
+}
 OPENAI_NAMES: Final = NameRule(
     re.compile(r"[A-Za-z0-9_-]{1,64}"), 64, "1 to 64 of the characters a-z, A-Z, 0-9, _ and -"
 )
@@ -45,6 +52,8 @@ class OpenAIProtocol(StrictProtocol):
         images: `after` shows the images of results in a message of the user behind them, with a
             line of the model's between; `inside` leaves them in the result, for servers that take
             them there: OpenAI does not.
+        media: What the server's models take beside text: `image`, `audio` (WAV and MP3), `file`
+            (PDF). What else results hold is named, and `result_findings` says so.
 
     Raises:
         ConfigurationError: An option has another value.
@@ -63,9 +72,16 @@ class OpenAIProtocol(StrictProtocol):
         repair: bool = True,
         strict: bool = False,
         images: str = "after",
+        media: Sequence[str] = ("image",),
     ) -> None:
         super().__init__(tools=tools, repair=repair, strict=strict)
         check_choice("images", images, _IMAGES)
+        if isinstance(media, str):
+            raise ConfigurationError(f"media must be a list such as ['image'], got {media!r}")
+        for each in media:
+            check_choice("media", each, tuple(_MEDIA))
+        image, audio, file = (_MEDIA[each] if each in media else () for each in _MEDIA)
+        self.carried = Carried(image, audio, file)
         self._are_images_inside = images == "inside"
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
@@ -104,9 +120,9 @@ class OpenAIProtocol(StrictProtocol):
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> list[dict[str, Any]]:
-        """Return one `tool` message for each result, then all images."""
+        """Return one `tool` message for each result, then all images, audio and files."""
         pairs = zip(request_ids(results, calls), results, strict=True)
-        return write_results(pairs, is_inside=self._are_images_inside)
+        return write_results(pairs, self.carried, is_inside=self._are_images_inside)
 
 
 def _is_history(reply: Any) -> bool:

@@ -6,7 +6,7 @@ https://platform.openai.com/docs/api-reference/responses
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.reply import ParsedReply
@@ -15,14 +15,20 @@ from tool_engine.protocols.chunks import split_chunks
 from tool_engine.protocols.object_arguments import make_sendable
 from tool_engine.protocols.openai import OpenAIProtocol
 from tool_engine.protocols.openai_responses.responses_decoder import OpenAIResponsesDecoder
-from tool_engine.protocols.result_content import (
-    IMAGE_TYPES,
-    ResultPart,
-    describe_image,
-    parts_of,
-    request_ids,
-)
+from tool_engine.protocols.result_content import IMAGE_TYPES, parts_of, request_ids
+from tool_engine.protocols.result_media import Carried, Media
 from tool_engine.protocols.tool_names import ToolCatalog
+
+_OFFICE: Final = "application/vnd.openxmlformats-officedocument"
+_FILES: Final = {
+    "application/pdf": ".pdf",
+    f"{_OFFICE}.wordprocessingml.document": ".docx",
+    f"{_OFFICE}.presentationml.presentation": ".pptx",
+    f"{_OFFICE}.spreadsheetml.sheet": ".xlsx",
+}
+"""The files that the API reads, and how it knows them by their names:
+https://developers.openai.com/api/docs/guides/file-inputs"""
+_CARRIED: Final = Carried(image=IMAGE_TYPES, file=tuple(_FILES))
 
 
 class OpenAIResponsesProtocol(OpenAIProtocol):
@@ -47,6 +53,7 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
         strict: bool = False,
     ) -> None:
         super().__init__(tools=tools, repair=repair, strict=strict)
+        self.carried = _CARRIED
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
         """Return the `tools` of a request: one entry per tool, in order."""
@@ -86,17 +93,18 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
 
 
 def _write_output(result: ToolExecutionResult) -> str | list[dict[str, Any]]:
-    parts = [_write_part(part) for part in parts_of(result)]
+    parts = [_write_part(part) for part in _CARRIED.write_parts(parts_of(result))]
     if len(parts) == 1 and parts[0]["type"] == "input_text":
         return str(parts[0]["text"])
     return parts
 
 
-def _write_part(part: ResultPart) -> dict[str, Any]:
-    if part.text is None and part.media_type in IMAGE_TYPES:
-        url = f"data:{part.media_type};base64,{part.data}"
-        return {"type": "input_image", "image_url": url, "detail": "auto"}
-    text = part.text
-    if text is None:
-        text = describe_image(part)
-    return {"type": "input_text", "text": make_sendable(text)}
+def _write_part(part: str | Media) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "input_text", "text": make_sendable(part)}
+    if part.kind == "image":
+        return {"type": "input_image", "image_url": part.url, "detail": "auto"}
+    ending = _FILES[part.mime_type]
+    name = make_sendable(part.name)
+    filename = name if name.endswith(ending) else f"{name}{ending}"
+    return {"type": "input_file", "filename": filename, "file_data": part.url}

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.json.free_key import free_key, text_key
 from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.tool import Tool
@@ -85,7 +86,9 @@ def compressed_result(
     def default(secrets: OwnSecrets) -> str:
         if not result.is_success:
             return f"Error ({result.error_type}): {_hide_start(result.error or '', secrets)}"
-        return to_text(secrets.value(_Start(secrets).of(data_of(result.output), 0)))
+        parts = read_content(result.output)
+        value = write_text(parts) if parts else data_of(result.output)
+        return to_text(secrets.value(_Start(secrets).of(value, 0)))
 
     find_secrets = partial(secrets_if_known, tool, args)
     return _compress_value(own, result, result.tool_name, default, _PREVIEW, find_secrets)

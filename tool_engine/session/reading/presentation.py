@@ -20,6 +20,7 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.unawaited import is_unawaited
+from tool_engine.model.content.blocks import read_content
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds
@@ -27,7 +28,6 @@ from tool_engine.model.json.one_line import shorten_repr
 from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
-from tool_engine.protocols.result_content import blocks_of
 from tool_engine.redaction import OwnSecrets, secrets_if_known, secrets_of, words_of
 from tool_engine.session.formatting import data_of, default_text, short_text, text_in_pieces
 from tool_engine.session.reading.cutting import Hinting, add_hint, cut_with_hint
@@ -229,7 +229,7 @@ def _is_as_kept(output: dict[str, Any], text: str) -> bool:
     A variable holds JSON: of a date or half a character it holds the letters, which as text are
     without the quotes, or with one more backslash.
     """
-    if blocks_of(output):
+    if read_content(output):
         return False
     return isinstance(data_of(output), str) or not (text.startswith('"') or "\\ud" in text)
 

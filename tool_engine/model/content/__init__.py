@@ -1,0 +1,1 @@
+"""What may a result hold beside data?"""
