@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run quick test coverage check format bench proof docs lock clean
+.PHONY: help setup run quick test coverage check format bench proof node docs lock clean
 
 # A virtual environment works only where it was made: a copied or moved one is made anew.
 forget_unless_usable = $(shell [ -x $(1)/bin/python ] && [ "$$(cat $(1)/.place 2>/dev/null)" = "$$(pwd -P)" ] || rm -f $(1)/.synced)
@@ -116,6 +116,9 @@ bench: $(BENCH_VENV)/.synced ## Measure the cost of a call beside the peers (in 
 
 proof: coverage ## Prove it: coverage, a million random operations, mutations that tests must catch, mutated definitions
 	TESTS_EFFORT=whole $(BIN)/python -m tests.proof
+
+node: ## Install the programs of npm that some tests need, where npm is; else those are skipped
+	cd tests/mcp_server/node && npm install --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error
 
 docs: setup ## Build the documentation into docs/_build/html
 	$(SPHINX)

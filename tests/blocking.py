@@ -93,6 +93,8 @@ def guarded_calls() -> BlockBuster:
         function.can_block_in("tool_engine/agent/models/recording.py", {"_check_path"})
         # To judge the first raw schema is to load jsonschema.
         function.can_block_in("tool_engine/catalog/definition/rules.py", {"_check_raw"})
+        # Which version this is stands in a file, read once when the module is loaded.
+        function.can_block_in("tool_engine/mcp_server/server.py", {"_find_version"})
     # Where the process is, the kernel knows without a look at a disk.
     found.functions["os.getcwd"].can_block_in("tool_engine/trusted.py", {"folder_of_now"})
     # Threads that write lines to one place take turns there, for some microseconds.

@@ -531,6 +531,9 @@ class ToolEngine(
     def _quarantined_tools(self) -> Mapping[str, QuarantinedTool]:
         return self._reloader.quarantined
 
+    def _ask_here(self, scope: CallScope) -> None:
+        self._pipeline.consents.scope = scope
+
     def _list_warnings(self) -> list[str]:
         return self._reloader.limit_warnings(self._admission.config)
 

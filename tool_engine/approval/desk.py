@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from tool_engine.approval.answers import Answer, decision_from
+from tool_engine.approval.queued import QueueApprover
 from tool_engine.errors import ApprovalError, EngineClosedError, SessionError
-from tool_engine.interfaces import ApprovalStorage, Source
+from tool_engine.interfaces import ApprovalStorage, CallScope, Source
 from tool_engine.interfaces.asking import ask_for_all, ask_for_one, ask_storage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
@@ -49,16 +51,24 @@ class EngineApprovals:
         engine: The engine.
         bus: Where it publishes its events.
         require_open: Raises `EngineClosedError` where it cannot be used.
+        ask_here: Sets who is asked about the calls of no session.
 
     Example:
         >>> for request in await engine.approvals.pending():
         ...     await engine.approvals.answer(request.token, True, by="ann")
     """
 
-    def __init__(self, engine: Any, bus: Any, require_open: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        engine: Any,
+        bus: Any,
+        require_open: Callable[[], None],
+        ask_here: Callable[[CallScope], None],
+    ) -> None:
         self._engine = engine
         self._bus = bus
         self._require_open = require_open
+        self._ask_here = ask_here
         self.own_book: ApprovalBook | None = None
         """The questions about calls of no session; None: those are refused."""
         self._sessions: dict[int, weakref.ref[Any]] = {}
@@ -67,6 +77,19 @@ class EngineApprovals:
         return f"<EngineApprovals of {self._engine!r}>"
 
     # For the program.
+
+    def take_questions(self) -> None:
+        """Let calls of no session that need consent wait for an answer here.
+
+        Without it they are refused, where the engine has no approver; one that it has is asked on.
+
+        Raises:
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        if self.own_book is None:
+            gate = import_module("tool_engine.approval.gate")
+            self._ask_here(gate.gate_of_engine(QueueApprover(), self))
 
     async def pending(self, principal: str | None = None) -> list[ApprovalRequest]:
         """Return the open requests about this engine's tools, oldest first.

@@ -48,7 +48,7 @@ class Consents:
 
     def __init__(self, ending: CallEnding, scope: CallScope | None, home: object = None) -> None:
         self._ending = ending
-        self._scope = scope
+        self.scope = scope
         self.home = home
         self._waiting: dict[asyncio.Timeout, asyncio.AbstractEventLoop] = {}
         self._is_closed = False
@@ -98,8 +98,8 @@ class Consents:
         """
         scope = call.context.scope
         if scope is None:
-            return [self._scope]
-        return [scope, self._scope] if plan.needs_consent and self.is_guest(call) else [scope]
+            return [self.scope]
+        return [scope, self.scope] if plan.needs_consent and self.is_guest(call) else [scope]
 
     def refusal_since(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> Refusal | None:
         """Return why an admitted call may not start any more; None: it may."""

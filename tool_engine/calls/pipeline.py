@@ -99,7 +99,7 @@ class Pipeline:
         self._bus = bus
         self._prefix = id_prefix
         self._plans: dict[str, Plan] = {}
-        self._consents = Consents(ending, scope, engine)
+        self.consents = Consents(ending, scope, engine)
         self._retries = Retries(controller, runs, ending, self._suspend_run)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
@@ -141,7 +141,7 @@ class Pipeline:
         """End every call from now on as `engine_closed`."""
         self._is_closed = True
         self._plans = {}
-        self._consents.close()
+        self.consents.close()
 
     def disown(self, error: EngineClosedError) -> None:
         """Raise the error for every call from now on, and record nothing."""
@@ -152,7 +152,7 @@ class Pipeline:
         timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to the caller
     ) -> None:
         """Wait, after `close`, until every call that waited for consent has ended."""
-        await self._consents.drain(timeout)
+        await self.consents.drain(timeout)
 
     def abort(self) -> None:
         """End the calls that are still running as `engine_closed`."""
@@ -190,7 +190,7 @@ class Pipeline:
             plan, arguments = checked
         request = plan.request
         if context is not ANONYMOUS or plan.is_special:
-            if leads is None and not self._consents.is_free(call, plan, arguments):
+            if leads is None and not self.consents.is_free(call, plan, arguments):
                 ready = await self._prepare_call(call, params, packed, arguments, parent)
                 if not isinstance(ready, tuple):
                     return ready
@@ -244,7 +244,7 @@ class Pipeline:
         params = frozen(params)
         while True:
             if plan.needs_consent or call.context.scope is not None:
-                consented = await self._consents.ask(self, call, params, packed, plan, arguments)
+                consented = await self.consents.ask(self, call, params, packed, plan, arguments)
                 if consented is None:
                     return call.ended()
                 plan, arguments = consented
@@ -272,7 +272,7 @@ class Pipeline:
         now = self.look_up(call)
         if isinstance(now, Failure):
             return now
-        refusal = self._consents.refusal_since(call, now, arguments)
+        refusal = self.consents.refusal_since(call, now, arguments)
         return now if refusal is None else Failure(*msgspec.structs.astuple(refusal))
 
     async def _make_inner_call(
@@ -393,7 +393,7 @@ class Pipeline:
             return ()
         tool = None if is_of_own(context) else self._find(name)
         if tool is not None:
-            return take_uses(scope, tool, self._consents.home)
+            return take_uses(scope, tool, self.consents.home)
         own = scope.own(name)
         return () if own is None else take_uses(scope, own[0], None)
 
@@ -445,7 +445,7 @@ class Pipeline:
             return Failure("engine_closed", "the engine is closed and takes no more calls")
         name, scope, is_own = call.tool_name, call.context.scope, is_of_own(call.context)
         tool = self._find(name) if isinstance(name, str) and not is_own else None
-        if tool is None and scope is not None and (is_own or not self._consents.is_guest(call)):
+        if tool is None and scope is not None and (is_own or not self.consents.is_guest(call)):
             own = scope.own(name)
             if own is not None:
                 return self._planner.plan(*own)

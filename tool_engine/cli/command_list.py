@@ -37,6 +37,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "Replay recorded calls under other limits: waits, refusals and use, beside the original.",
     ),
     "chat": ("chat", "Talk with a model that uses the tools."),
+    "mcp": (
+        "mcp",
+        "Serve the tools to clients of the Model Context Protocol, such as Claude and Cursor.",
+    ),
     "parse": (
         "formats",
         "Show what a protocol reads in a reply, and exit with 1 when a call of it cannot be run.",

@@ -1,0 +1,247 @@
+"""How do clients reach a server, and who may?"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+
+from tests.mcp_server.conftest import ERAS, text_of
+from tool_engine import ConfigurationError, ToolEngine
+from tool_engine.mcp_server import MCPServer
+
+DEADLINE = 30.0
+TOOL = """
+name: shout
+description: Says a text again.
+effect: read
+parameters:
+  - {name: message, type: string, required: true, description: The text}
+entry: {type: builtin, handler: echo}
+"""
+HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": "2026-07-28",
+    "Mcp-Method": "tools/list",
+}
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+
+
+@asynccontextmanager
+async def serving(engine: ToolEngine, **options: Any) -> AsyncIterator[str]:
+    """Serves an engine over HTTP on a free port; gives the URL."""
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    server = MCPServer(engine)
+    task = asyncio.create_task(server.run_http(port=0, on_ready=ready.set_result, **options))
+    try:
+        async with asyncio.timeout(DEADLINE):
+            yield await ready
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        # The library that writes older clients' streams leaves one task for each loop.
+        for left in asyncio.all_tasks():
+            if left.get_coro().__qualname__ == "_shutdown_watcher":
+                left.cancel()
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    (tmp_path / "tools").mkdir(exist_ok=True)
+    (tmp_path / "tools" / "shout.yaml").write_text(TOOL)
+    return tmp_path / "tools"
+
+
+def words_of(tools: Path, *more: str) -> list[str]:
+    return ["-m", "tool_engine.cli", "--tools", str(tools), "--records", "none", *more]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_program_serves_over_standard_input_and_output(tools: Path, era: str) -> None:
+    """What clients start is one command; it hears of a changed folder."""
+
+    async def use() -> tuple[list[str], str]:
+        command = StdioServerParameters(
+            command=sys.executable, args=words_of(tools, "mcp", "serve")
+        )
+        async with asyncio.timeout(DEADLINE), Client(command, mode=era) as client:
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            result = await client.call_tool("shout", {"message": "hi!"})
+            return names, text_of(result)
+
+    names, text = asyncio.run(use())
+    assert names == ["shout"]
+    assert "hi!" in text
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_http_serves_both_eras(engine: ToolEngine, era: str) -> None:
+    async with serving(engine) as url, Client(url, mode=era) as client:
+        result = await client.call_tool("add", {"a": 1, "b": 2})
+    assert text_of(result) == "3"
+
+
+async def test_a_client_that_leaves_cancels_its_call(engine: ToolEngine) -> None:
+    """The connection of an HTTP request is the call's: when it is cut, the tool is cancelled."""
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @engine.tool
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "never"
+
+    params = {"name": "wait", "arguments": {}, "_meta": META}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {**HEADERS, "Mcp-Method": "tools/call", "Mcp-Name": "wait"}
+    async with serving(engine) as url, aiohttp.ClientSession() as session:
+        request = asyncio.create_task(session.post(url, json=body, headers=headers))
+        await started.wait()
+        request.cancel()
+        await asyncio.wait([request])
+        await session.close()
+        await ended.wait()
+
+    (record,) = await engine.query_call_records()
+    assert record.outcome.value == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Mcp-Method": "tools/call"}, 400),
+        ({"Content-Type": "text/plain"}, 400),
+    ],
+)
+async def test_foreign_pages_are_refused(
+    engine: ToolEngine, headers: dict[str, str], status: int
+) -> None:
+    """A page that a browser shows can neither reach the server nor be it."""
+    async with (
+        serving(engine) as url,
+        aiohttp.ClientSession() as session,
+        session.post(url, data=json.dumps(LIST), headers=HEADERS | headers) as response,
+    ):
+        assert response.status == status
+
+
+async def test_a_body_that_is_too_large_is_refused(engine: ToolEngine) -> None:
+    async with (
+        serving(engine) as url,
+        aiohttp.ClientSession() as session,
+        session.post(url, data=io.BytesIO(b" " * (5 << 20)), headers=HEADERS) as response,
+    ):
+        assert response.status == 413
+
+
+def write_tokens(path: Path, **tokens: str) -> str:
+    lines = [
+        f'- {{name: {name}, sha256: "{hashlib.sha256(token.encode()).hexdigest()}"}}'
+        for name, token in tokens.items()
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+async def test_tokens_say_who_calls(engine: ToolEngine, tmp_path: Path) -> None:
+    """Without a known token nothing is answered; with one, records name its owner."""
+    file = write_tokens(tmp_path / "tokens.yaml", ann="secret-a", bob="secret-b")
+    statuses = []
+    async with serving(engine, token_file=file) as url, aiohttp.ClientSession() as session:
+        for value in ("", "Bearer secret-x", "Basic secret-a", "Bearer secret-b"):
+            sent = {**HEADERS, **({"Authorization": value} if value else {})}
+            async with session.post(url, json=LIST, headers=sent) as response:
+                statuses.append(response.status)
+        params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": META}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        sent = {
+            **HEADERS,
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": "add",
+            "Authorization": "Bearer secret-b",
+        }
+        async with session.post(url, json=body, headers=sent) as response:
+            assert response.status == 200
+
+    assert statuses == [401, 401, 401, 200]
+    (record,) = await engine.query_call_records()
+    assert record.caller_id == "bob"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "cannot be read"),
+        ("", "holds no tokens"),
+        ("- ann", "an entry is"),
+        ("- {name: ann, sha256: abc}", "sha256 must be 64"),
+        (f'- {{name: "", sha256: "{"a" * 64}"}}', "name must be a text"),
+        (
+            f'- {{name: a, sha256: "{"a" * 64}"}}\n- {{name: b, sha256: "{"a" * 64}"}}',
+            "is also that of 'a'",
+        ),
+    ],
+)
+async def test_wrong_token_files_are_refused(
+    engine: ToolEngine, tmp_path: Path, text: str | None, words: str
+) -> None:
+    file = tmp_path / "tokens.yaml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigurationError, match=words):
+        await asyncio.to_thread(MCPServer(engine).app, token_file=str(file))
+
+
+async def test_no_address_of_the_network_without_tokens(engine: ToolEngine) -> None:
+    with pytest.raises(ConfigurationError, match=r"whoever reaches 0\.0\.0\.0"):
+        await MCPServer(engine).run_http("0.0.0.0", 0)  # noqa: S104 - is refused
+
+
+async def test_a_port_that_is_taken_is_said(engine: ToolEngine) -> None:
+    async with serving(engine) as url:
+        port = int(url.split(":")[2].split("/")[0])
+        with pytest.raises(ConfigurationError, match=f"cannot serve at 127.0.0.1:{port}"):
+            await MCPServer(engine).run_http(port=port)
+
+
+async def test_a_server_ends_at_a_signal(tools: Path) -> None:
+    """SIGTERM ends it without a trace on stderr."""
+    words = words_of(tools, "mcp", "serve", "--http", "127.0.0.1:0")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(DEADLINE):
+        first = (await process.stderr.readline()).decode()
+        process.send_signal(signal.SIGTERM)
+        rest = await process.stderr.read()
+        code = await process.wait()
+
+    assert first.startswith("serving 1 tools at http://127.0.0.1:")
+    assert rest == b""
+    assert code == 128 + signal.SIGTERM

@@ -1,0 +1,1 @@
+"""How does the command line serve tools to clients of the Model Context Protocol?"""

@@ -1,0 +1,212 @@
+"""Which tools are served to clients of the Model Context Protocol, and how?"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+import typer
+
+from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.engines import load_app
+from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
+from tool_engine.cli.records.recording import recording_engine
+from tool_engine.cli.settings import Settings, run_async
+
+if TYPE_CHECKING:
+    from tool_engine.engine import ToolEngine
+
+_WORDS: Final = ("serve", "install")
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_PORT: Final = 8931
+_PATH: Final = "/mcp"
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    http: str | None = None
+    """Where to serve over HTTP, as `HOST:PORT`; None: over standard input and output."""
+    app: str | None = None
+    names: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    token_file: str | None = None
+    title: str = "tool-engine"
+
+
+def run_command(
+    ctx: typer.Context,
+    word: Annotated[
+        str, typer.Argument(metavar="serve|install", help="Serve, or print how clients start it.")
+    ],
+    *,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Over standard input and output, as is the default.")
+    ] = False,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="HOST:PORT", help="Over HTTP, such as 127.0.0.1:8931."),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--tool", metavar="NAME", help="Only these tools, * for letters."),
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", metavar="NAME", help="Only tools of the group.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="TAG", help="Only tools with the tag.")
+    ] = None,
+    token_file: Annotated[
+        str | None,
+        typer.Option("--token-file", metavar="FILE", help="With --http: whose requests to take."),
+    ] = None,
+    title: Annotated[
+        str, typer.Option("--name", metavar="TEXT", help="What the server is called.")
+    ] = "tool-engine",
+    app: Annotated[
+        str | None,
+        typer.Option("--app", metavar="MODULE:NAME", help="The engine of a program of yours."),
+    ] = None,
+    tools: ToolsOption = None,
+    records: RecordsOption = None,
+) -> int:
+    """Serve the tools to clients of the Model Context Protocol, such as Claude and Cursor.
+
+    Example: tool-engine mcp serve --http 127.0.0.1:8931
+    """
+    if word not in _WORDS:
+        raise CommandError(f"there is no `mcp {word}`{suggest_name(word, _WORDS)}")
+    if stdio and http is not None:
+        raise CommandError("--stdio and --http are two ways to serve: leave one out")
+    if token_file is not None and http is None:
+        raise CommandError("--token-file is for --http: a client that starts the server owns it")
+    options = ServeOptions(
+        http=http,
+        app=app,
+        names=tuple(name or ()),
+        groups=tuple(group or ()),
+        tags=tuple(tag or ()),
+        token_file=token_file,
+        title=title,
+    )
+    settings = settings_of(ctx, tools, records)
+    if word == "install":
+        return _print_entries(settings, options)
+    return serve_tools(settings, options)
+
+
+def serve_tools(settings: Settings, options: ServeOptions) -> int:
+    address = None if options.http is None else read_address(options.http)
+    if address is not None and address[0] not in _LOOPBACK and options.token_file is None:
+        raise CommandError(
+            f"whoever reaches {options.http} could call every tool: say whose requests to take "
+            "with --token-file FILE, or serve at 127.0.0.1"
+        )
+    try:
+        return run_async(_serve_engine(settings, options, address))
+    except CommandError as error:
+        # The usual end of a server is no error of it.
+        if error.kind != "interrupted":
+            raise
+        return error.exit_code
+
+
+async def _serve_engine(
+    settings: Settings, options: ServeOptions, address: tuple[str, int] | None
+) -> int:
+    if options.app is not None:
+        async with load_app(options.app) as engine:
+            await _serve(engine, options, address)
+    else:
+        async with recording_engine(settings, watch_for_changes=True) as engine:
+            await _serve(engine, options, address)
+    return EXIT_OK
+
+
+async def _serve(
+    engine: ToolEngine, options: ServeOptions, address: tuple[str, int] | None
+) -> None:
+    from tool_engine.mcp_server import MCPServer, ToolSelection
+
+    picked = ToolSelection(names=options.names, groups=options.groups, tags=options.tags)
+    server = MCPServer(engine, name=options.title, expose=picked)
+    if address is None:
+        await server.run_stdio()
+        return
+    host, port = address
+    await server.run_http(
+        host,
+        port,
+        path=_PATH,
+        token_file=options.token_file,
+        on_ready=lambda url: sys.stderr.write(f"serving {len(server.names)} tools at {url}\n"),
+    )
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """Return the host and port of `HOST:PORT`, `HOST` or `:PORT`."""
+    host, mark, port = text.rpartition(":")
+    if not mark or text.endswith("]"):
+        host, port = text, str(_PORT)
+    host = host.strip("[]") or _LOOPBACK[0]
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise CommandError(f"--http takes HOST:PORT, such as 127.0.0.1:{_PORT}; got {text!r}")
+    return host, int(port)
+
+
+def _print_entries(settings: Settings, options: ServeOptions) -> int:
+    """Print what the settings of clients need to start the server."""
+    print_json({"mcpServers": {options.title: find_entry(settings, options)}})
+    if options.http is None:
+        text = (
+            "Claude Desktop: claude_desktop_config.json; Claude Code: .mcp.json; Cursor: "
+            '.cursor/mcp.json; VS Code: .vscode/mcp.json, with "servers" for "mcpServers"'
+        )
+        make_console(stderr=True).print(plain(text), soft_wrap=True)
+    return EXIT_OK
+
+
+def find_entry(settings: Settings, options: ServeOptions) -> dict[str, Any]:
+    """Return the entry of the server in the settings of a client."""
+    if options.http is not None:
+        host, port = read_address(options.http)
+        shown = f"[{host}]" if ":" in host else host
+        return {"type": "http", "url": f"http://{shown}:{port}{_PATH}"}
+    program = shutil.which("tool-engine")
+    command = [program] if program else [sys.executable, "-m", "tool_engine.cli"]
+    words = [*command, *_list_words(settings, options)]
+    return {"command": words[0], "args": words[1:]}
+
+
+def _list_words(settings: Settings, options: ServeOptions) -> list[str]:
+    words: list[str] = []
+    if options.app is None:
+        words += ["--tools", str(Path(settings.folder()).absolute())]
+    if settings.is_recursive:
+        words.append("--recursive")
+    for source in settings.sources:
+        words += ["--source", source]
+    if settings.records is not None:
+        words += ["--records", settings.records]
+    if settings.path is not None:
+        words += ["--path", str(Path(settings.path).absolute())]
+    words += ["mcp", "serve"]
+    for option, values in _list_options(options):
+        for value in values:
+            words += [option, value]
+    return words
+
+
+def _list_options(options: ServeOptions) -> Sequence[tuple[str, Sequence[str]]]:
+    return (
+        ("--app", () if options.app is None else (options.app,)),
+        ("--tool", options.names),
+        ("--group", options.groups),
+        ("--tag", options.tags),
+        ("--name", () if options.title == "tool-engine" else (options.title,)),
+    )

@@ -1,0 +1,35 @@
+"""How do clients of the Model Context Protocol use the tools of an engine?
+
+The names are imported when they are first used: they need the extra `mcp`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tool_engine.late_names import find_later
+
+if TYPE_CHECKING:
+    from tool_engine.mcp_server.asking import ClientRequest, find_request
+    from tool_engine.mcp_server.prompts import PromptArgument
+    from tool_engine.mcp_server.selection import ToolSelection
+    from tool_engine.mcp_server.server import MCPServer
+
+__all__ = ["ClientRequest", "MCPServer", "PromptArgument", "ToolSelection", "find_request"]
+
+_MODULES = {
+    "ClientRequest": "asking",
+    "MCPServer": "server",
+    "PromptArgument": "prompts",
+    "ToolSelection": "selection",
+    "find_request": "asking",
+}
+"""Name -> the module that defines it."""
+
+
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
+    __getattr__ = find_later(__name__, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,184 @@
+"""How does a tool ask the client that called it, in the middle of the call?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.mcp_server.notices import Notices
+from tool_engine.model.checks.nearness import suggest_near
+
+_CAPABILITIES: Final = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+"""What a client must be able to do to answer a question of each kind."""
+_REQUEST: Final[TypeAdapter[Any]] = TypeAdapter(types.InputRequest)
+_ANSWERS: Final = {
+    "elicitation/create": types.ElicitResult,
+    "sampling/createMessage": types.CreateMessageResult,
+    "roots/list": types.ListRootsResult,
+}
+_current: ContextVar[ClientRequest | None] = ContextVar("mcp_client_request", default=None)
+
+
+class InputRequiredError(ToolEngineError):
+    """A tool needs an answer of the client; the call is repeated with it."""
+
+    error_type = "input_required"
+
+
+class ClientCannotError(ToolEngineError):
+    """The client cannot answer what a tool asks."""
+
+    error_type = "client_cannot"
+
+
+class ClientRequest:
+    """The request of a client that the running tool answers: `find_request()`.
+
+    Clients of 2026-07-28 are not asked while a call runs: `ask` ends the call, the client repeats
+    it with the answers, and the tool runs again from its start, where `ask` returns them. So ask
+    before anything is changed.
+    """
+
+    def __init__(self, ctx: Any, params: Any) -> None:
+        self.ctx = ctx
+        """The SDK's context of the request."""
+        self.notices = Notices(ctx)
+        self.state: str | None = params.request_state
+        """What the tool passed as `state` when it asked; no client can change it."""
+        self._answers: dict[str, Any] = dict(params.input_responses or {})
+        self.wanted: dict[str, Any] | None = None
+        """What a client has to answer, as it stands on the wire; None: nothing."""
+        self._lack: str | None = None
+        """What the client would have to be able to do."""
+
+    def can(self, capability: str) -> bool:
+        """Return True if the client can do `elicitation`, `sampling` or `roots`."""
+        if capability not in _CAPABILITIES.values():
+            hint = suggest_near(capability, _CAPABILITIES.values())
+            raise ConfigurationError(f"there is no capability {capability!r}{hint}")
+        declared = self.ctx.session.client_capabilities
+        return declared is not None and getattr(declared, capability, None) is not None
+
+    async def elicit(self, key: str, message: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the client's person to fill in a form.
+
+        An answer is no proof of a person: a client may have made it up.
+
+        Args:
+            key: A name for the question, the same each time the tool runs.
+            message: What the person reads.
+            schema: A JSON Schema of an object with texts, numbers, switches and enums.
+
+        Returns:
+            The answer: `action`, which is `accept`, `decline` or `cancel`, and `content`.
+
+        Raises:
+            ClientCannotError: The client cannot show forms.
+            InputRequiredError: The call is repeated with the answer; let it pass.
+        """
+        params = {"message": message, "requestedSchema": dict(schema)}
+        answers = await self.ask({key: {"method": "elicitation/create", "params": params}})
+        answer: dict[str, Any] = answers[key]
+        return answer
+
+    async def ask(
+        self, questions: Mapping[str, Mapping[str, Any]], *, state: str | None = None
+    ) -> dict[str, Any]:
+        """Ask several things at once.
+
+        Args:
+            questions: A request as it stands on the wire for each key: its `method`, which is
+                `elicitation/create`, `sampling/createMessage` or `roots/list`, and its `params`.
+            state: A text that is `state` when the tool runs again; sealed on its way.
+
+        Returns:
+            The answer for each key, as it stands on the wire.
+
+        Raises:
+            ConfigurationError: A question is none.
+            ClientCannotError: The client cannot answer one of them.
+            InputRequiredError: The call is repeated with the answers; let it pass.
+        """
+        asked = {key: _check_question(key, question) for key, question in questions.items()}
+        for key, question in asked.items():
+            capability = _CAPABILITIES[question.method]
+            if not self.can(capability):
+                self._lack = capability
+                raise ClientCannotError(f"the client cannot answer {key!r}: it has no {capability}")
+        if self.ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return {key: await self._ask_now(question) for key, question in asked.items()}
+        if asked.keys() <= self._answers.keys():
+            return {key: self._read_answer(key, question) for key, question in asked.items()}
+        wanted: dict[str, Any] = {
+            "resultType": "input_required",
+            "inputRequests": {key: _write(each) for key, each in asked.items()},
+        }
+        if state is not None:
+            wanted["requestState"] = state
+        self.wanted = wanted
+        raise InputRequiredError(f"the client is asked for {', '.join(sorted(asked))}")
+
+    def raise_lack(self) -> None:
+        """Raise the protocol's own error, if the client could not answer a question."""
+        if self._lack is None or self.ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        message = f"the client must be able to do {self._lack}"
+        needed: dict[str, Any] = {"requiredCapabilities": {self._lack: {}}}
+        raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, message, needed)
+
+    async def _ask_now(self, question: Any) -> dict[str, Any]:
+        answer = await self.ctx.session.send_request(
+            question,
+            _ANSWERS[question.method],
+            metadata=ServerMessageMetadata(related_request_id=self.ctx.request_id),
+        )
+        return _write(answer)
+
+    def _read_answer(self, key: str, question: Any) -> dict[str, Any]:
+        answer = self._answers[key]
+        kind = _ANSWERS[question.method]
+        if not isinstance(answer, kind):
+            raise MCPError(types.INVALID_PARAMS, f"the answer {key!r} is no {kind.__name__}")
+        return _write(answer)
+
+
+def find_request() -> ClientRequest | None:
+    """Return the client's request that the running tool answers; None: no client called it."""
+    return _current.get()
+
+
+@contextmanager
+def answering(request: ClientRequest) -> Iterator[None]:
+    """Let the tools that run inside find the request."""
+    before = _current.set(request)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def _check_question(key: str, question: Mapping[str, Any]) -> Any:
+    try:
+        return _REQUEST.validate_python(dict(question), by_name=False)
+    except (ValidationError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"the question {key!r} is no request of {', '.join(_CAPABILITIES)}: {error}"
+        ) from error
+
+
+def _write(value: Any) -> dict[str, Any]:
+    written: dict[str, Any] = value.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return written

@@ -1,0 +1,124 @@
+"""How is a server reached over HTTP, and by whom?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+import uvicorn
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from starlette.responses import JSONResponse
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.mcp_server.tokens import TokenFile
+
+_SCHEME: Final = "bearer "
+_GRACE: Final = 5
+"""Seconds that open requests get when the server ends."""
+_LONGEST_END: Final = _GRACE + 2.0
+
+
+class TokenGuard:
+    """An ASGI app that takes the requests of known tokens only.
+
+    Args:
+        app: What is guarded.
+        tokens: The known ones.
+    """
+
+    def __init__(self, app: Any, tokens: TokenFile) -> None:
+        self._app = AuthContextMiddleware(app)
+        self._tokens = tokens
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        name = await self._find_caller(scope)
+        if name is None:
+            refusal = JSONResponse(
+                {"error": "invalid_token", "error_description": "send a known bearer token"},
+                401,
+                {"WWW-Authenticate": 'Bearer error="invalid_token"'},
+            )
+            await refusal(scope, receive, send)
+            return
+        # The token itself goes no further than here.
+        known = AccessToken(token="", client_id=name, subject=name, scopes=[])
+        await self._app({**scope, "user": AuthenticatedUser(known)}, receive, send)
+
+    async def _find_caller(self, scope: Any) -> str | None:
+        sent = [value for key, value in scope["headers"] if key == b"authorization"]
+        if len(sent) != 1:
+            return None
+        text = sent[0].decode("latin-1")
+        if text[: len(_SCHEME)].lower() != _SCHEME:
+            return None
+        return await self._tokens.find_name(text[len(_SCHEME) :].strip())
+
+
+async def serve_app(
+    app: Any, host: str, port: int, on_ready: Callable[[str], object] | None, path: str
+) -> None:
+    """Serve an ASGI app until this is cancelled.
+
+    Raises:
+        ConfigurationError: The address cannot be served at.
+    """
+    listener = _open_listener(host, port)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE, lifespan="on"
+    )
+    server = _Server(config)
+    try:
+        if on_ready is not None:
+            bound = listener.getsockname()
+            shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+            on_ready(f"http://{shown}:{bound[1]}{path}")
+        await _run_until_cancelled(server, listener)
+    finally:
+        listener.close()
+
+
+async def _run_until_cancelled(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Serve; when this is cancelled, open requests get a moment to end."""
+    serving = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        server.should_exit = True
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([serving], timeout=_LONGEST_END)
+        serving.cancel()
+        await asyncio.wait([serving])
+        raise
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals of the process to the program."""
+
+    def capture_signals(self) -> Any:
+        return contextlib.nullcontext()
+
+
+def _open_listener(host: str, port: int) -> socket.socket:
+    name = "127.0.0.1" if host == "localhost" else host
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((name, port))
+        listener.listen(1_024)
+    except OSError as error:
+        listener.close()
+        raise ConfigurationError(
+            f"cannot serve at {host}:{port}: {error.strerror or error}; name an address of this "
+            "machine and a free port, or 0 for any"
+        ) from error
+    listener.setblocking(False)
+    return listener

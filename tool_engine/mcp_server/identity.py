@@ -1,0 +1,24 @@
+"""Who is behind the request of a client?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mcp.server.auth.middleware.auth_context import get_access_token
+
+Principal = str | Callable[[Any], str | None] | None
+"""A text, a function of the SDK's request context, or None."""
+
+
+def find_principal(principal: Principal, ctx: Any) -> str | None:
+    """Return who is behind a request; None: it is not known.
+
+    What a client says of itself is no proof, so only a verified token counts.
+    """
+    if callable(principal):
+        return principal(ctx)
+    if principal is not None:
+        return principal
+    token = get_access_token()
+    return None if token is None else token.subject or token.client_id

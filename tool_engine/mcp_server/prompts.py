@@ -1,0 +1,127 @@
+"""Which prompts does a client find, and what do they say?"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces.source import Source
+from tool_engine.model.checks.known_fields import KnownFields
+
+_RULES: Final = "rules"
+_MOST_VALUES: Final = 100
+
+
+class PromptArgument(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFields):
+    """One argument of a prompt."""
+
+    name: str
+    description: str = ""
+    is_required: bool = False
+    values: tuple[str, ...] = ()
+    """What a client may offer while a person types."""
+
+
+class Prompt(NamedTuple):
+    description: str
+    arguments: tuple[PromptArgument, ...]
+    write: Callable[..., Any]
+    """Returns the text, or a list of messages as they stand on the wire."""
+
+
+class Prompts:
+    """The prompts of a server: the rules and skills of groups, and those that were added.
+
+    Args:
+        engine: Where the groups are.
+    """
+
+    def __init__(self, engine: Source) -> None:
+        self._engine = engine
+        self._added: dict[str, Prompt] = {}
+
+    def add(self, name: str, prompt: Prompt) -> None:
+        if name in self._find_all():
+            raise ConfigurationError(f"there is a prompt {name!r} already; give it another name")
+        self._added[name] = prompt
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return all prompts as they stand on the wire, sorted by name."""
+        return [_describe(name, prompt) for name, prompt in sorted(self._find_all().items())]
+
+    def get(self, name: str) -> Prompt | None:
+        return self._find_all().get(name)
+
+    def list_names(self) -> list[str]:
+        return sorted(self._find_all())
+
+    def complete(self, name: str, argument: str, begun: str) -> list[str]:
+        """Return the values of an argument that begin with what was typed."""
+        prompt = self.get(name)
+        known = () if prompt is None else prompt.arguments
+        values = next((each.values for each in known if each.name == argument), ())
+        return [each for each in values if each.startswith(begun)][:_MOST_VALUES]
+
+    def _find_all(self) -> dict[str, Prompt]:
+        found: dict[str, Prompt] = {}
+        for name, group in self._engine.groups.items():
+            if group.is_quarantined:
+                continue
+            if group.rules:
+                text = f"The rules for the tools of {name}"
+                found[f"{name}.{_RULES}"] = Prompt(group.description or text, (), _say(group.rules))
+            for skill in group.skills:
+                found[f"{name}.{skill.name}"] = Prompt(skill.desc, (), _say(skill.prompt))
+        return found | self._added
+
+
+async def write_prompt(
+    name: str, prompt: Prompt, arguments: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the messages of a prompt as they stand on the wire.
+
+    Raises:
+        ValueError: An argument is missing or unknown.
+    """
+    known = {each.name: each for each in prompt.arguments}
+    for sent in arguments:
+        if sent not in known:
+            raise ValueError(f"the prompt {name!r} has no argument {sent[:80]!r}")
+    for argument in prompt.arguments:
+        if argument.is_required and argument.name not in arguments:
+            raise ValueError(f"the prompt {name!r} needs the argument {argument.name!r}")
+    written = prompt.write(**arguments)
+    if inspect.isawaitable(written):
+        written = await written
+    if isinstance(written, str):
+        return [{"role": "user", "content": {"type": "text", "text": written}}]
+    if isinstance(written, Sequence):
+        return [dict(each) for each in written]
+    raise ConfigurationError(
+        f"the prompt {name!r} must return a text or a list of messages, got "
+        f"{type(written).__name__}"
+    )
+
+
+def _describe(name: str, prompt: Prompt) -> dict[str, Any]:
+    described: dict[str, Any] = {"name": name}
+    if prompt.description:
+        described["description"] = prompt.description
+    if prompt.arguments:
+        described["arguments"] = [
+            {
+                "name": each.name,
+                **({"description": each.description} if each.description else {}),
+                "required": each.is_required,
+            }
+            for each in prompt.arguments
+        ]
+    return described
+
+
+def _say(text: str) -> Callable[[], str]:
+    return lambda: text

@@ -1,0 +1,112 @@
+"""Which resources does a client find, and what is in them?"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from tool_engine.errors import ConfigurationError
+
+_VARIABLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
+_LONGEST_URI: Final = 4_096
+
+
+class Resource(NamedTuple):
+    name: str
+    description: str
+    mime_type: str | None
+    read: Callable[..., Any]
+    """Returns the text or the bytes; of a template, it takes the variables as keywords."""
+
+
+class Resources:
+    """The resources of a server, and the templates of their addresses."""
+
+    def __init__(self) -> None:
+        self._fixed: dict[str, Resource] = {}
+        self._templates: dict[str, tuple[re.Pattern[str], Resource]] = {}
+
+    def add(self, uri: str, resource: Resource) -> None:
+        """Add a resource; one whose address has `{variables}` stands for many.
+
+        Raises:
+            ConfigurationError: The address is none, or is there already.
+        """
+        if not isinstance(uri, str) or _URI.fullmatch(uri) is None:
+            raise ConfigurationError(
+                f"a resource needs a URI, such as docs://guide or docs://{{name}}, got {uri!r:.80}"
+            )
+        if uri in self._fixed or uri in self._templates:
+            raise ConfigurationError(f"there is a resource {uri!r} already; give it another URI")
+        if _VARIABLE.search(uri) is None:
+            self._fixed[uri] = resource
+        else:
+            self._templates[uri] = (_compile_template(uri), resource)
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [_describe("uri", uri, each) for uri, each in sorted(self._fixed.items())]
+
+    def describe_templates(self) -> list[dict[str, Any]]:
+        return [
+            _describe("uriTemplate", uri, each)
+            for uri, (_, each) in sorted(self._templates.items())
+        ]
+
+    async def read(self, uri: str) -> dict[str, Any] | None:
+        """Return a resource as it stands on the wire; None: there is none."""
+        found = self._find(uri)
+        if found is None:
+            return None
+        resource, variables = found
+        content = resource.read(**variables)
+        if inspect.isawaitable(content):
+            content = await content
+        if content is None:
+            return None
+        written: dict[str, Any] = {"uri": uri}
+        if resource.mime_type is not None:
+            written["mimeType"] = resource.mime_type
+        if isinstance(content, bytes):
+            return {**written, "blob": base64.b64encode(content).decode()}
+        if isinstance(content, str):
+            return {**written, "text": content}
+        raise ConfigurationError(
+            f"the resource {uri[:80]!r} must be a text or bytes, got {type(content).__name__}"
+        )
+
+    def _find(self, uri: str) -> tuple[Resource, Mapping[str, str]] | None:
+        if uri in self._fixed:
+            return self._fixed[uri], {}
+        if len(uri) > _LONGEST_URI:
+            return None
+        for pattern, resource in self._templates.values():
+            if (found := pattern.fullmatch(uri)) is not None:
+                return resource, found.groupdict()
+        return None
+
+
+def _compile_template(uri: str) -> re.Pattern[str]:
+    pattern, end = "", 0
+    for found in _VARIABLE.finditer(uri):
+        # A variable is one step of a path, so that none reaches further than its template says.
+        pattern += re.escape(uri[end : found.start()]) + f"(?P<{found[1]}>[^/?#]+)"
+        end = found.end()
+    try:
+        return re.compile(pattern + re.escape(uri[end:]))
+    except re.error as error:
+        raise ConfigurationError(
+            f"the variables of {uri!r} cannot be told apart: {error}"
+        ) from error
+
+
+def _describe(key: str, uri: str, resource: Resource) -> dict[str, Any]:
+    described: dict[str, Any] = {key: uri, "name": resource.name}
+    if resource.description:
+        described["description"] = resource.description
+    if resource.mime_type is not None:
+        described["mimeType"] = resource.mime_type
+    return described

@@ -1,0 +1,57 @@
+"""What does a client read of a finished call?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.content.blocks import find_structured
+from tool_engine.model.json.output import plain
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.result_content import (
+    parts_of,
+    text_of,
+    withhold_unreviewed,
+)
+
+ERROR_TYPE: Final = "tool-engine/error_type"
+"""The key of `_meta` with the type of a failure."""
+CALL_ID: Final = "tool-engine/call_id"
+"""The key of `_meta` with the id that the call has in records and events."""
+RETRY_AFTER: Final = "tool-engine/retry_after"
+"""The key of `_meta` with the seconds after which a refused call may be tried again."""
+
+
+def write_result(result: ToolExecutionResult, tool: Tool, *, is_modern: bool) -> dict[str, Any]:
+    """Return the result of a `tools/call` request, as it stands on the wire.
+
+    Args:
+        result: How the call ended.
+        tool: What ran.
+        is_modern: Whether the client takes structured content that is no object.
+    """
+    result = withhold_unreviewed(result, tool)
+    meta: dict[str, Any] = {CALL_ID: result.call_id}
+    if not result.is_success:
+        meta[ERROR_TYPE] = result.error_type
+        wait = (result.metadata.get("error_details") or {}).get("retry_after")
+        if wait is not None:
+            meta[RETRY_AFTER] = wait
+        content = [{"type": "text", "text": text_of(result)}]
+        return {"content": content, "isError": True, "resultType": "complete", "_meta": meta}
+    written: dict[str, Any] = {
+        "content": [part.to_dict() for part in parts_of(result)],
+        "isError": False,
+        "resultType": "complete",
+        "_meta": meta,
+    }
+    structured = find_structured(result.output)
+    declared = tool.output or {}
+    if structured is None and "type" in declared:
+        # The engine wraps what is no object, and older clients take objects only.
+        is_wrapped = declared["type"] != "object" and "result" in result.output
+        structured = result.output["result"] if is_wrapped and is_modern else result.output
+    if structured is not None and (is_modern or isinstance(structured, Mapping)):
+        written["structuredContent"] = plain(structured)
+    return written

@@ -1,0 +1,410 @@
+"""How does an engine speak the Model Context Protocol?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+import mcp_types as types
+from mcp.server.caching import CacheableMethod, CacheHint
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from tool_engine.engine import ToolEngine
+from tool_engine.errors import ConfigurationError
+from tool_engine.mcp_server.asking import (
+    ClientCannotError,
+    ClientRequest,
+    InputRequiredError,
+    answering,
+)
+from tool_engine.mcp_server.calling import CALLER_TYPE, run_call
+from tool_engine.mcp_server.changes import Changes
+from tool_engine.mcp_server.http import TokenGuard, serve_app
+from tool_engine.mcp_server.identity import Principal, find_principal
+from tool_engine.mcp_server.listing import BadCursorError, Listing
+from tool_engine.mcp_server.logs import Logs
+from tool_engine.mcp_server.prompts import Prompt, PromptArgument, Prompts, write_prompt
+from tool_engine.mcp_server.resources import Resource, Resources
+from tool_engine.mcp_server.results import write_result
+from tool_engine.mcp_server.selection import ToolSelection
+from tool_engine.mcp_server.tokens import TokenFile
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.json.copying import live
+
+
+def _find_version() -> str:
+    try:
+        return version("tool-engine")
+    except PackageNotFoundError:
+        return ""
+
+
+_VERSION: Final = _find_version()
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_ANY: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
+_OWN_HOSTS: Final = ("127.0.0.1", "127.0.0.1:*", "localhost", "localhost:*", "[::1]", "[::1]:*")
+_SCHEMES: Final = ("http", "https")
+_STATE_HOLDS: Final = 600.0
+"""Seconds in which a client may come back with an answer."""
+_LISTS: Final[tuple[CacheableMethod, ...]] = (
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+)
+_LISTED_FOR: Final = 60_000
+"""Milliseconds that a client may keep a list without asking again; a change is told of at once."""
+_MOST_OF_PAGE: Final = 10_000
+
+
+@live("make another one")
+class MCPServer:
+    """The tools of an engine for clients of the Model Context Protocol.
+
+    Serves the revisions 2026-07-28 and 2025-11-25 and older ones, over standard input and output or
+    HTTP. Each call is validated, admitted, recorded and published as any other call, with the
+    caller type `mcp`.
+
+    Args:
+        engine: An open engine.
+        name: What the server is called.
+        expose: Which tools clients see; None: all that models see.
+        page_size: The most tools of one page of the list.
+        principal: Who is behind the calls: a text, or a function of the request; None: who the
+            token of the request belongs to, where there is one.
+        state_keys: Secrets of at least 32 bytes, the newest first, that seal what clients carry
+            from one request to the next; several processes behind one address share them. None: a
+            new one that nothing outside this process knows.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+
+    Example:
+        >>> async with ToolEngine(ToolEngineConfig(tools_directory="tools")) as engine:
+        ...     await MCPServer(engine).run_stdio()
+    """
+
+    def __init__(
+        self,
+        engine: ToolEngine,
+        *,
+        name: str = "tool-engine",
+        expose: ToolSelection | None = None,
+        page_size: int = 500,
+        principal: Principal = None,
+        state_keys: Sequence[bytes] = (),
+    ) -> None:
+        if not getattr(engine, "is_engine", False):
+            raise ConfigurationError(f"engine must be a ToolEngine, got {type(engine).__name__}")
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigurationError(f"name must be a text that is not empty, got {name!r}")
+        if isinstance(page_size, bool) or not isinstance(page_size, int) or page_size < 1:
+            raise ConfigurationError(f"page_size must be a number from 1 on, got {page_size!r}")
+        selection = ToolSelection() if expose is None else expose
+        if not isinstance(selection, ToolSelection):
+            raise ConfigurationError(f"expose must be a ToolSelection, got {expose!r:.80}")
+        for missing in selection.find_missing_groups(engine.groups):
+            hint = suggest_near(missing, engine.groups)
+            raise ConfigurationError(f"there is no group {missing!r}{hint}")
+        # Who serves the engine answers for it: see `engine.approvals`.
+        engine.approvals.take_questions()
+        self._engine = engine
+        self._principal = principal
+        self._changes = Changes()
+        self._logs = Logs()
+        self._prompts = Prompts(engine)
+        self._resources = Resources()
+        self._listing = Listing(engine, selection, min(page_size, _MOST_OF_PAGE))
+        self._server: Server[None] = Server(
+            name,
+            version=_VERSION,
+            lifespan=self._live,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_subscribe_resource=self._changes.watch_resource,
+            on_unsubscribe_resource=self._changes.forget_resource,
+            on_completion=self._complete,
+            on_subscriptions_listen=self._changes.listen,
+            cache_hints={
+                **dict.fromkeys(_LISTS, CacheHint(ttl_ms=_LISTED_FOR, scope="private")),
+                "resources/read": CacheHint(ttl_ms=0, scope="private"),
+            },
+            get_tool_input_schema=self._listing.find_schema,
+        )
+        # Not as an argument: the SDK warns of what 2026-07-28 has no more.
+        self._server.add_request_handler(
+            "logging/setLevel", types.SetLevelRequestParams, self._logs.set_level
+        )
+        self._server.middleware += [
+            self._note_connection,
+            RequestStateBoundary(
+                RequestStateSecurity(
+                    keys=state_keys or [os.urandom(32)],
+                    ttl=_STATE_HOLDS,
+                    bind_principal=lambda ctx: find_principal(self._principal, ctx),
+                ),
+                default_audience=name,
+            ),
+        ]
+
+    def __repr__(self) -> str:
+        return f"<MCPServer {self._server.name!r} of {self._engine!r}>"
+
+    async def run_stdio(self) -> None:
+        """Serve one client over standard input and output, until it leaves.
+
+        What tools print meanwhile goes to standard error.
+        """
+        async with stdio_server() as (read, write):
+            await self.run_streams(read, write)
+
+    async def run_streams(self, read: Any, write: Any) -> None:
+        """Serve one client over a pair of the SDK's streams, until it leaves."""
+        options = self._server.create_initialization_options(
+            NotificationOptions(tools_changed=True)
+        )
+        await self._server.run(read, write, options)
+
+    def app(
+        self,
+        path: str = "/mcp",
+        *,
+        host: str = "127.0.0.1",
+        allowed_hosts: Sequence[str] = (),
+        token_file: str | None = None,
+    ) -> Any:
+        """Return an ASGI app that serves any number of clients over HTTP.
+
+        Args:
+            path: Where clients find it.
+            host: The address that it is served at.
+            allowed_hosts: The names under which it may be reached, as `HOST` or `HOST:*`, beside
+                those of this machine.
+            token_file: Whose requests are taken; None: all that reach it.
+
+        Raises:
+            ConfigurationError: The token file cannot be read.
+        """
+        guard = _make_guard(host, allowed_hosts)
+        tokens = None if token_file is None else TokenFile(token_file)
+        return self._guard_app(path, guard, tokens)
+
+    def _guard_app(
+        self, path: str, guard: TransportSecuritySettings, tokens: TokenFile | None
+    ) -> Any:
+        app = self._server.streamable_http_app(streamable_http_path=path, transport_security=guard)
+        return app if tokens is None else TokenGuard(app, tokens)
+
+    async def run_http(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8931,
+        *,
+        path: str = "/mcp",
+        token_file: str | None = None,
+        on_ready: Callable[[str], object] | None = None,
+    ) -> None:
+        """Serve clients over HTTP until this is cancelled.
+
+        Args:
+            host: The address; another one than this machine's own needs a token file.
+            port: The port; 0: any that is free.
+            path: Where clients find it.
+            token_file: Whose requests are taken; None: all that reach it.
+            on_ready: Gets the URL, once it answers.
+
+        Raises:
+            ConfigurationError: The address cannot be served at, or needs a token file.
+        """
+        if host not in _LOOPBACK and token_file is None:
+            raise ConfigurationError(
+                f"whoever reaches {host} could call every tool: pass a token_file, or serve at "
+                "127.0.0.1"
+            )
+        # A file is read: not on the event loop.
+        tokens = None if token_file is None else await asyncio.to_thread(TokenFile, token_file)
+        app = self._guard_app(path, _make_guard(host, ()), tokens)
+        await serve_app(app, host, port, on_ready, path)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the tools that clients see, sorted."""
+        return list(self._listing.list_names())
+
+    def add_prompt(
+        self,
+        name: str,
+        write: Callable[..., Any],
+        *,
+        description: str = "",
+        arguments: Sequence[PromptArgument] = (),
+    ) -> None:
+        """Offer a prompt to clients, beside the rules and skills of groups.
+
+        Args:
+            name: What clients call it.
+            write: Returns the text, or a list of messages as they stand on the wire; plain or
+                async, called with the arguments as keywords.
+            description: What it is for.
+            arguments: What a person fills in.
+
+        Raises:
+            ConfigurationError: There is one of that name.
+        """
+        self._prompts.add(name, Prompt(description, tuple(arguments), write))
+
+    def add_resource(
+        self,
+        uri: str,
+        read: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str = "",
+        mime_type: str | None = None,
+    ) -> None:
+        """Offer a resource to clients.
+
+        Args:
+            uri: Where it is; `{variables}` in it make it a template, each for one step of a path.
+            read: Returns the text or the bytes, or None where there is nothing; plain or async,
+                called with the variables as keywords.
+            name: What people call it; None: the URI.
+            description: What it is.
+            mime_type: Its type, such as `text/markdown`.
+
+        Raises:
+            ConfigurationError: The URI is none, or is there already.
+        """
+        self._resources.add(uri, Resource(name or uri, description, mime_type, read))
+
+    async def tell_of_resource(self, uri: str) -> None:
+        """Let the clients know that want to hear when a resource changes."""
+        await self._changes.tell_of_resource(uri)
+
+    # What clients ask for.
+
+    @contextlib.asynccontextmanager
+    async def _live(self, _server: Server[None]) -> AsyncIterator[None]:
+        subscribe = self._engine.subscribe
+        ends = [self._changes.follow(subscribe), self._logs.follow(subscribe)]
+        try:
+            yield None
+        finally:
+            for end_following in ends:
+                end_following()
+            await self._changes.close()
+
+    async def _note_connection(
+        self, ctx: ServerRequestContext[None, Any], call_next: CallNext
+    ) -> HandlerResult:
+        if ctx.method == "notifications/initialized":
+            self._changes.remember_connection(ctx.session)
+        return await call_next(ctx)
+
+    async def _list_tools(
+        self, ctx: ServerRequestContext[None, Any], params: types.PaginatedRequestParams | None
+    ) -> Any:
+        cursor = None if params is None else params.cursor
+        try:
+            page = self._listing.read_page(cursor, is_modern=_is_modern(ctx))
+        except BadCursorError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        listed: dict[str, Any] = {"tools": page.tools, "resultType": "complete"}
+        if page.next_cursor is not None:
+            listed["nextCursor"] = page.next_cursor
+        return listed
+
+    async def _call_tool(
+        self, ctx: ServerRequestContext[None, Any], params: types.CallToolRequestParams
+    ) -> Any:
+        tool = self._listing.find(params.name)
+        if tool is None:
+            near = ", ".join(map(repr, self._listing.find_near(params.name)))
+            hint = f"; did you mean {near}?" if near else ""
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:128]!r}{hint}")
+        request = ClientRequest(ctx, params)
+        context = ToolExecutionContext(
+            caller_id=find_principal(self._principal, ctx), caller_type=CALLER_TYPE
+        )
+        result = await run_call(
+            self._engine.execute, tool.name, params.arguments or {}, context, request
+        )
+        if not result.is_success:
+            request.raise_lack()
+        if request.wanted is not None:
+            return request.wanted
+        return write_result(result, tool, is_modern=_is_modern(ctx))
+
+    async def _list_prompts(self, ctx: Any, params: Any) -> Any:
+        return {"prompts": self._prompts.describe(), "resultType": "complete"}
+
+    async def _get_prompt(self, ctx: Any, params: types.GetPromptRequestParams) -> Any:
+        prompt = self._prompts.get(params.name)
+        if prompt is None:
+            hint = suggest_near(params.name[:128], self._prompts.list_names())
+            raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name[:128]!r}{hint}")
+        request = ClientRequest(ctx, params)
+        try:
+            with answering(request):
+                messages = await write_prompt(params.name, prompt, params.arguments or {})
+        except InputRequiredError:
+            return request.wanted
+        except ClientCannotError:
+            request.raise_lack()
+            raise
+        except ValueError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        described = {"description": prompt.description} if prompt.description else {}
+        return {"messages": messages, "resultType": "complete", **described}
+
+    async def _list_resources(self, ctx: Any, params: Any) -> Any:
+        return {"resources": self._resources.describe(), "resultType": "complete"}
+
+    async def _list_templates(self, ctx: Any, params: Any) -> Any:
+        described = self._resources.describe_templates()
+        return {"resourceTemplates": described, "resultType": "complete"}
+
+    async def _read_resource(self, ctx: Any, params: types.ReadResourceRequestParams) -> Any:
+        uri = str(params.uri)
+        content = await self._resources.read(uri)
+        if content is None:
+            raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
+        return {"contents": [content], "resultType": "complete"}
+
+    async def _complete(self, ctx: Any, params: types.CompleteRequestParams) -> Any:
+        values: list[str] = []
+        if params.ref.type == "ref/prompt":
+            argument = params.argument
+            values = self._prompts.complete(params.ref.name, argument.name, argument.value)
+        completion = {"values": values, "total": len(values), "hasMore": False}
+        return {"completion": completion, "resultType": "complete"}
+
+
+def _is_modern(ctx: ServerRequestContext[None, Any]) -> bool:
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def _make_guard(host: str, allowed_hosts: Sequence[str]) -> TransportSecuritySettings:
+    """Return whom a page in a browser may not pretend to be."""
+    hosts = [*_OWN_HOSTS, *allowed_hosts, *([] if host in _ANY else [host, f"{host}:*"])]
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=hosts,
+        allowed_origins=[f"{scheme}://{each}" for each in hosts for scheme in _SCHEMES],
+    )
