@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
@@ -16,7 +17,7 @@ from tool_engine.validation.position import build_validator
 from tool_engine.validation.uniqueness import has_twice
 
 UNIQUE: dict[str, Any] = {"type": "array", "uniqueItems": True}
-ALIKE = st.sampled_from(
+ALIKE: st.SearchStrategy[Any] = st.sampled_from(
     [
         *(0, 0.0, -0.0, False, None, "", "0", [], {}, 1, 1.0, True, "1", "true", 203, 203.0),
         *(2**53, 2.0**53, 2**63, 2.0**63, -(2**63), 2**64 - 1, 2**70, 2.0**70, 0.5, "ˈ", "\ud7ff"),
@@ -61,7 +62,7 @@ def test_wherever_the_rule_stands(schema: dict[str, Any]) -> None:
     assert "must" in found[0].message
 
 
-MAKERS = {
+MAKERS: dict[str, Callable[[int], list[Any]]] = {
     "numbers": lambda n: list(range(n)),
     "numbers of one hash": lambda n: [k * (2**61 - 1) for k in range(n // 4)],
     "huge numbers": lambda n: [2**64 + k for k in range(n // 4)],
