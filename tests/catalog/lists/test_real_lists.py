@@ -17,7 +17,7 @@ from google.genai import types as gemini
 from openai.types.chat import ChatCompletionFunctionToolParam
 from openai.types.responses import FunctionToolParam
 
-from tests.catalog.real_lists import Judge, arguments_for, read_lists
+from tests.catalog.lists.real_lists import Judge, arguments_for, read_lists
 from tests.protocols.sdk_types import value_faults
 from tool_engine import Tool, ToolEngine, ToolEngineConfig
 from tool_engine.model.schema import takes_others
