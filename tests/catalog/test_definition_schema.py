@@ -146,11 +146,10 @@ def test_the_schema_has_the_words_that_the_code_knows() -> None:
     """K3: choices and defaults are those of the code."""
     about = TOOL["properties"]
     assert about["category"]["enum"] == [category.value for category in ToolCategory]
-    assert SCHEMA["$defs"]["parameter"]["properties"]["type"]["enum"] == [*PARAMETER_TYPES, "any"]
-    assert SCHEMA["$defs"]["value_object"]["properties"]["type"]["enum"] == [
-        *PARAMETER_TYPES,
-        "any",
-    ]
+    for owner in ("parameter", "value_object"):
+        kind = SCHEMA["$defs"][owner]["properties"]["type"]
+        assert kind["else"]["enum"] == [*PARAMETER_TYPES, "any"]
+        assert kind["then"]["items"]["enum"] == [*PARAMETER_TYPES, "null"]
     assert about["status"]["enum"] == ["draft", "testing", "published", "deprecated"]
     assert about["effect"]["enum"] == ["read", "write", "unknown"]
     assert about["shareable_scope"]["enum"] == ["private", "team", "public"]

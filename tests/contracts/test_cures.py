@@ -108,6 +108,52 @@ CURES = [
         lambda text, _: "kind: group\n" + text,
     ),
     Row("name: t\n", "add it", lambda text, _: text + "description: x\n"),
+    # Several types, and schemas where other formats have them.
+    Row(
+        HEAD + SHORT.replace("string", "[string, null]") % "max_length: 5",
+        'write "null", in quotes',
+        swap("null", '"null"'),
+    ),
+    Row(
+        HEAD + SHORT.replace("string", "[boolean, 'null']") % "min: 5, enum: [true, null]",
+        "the rules for them are enum",
+        swap("min: 5, ", ""),
+    ),
+    Row(
+        HEAD + SHORT.replace("string", "[string, 'null']") % "schema: {type: string}",
+        "move it there",
+        swap(
+            "type: [string, 'null'], description: x, schema: {type: string}",
+            "type: string, description: x",
+        ),
+    ),
+    Row(
+        HEAD + "parameters: {inputSchema: {type: object, properties: {q: {type: string}}}}\n",
+        "move what it holds to parameters",
+        lambda *_: HEAD + "parameters: {type: object, properties: {q: {type: string}}}\n",
+    ),
+    Row(
+        HEAD + "entry: {type: custom, input_schema: {type: object, properties: {q: {}}}}\n",
+        "move what it holds to parameters",
+        lambda *_: (
+            HEAD + "entry: {type: custom}\nparameters: {type: object, properties: {q: {}}}\n"
+        ),
+    ),
+    Row(
+        HEAD + "parameters: {type: object, inputSchema: {type: object, properties: {q: {}}}}\n",
+        "move what it holds to parameters",
+        lambda *_: HEAD + "parameters: {type: object, properties: {q: {}}}\n",
+    ),
+    Row(
+        HEAD + "parameters: {type: object, properties: {q: {type: string, nullable: true}}}\n",
+        "write type: [string, 'null']",
+        swap("type: string, nullable: true", "type: [string, 'null']"),
+    ),
+    Row(
+        HEAD + "parameters: {type: object, dependencies: {q: [r]}}\n",
+        "write dependentRequired",
+        swap("dependencies", "dependentRequired"),
+    ),
     # Forms.
     Row(HEAD + "tags: a, b c\n", "write it as a list", said("a, b c", LIST)),
     Row(HEAD + "tags: yes\n", "write it as a list", said("yes", LIST)),

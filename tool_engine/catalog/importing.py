@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from tool_engine.catalog.definition.readers import HINTS
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.errors import ConfigurationError
+from tool_engine.catalog.older_drafts import write_today
+from tool_engine.errors import ConfigurationError, DefinitionError
 from tool_engine.interfaces import CatalogSource, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.unawaited import is_async
@@ -130,10 +131,22 @@ def _make_tool(entry: Mapping[str, Any]) -> Tool | Mapping[str, Any]:
     notes: list[str] = []
     definition = _write_definition(entry, notes)
     try:
-        tool = ToolConfigLoader().from_mapping(definition)
+        tool = _read_definition(definition, notes)
     except Exception:  # noqa: BLE001 - the engine reads the definition again, and says what is wrong
         return definition
     return replace(tool, findings=[*tool.findings, *notes])
+
+
+def _read_definition(definition: dict[str, Any], notes: list[str]) -> Tool:
+    """Read a definition; what it says of the output is left out rather than the tool."""
+    try:
+        return ToolConfigLoader().from_mapping(definition)
+    except DefinitionError as error:
+        if not all((each.path or "").startswith("output") for each in error.problems):
+            raise
+        del definition["output"], definition["output_mode"]
+        notes.append(f"the declared output is not held, and was left out: {error.problems[0]}")
+        return ToolConfigLoader().from_mapping(definition)
 
 
 def _write_definition(entry: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
@@ -156,7 +169,7 @@ def _write_definition(entry: Mapping[str, Any], notes: list[str]) -> dict[str, A
     output = entry.get("outputSchema")
     if isinstance(output, dict):
         # What a server declares of itself: a misfit warns, and the result is not lost.
-        definition["output"] = {"schema": keep_held(output, notes)}
+        definition["output"] = _write_output(keep_held(output, notes))
         definition["output_mode"] = "warn"
     return definition
 
@@ -172,6 +185,14 @@ def _keep_hints(hints: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     return kept
 
 
+def _write_output(schema: dict[str, Any]) -> dict[str, Any]:
+    own: dict[str, Any] = {
+        key: schema.pop(key) for key in ("description", "default") if key in schema
+    }
+    schema.pop("$schema", None)
+    return {**own, "schema": schema}
+
+
 def keep_held(schema: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return a schema without what would not be enforced, and note what that is.
 
@@ -181,9 +202,12 @@ def keep_held(schema: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """
     # By name: what explains a definition takes long to import.
     held = import_module("tool_engine.catalog.definition.keywords")
-    nodes = copy_schemas(schema)
+    nodes = copy_schemas(write_today(schema))
     for steps, node in nodes:
-        _write_today(node)
+        for keyword in [key for key, value in node.items() if _is_too_large(value)]:
+            _drop_keyword(node, keyword, steps, notes)
+        if isinstance(node.get("required"), bool):
+            _drop_keyword(node, "required", steps, notes)
         for keyword in [key for key in node if key not in held.KEYWORDS]:
             if keyword != "$schema" or steps:
                 _drop_keyword(node, keyword, steps, notes)
@@ -195,25 +219,23 @@ def keep_held(schema: dict[str, Any], notes: list[str]) -> dict[str, Any]:
             map(_can_match, node.get("patternProperties", {}))
         ):
             _drop_keyword(node, "patternProperties", steps, notes)
+    _drop_defaults(nodes, notes)
     return nodes[0][1]
 
 
-def _write_today(node: dict[str, Any]) -> None:
-    """Write in today's words what older drafts and OpenAPI say in others."""
-    kinds = node.get("type")
-    if isinstance(kinds, str) and kinds.isupper():
-        node["type"] = kinds.lower()
-    if node.pop("nullable", None) is True and isinstance(node.get("type"), str):
-        node["type"] = [node["type"], "null"]
-        if isinstance(node.get("enum"), list) and None not in node["enum"]:
-            node["enum"] = [*node["enum"], None]
-    for bound in ("minimum", "maximum"):
-        exclusive = f"exclusive{bound.capitalize()}"
-        is_exclusive = node.get(exclusive)
-        if isinstance(is_exclusive, bool):
-            del node[exclusive]
-            if is_exclusive and bound in node:
-                node[exclusive] = node.pop(bound)
+def _drop_defaults(nodes: list[tuple[Steps, dict[str, Any]]], notes: list[str]) -> None:
+    """Leave out the defaults that break the rules beside them, such as null for a text."""
+    whole = {key: each for key, each in nodes[0][1].items() if key != "$schema"}
+    checker = import_module("tool_engine.catalog.definition.raw_schema")
+    unfit = set(checker.unfit_defaults(whole))
+    for steps, node in nodes:
+        if steps in unfit:
+            value, place = shown(node.pop("default"))[:80], write_pointer((*steps, "default"))
+            notes.append(f"{place}: the default {value} does not fit, and was left out")
+
+
+def _is_too_large(value: Any) -> bool:
+    return type(value) is int and not -(2**63) <= value < 2**63
 
 
 def _drop_keyword(node: dict[str, Any], keyword: str, steps: Steps, notes: list[str]) -> None:

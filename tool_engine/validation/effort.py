@@ -13,6 +13,7 @@ import jsonschema_rs
 
 from tool_engine.model.json.references import IN_PLACE, inner_schemas, resolve_pointer
 from tool_engine.validation.shape import MAX_DEPTH
+from tool_engine.validation.uniqueness import LINEAR
 
 _MOST_WAYS: Final = 2_000
 _MOST_SCHEMAS: Final = 5_000
@@ -44,6 +45,7 @@ def find_errors(
             registry=jsonschema_rs.Registry([(_WHOLE, dict(schema))]),
             pattern_options=jsonschema_rs.RegexOptions(),
             validate_formats=True,
+            keywords=LINEAR,
             offline=True,
         ).iter_errors(value)
 
@@ -64,11 +66,16 @@ def find_levels(schema: Mapping[str, Any]) -> int:
         return MAX_DEPTH
     if len(nodes) > _MOST_SCHEMAS:
         return 0
+    beside = {id(each): _list_ids(_list_beside(schema, each)) for each in nodes}
+    below = {id(each): _list_ids(_list_below(each)) for each in nodes}
+    order = _order_by_need(beside)
     ways: dict[int, float] = {}
     for level in range(MAX_DEPTH):
-        ways = _count_ways(schema, ways)
+        before, ways = ways, _count_ways(order, beside, below, ways)
         if ways[id(schema)] > _MOST_WAYS:
             return level
+        if ways == before:
+            break
     return MAX_DEPTH
 
 
@@ -86,24 +93,37 @@ def count_levels(value: Any) -> int:
     return found
 
 
-def _count_ways(schema: Mapping[str, Any], below: Mapping[int, float]) -> dict[int, float]:
-    """Return for each schema how many are applied to a value, one level more than `below`."""
-    found: dict[int, float] = {}
-    for start in _list_schemas(schema):
+def _order_by_need(beside: Mapping[int, list[int]]) -> list[int]:
+    """Return the schemas so that each comes after all that apply to the same value."""
+    found: dict[int, None] = {}
+    for start in beside:
         waiting = [start]
         while waiting:
-            node = waiting[-1]
-            beside = [] if id(node) in found else _list_beside(schema, node)
-            missing = [each for each in beside if id(each) not in found]
-            if missing and len(waiting) <= _MOST_SCHEMAS:
+            missing = [each for each in beside.get(waiting[-1], ()) if each not in found]
+            if waiting[-1] in found or not missing or len(waiting) > _MOST_SCHEMAS:
+                found[waiting.pop()] = None
+            else:
                 waiting += missing
-                continue
-            waiting.pop()
-            if id(node) not in found:
-                own = sum(found.get(id(each), _ENDLESS) for each in beside)
-                deeper = [below.get(id(each), 0) for each in _list_below(node)]
-                found[id(node)] = 1 + own + max(deeper, default=0)
+    return list(found)
+
+
+def _count_ways(
+    order: list[int],
+    beside: Mapping[int, list[int]],
+    below: Mapping[int, list[int]],
+    before: Mapping[int, float],
+) -> dict[int, float]:
+    """Return for each schema how many are applied to a value, one level more than `before`."""
+    found: dict[int, float] = {}
+    for node in order:
+        own = sum(found.get(each, _ENDLESS) for each in beside.get(node, ()))
+        deeper = [before.get(each, 0) for each in below.get(node, ())]
+        found[node] = 1 + own + max(deeper, default=0)
     return found
+
+
+def _list_ids(schemas: list[Mapping[str, Any]]) -> list[int]:
+    return [id(each) for each in schemas]
 
 
 def _list_beside(whole: Mapping[str, Any], node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -129,6 +149,7 @@ def _list_schemas(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         each = waiting.pop()
         if isinstance(each, Mapping) and id(each) not in found:
             found[id(each)] = each
+            waiting.append(resolve_pointer(schema, each.get("$ref")))
             for keyword, value in each.items():
                 waiting += (inner for _, inner in inner_schemas(keyword, value))
     return list(found.values())

@@ -15,6 +15,7 @@ import jsonschema_rs
 
 from tool_engine.model.json.references import resolve_pointer
 from tool_engine.model.schema import short_rules
+from tool_engine.validation.uniqueness import LINEAR
 
 _BRANCHES: Final = ("allOf", "anyOf", "oneOf")
 _CONDITIONS: Final = ("then", "else")
@@ -44,7 +45,7 @@ _Schemas = tuple[dict[str, Any], ...]
 
 
 def build_validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
-    """Compile `schema`, formats included, with patterns that run in linear time.
+    """Compile `schema`, formats included, with patterns and `uniqueItems` that are linear.
 
     Raises:
         ValueError: The schema is not JSON Schema 2020-12, or a pattern needs look-around.
@@ -53,6 +54,7 @@ def build_validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validato
         schema,
         pattern_options=jsonschema_rs.RegexOptions(),
         validate_formats=True,
+        keywords=LINEAR,
         offline=True,
     )
 

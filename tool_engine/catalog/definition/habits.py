@@ -17,6 +17,8 @@ from tool_engine.model.schema import SHORT_KEYS, VALIDATION_KEYS
 
 SCHEMA_KEYS: Final = frozenset({"inputSchema", "input_schema"})
 """Keys under which other formats have the JSON Schema of all parameters."""
+MISPLACED_SCHEMA: Final = "move what it holds to parameters, which stands beside name"
+"""The cure for such a key anywhere but there."""
 _SIGNS: Final = ("properties", "$ref", "allOf", "anyOf", "oneOf")
 _ONLY_SHORT: Final = (VALIDATION_KEYS | {"validation", "schema"}) - KEYWORDS
 _ONLY_SCHEMA: Final = (

@@ -17,6 +17,7 @@ import msgspec
 from jsonschema import Draft202012Validator
 
 from tool_engine.catalog.definition.fault import Fault, describe, listing
+from tool_engine.catalog.definition.habits import MISPLACED_SCHEMA, SCHEMA_KEYS
 from tool_engine.catalog.definition.keywords import FORMATS, KEYWORDS
 from tool_engine.catalog.definition.rules import compile_check, default_faults
 from tool_engine.catalog.definition.workload import Workload
@@ -41,6 +42,12 @@ _INSTEAD_OF_KEYS: Final = (
     "as a list of objects with a property that is writeOnly"
 )
 _OTHER_REFERENCES: Final = ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor", "$id")
+_OLDER_WORDS: Final = {
+    "nullable": "type: [string, 'null'] in place of type: string",
+    "dependencies": "dependentRequired for lists of keys, dependentSchemas for schemas",
+    "additionalItems": "items, and the list of schemas under prefixItems",
+}
+"""Keywords of older drafts and of OpenAPI -> what says the same today."""
 _WHOLE: Final = ("$defs", "whole")
 _CERTAIN: Final = frozenset({"properties", "items", "additionalProperties"})
 """Keywords through which a rule still holds for every value."""
@@ -102,6 +109,18 @@ def _place_in(raw: Any, steps: Iterable[Any], path: Path) -> Path:
                 return path
             raw, path = raw[key], (*path, key)
     return (*path, "default") if isinstance(raw, dict) and "default" in raw else path
+
+
+def unfit_defaults(schema: dict[str, Any]) -> Iterator[Path]:
+    """Yield the places of the schemas inside of one whose default breaks their own rules."""
+    for steps, node, rules in _list_defaults(schema):
+        try:
+            check = compile_check({key: each for key, each in rules.items() if key != "default"})
+        except ValueError:
+            # What is no schema is a fault of its own.
+            continue
+        if not check.is_valid(node["default"]):
+            yield steps
 
 
 def is_impossible(schema: dict[str, Any]) -> bool:
@@ -225,13 +244,28 @@ def _list_in_place(whole: dict[str, Any], node: dict[str, Any]) -> Iterator[dict
 
 
 def _check_defaults(schema: dict[str, Any], path: Path, faults: list[Fault]) -> None:
+    for steps, node, rules in _list_defaults(schema):
+        if len(faults) < MAX_PROBLEMS:
+            faults += default_faults(node, rules, (*path, *steps, "default"))
+
+
+def _list_defaults(schema: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any], dict[str, Any]]]:
+    """Yield the schemas inside of one that have a default: place, schema, and what it means."""
     nodes = copy_schemas(schema)
     whole = _as_definition(nodes)
     for steps, node in nodes[1:]:
-        if "default" in node and len(faults) < MAX_PROBLEMS:
+        if "default" in node:
             pointer = write_pointer((*_WHOLE, *steps))
-            rules = node if whole is None else {"$ref": pointer, "$defs": {_WHOLE[1]: whole}}
-            faults += default_faults(node, rules, (*path, *steps, "default"))
+            yield (
+                steps,
+                node,
+                node
+                if whole is None
+                else {
+                    "$ref": pointer,
+                    "$defs": {_WHOLE[1]: whole},
+                },
+            )
 
 
 def _as_definition(nodes: list[tuple[Path, dict[str, Any]]]) -> dict[str, Any] | None:
@@ -265,6 +299,10 @@ def _unsupported_fault(keyword: str, place: Path) -> Fault:
     near, cure = find_nearest(keyword, KEYWORDS), ""
     if keyword in _OTHER_REFERENCES:
         near, cure = "", "name the schema under $defs, and refer to it with $ref: '#/$defs/NAME'"
+    elif keyword in SCHEMA_KEYS:
+        near, cure = "", MISPLACED_SCHEMA
+    elif keyword in _OLDER_WORDS:
+        near, cure = "", f"write {_OLDER_WORDS[keyword]}"
     elif not near:
         cure = "remove it"
     message = f"the keyword {keyword[:80]!r} is not supported in a schema"

@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tool_engine.catalog.definition.fault import Fault, describe
-from tool_engine.catalog.definition.habits import is_root_schema, schema_cure
+from tool_engine.catalog.definition.habits import (
+    MISPLACED_SCHEMA,
+    SCHEMA_KEYS,
+    is_root_schema,
+    schema_cure,
+)
 from tool_engine.catalog.definition.raw_schema import (
     idle_defaults,
     is_impossible,
@@ -30,6 +35,9 @@ _LONGEST_NAME: Final = 128
 
 def root_schema_faults(schema: dict[str, Any], workload: Workload) -> list[Fault]:
     """Return why a schema cannot stand as `parameters`."""
+    if (misplaced := SCHEMA_KEYS & schema.keys()) and not schema.keys() & {"type", "properties"}:
+        key = min(misplaced)
+        return [Fault((*_PLACE, key), f"unknown key {key!r}", at_key=True, cure=MISPLACED_SCHEMA)]
     if not is_root_schema(schema):
         expected = "a list, or the JSON Schema of an object"
         cure = schema_cure(schema)

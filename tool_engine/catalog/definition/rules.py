@@ -16,7 +16,7 @@ import jsonschema_rs
 import msgspec
 
 from tool_engine.catalog.definition.fault import Fault, describe, listing
-from tool_engine.catalog.definition.structure import type_cure
+from tool_engine.catalog.definition.structure import RULES_BY_TYPE, type_cure
 from tool_engine.catalog.definition.workload import Workload
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
@@ -34,6 +34,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "boolean": (bool,),
     "array": (list,),
     "object": (dict,),
+    "null": (type(None),),
 }
 _BOUNDS: Final = (("min", "max"), ("min_length", "max_length"), ("min_items", "max_items"))
 _LONGEST_KEPT: Final = 1000
@@ -56,6 +57,7 @@ def check_value(
     before = len(faults)
     rules = _rules_of(spec, path, faults)
     if rules:
+        _check_applicable(spec.get("type"), rules, faults)
         _check_bounds(rules, faults)
         _check_enum(spec.get("type"), rules, faults)
         _check_pattern(rules, faults, workload)
@@ -132,13 +134,25 @@ def _check_bounds(rules: _Rules, faults: list[Fault]) -> None:
                 )
 
 
+def _check_applicable(kind: Any, rules: _Rules, faults: list[Fault]) -> None:
+    """Add the rules that apply to none of several types; of one type the structure knows."""
+    if not isinstance(kind, list):
+        return
+    known = {"enum", *(rule for each in kind for rule in RULES_BY_TYPE.get(str(each), ()))}
+    for key, (_, place) in rules.items():
+        if key not in known:
+            message = f"{key} does not apply to the types {', '.join(map(str, kind))}"
+            cure = f"the rules for them are {', '.join(sorted(known))}"
+            faults.append(Fault(place, message, at_key=True, cure=cure))
+
+
 def _check_enum(kind: Any, rules: _Rules, faults: list[Fault]) -> None:
     options, place = rules.get("enum", (None, ()))
     if not isinstance(options, list):
         return
     seen: set[tuple[type, bytes]] = set()
     for number, option in enumerate(options):
-        if isinstance(kind, str) and kind in _KINDS and not _is_kind(option, kind):
+        if not _is_kind(option, kind):
             faults.append(_wrong_kind(option, kind, (*place, number)))
         identity = (type(option), msgspec.json.encode(option, order="deterministic"))
         if identity in seen:
@@ -196,6 +210,9 @@ def _check_raw(
         if keyword in given
     )
     kind, types = spec.get("type"), raw.get("type")
+    if isinstance(kind, list) and types is not None:
+        message, cure = "type has its own key", "move it there"
+        faults.append(Fault((*place, "type"), message, at_key=True, cure=cure))
     is_known = isinstance(kind, str) and kind in _KINDS
     if is_known and types is not None and kind not in (types, *_as_tuple(types)):
         message = f"{types!r} contradicts the type {kind}"
@@ -213,7 +230,7 @@ def _check_default(
     value = spec["default"]
     kind = spec.get("type", "any")
     if not has_rules and "schema" not in spec:
-        if kind in _KINDS and not _is_kind(value, kind):
+        if not _is_kind(value, kind):
             faults.append(_wrong_kind(value, kind, place))
         return
     faults += default_faults(spec, value_schema(spec), place)
@@ -253,11 +270,16 @@ def _is_short(value: Any) -> bool:
     return not isinstance(value, dict | list) or len(msgspec.json.encode(value)) < _LONGEST_KEPT
 
 
-def _wrong_kind(value: Any, kind: str, place: Path) -> Fault:
+def _wrong_kind(value: Any, kind: Any, place: Path) -> Fault:
+    kinds = [kind] if isinstance(kind, str) else kind
     is_default = value is None and place[-1] == "default"
-    cure = "remove the key for no default" if is_default else type_cure([kind], value)
-    article = "an" if kind[0] in "aeiou" else "a"
-    return Fault(place, expected=f"{article} {kind}", got=describe(value), cure=cure)
+    cure = "remove the key for no default" if is_default else type_cure(kinds, value)
+    expected = " or ".join(map(_name_kind, kinds))
+    return Fault(place, expected=expected, got=describe(value), cure=cure)
+
+
+def _name_kind(kind: str) -> str:
+    return kind if kind == "null" else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _unknown_property(name: Any, properties: Mapping[str, Any], place: Path) -> Fault:
@@ -271,7 +293,12 @@ def _unknown_property(name: Any, properties: Mapping[str, Any], place: Path) -> 
     )
 
 
-def _is_kind(value: Any, kind: str) -> bool:
+def _is_kind(value: Any, kind: Any) -> bool:
+    """Return whether a value is of a type, or of one of several; True where no such is known."""
+    if isinstance(kind, list):
+        return not kind or any(_is_kind(value, each) for each in kind)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        return True
     if isinstance(value, bool):
         return kind == "boolean"
     if kind == "integer" and isinstance(value, float):

@@ -18,6 +18,7 @@ import msgspec
 
 from tool_engine.catalog.definition.fault import Fault, describe
 from tool_engine.catalog.definition.habits import (
+    MISPLACED_SCHEMA,
     SCHEMA_KEYS,
     entry_type_cure,
     is_root_schema,
@@ -120,6 +121,9 @@ def _unknown_keys(
                 cure += f", and {schema_cure(definition[key])}"
             yield Fault((key,), f"unknown key {key!r}", at_key=True, cure=cure)
             continue
+        if path and key in SCHEMA_KEYS:
+            yield Fault((*path, key), f"unknown key {key!r}", at_key=True, cure=MISPLACED_SCHEMA)
+            continue
         near = meant_key(key, known)
         if not near and not path and key in definition_schema()["$defs"]["group"]["properties"]:
             cure = "add kind: group if this is a group of tools, or remove it"
@@ -221,7 +225,7 @@ def _wrong_choice(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     listing = ", ".join(word for word in options if "-" not in word)
     if set(PARAMETER_TYPES) <= set(options) and not isinstance(value, str | dict):
         listing += ", or a mapping with a type" if error.schema_path[-2] == "else" else ""
-    near, cure = "", ""
+    near, cure = "", 'write "null", in quotes' if value is None and "null" in options else ""
     if isinstance(value, str):
         cure = entry_type_cure(value, options) if path == _ENTRY_TYPE else ""
         near = "" if cure else _meant_word(value, options, path)

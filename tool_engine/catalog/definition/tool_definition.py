@@ -49,6 +49,7 @@ _RUN_BY: Final = {
 _LONG_NUMBER: Final = re.compile(rb"\d{19}")
 """In a JSON text: perhaps an integer of more than 64 bits."""
 _OUTPUTS: Final = ("output", "returns")
+_OF_SEVERAL_TYPES: Final = frozenset(("type", "validation", "schema", *FLAT_RULES))
 _CATEGORIES: Final = {category.value: category for category in ToolCategory}
 
 
@@ -292,14 +293,19 @@ def _plain_number(value: float, path: Path, faults: list[Fault]) -> int | float:
 def _make_parameter(spec: Mapping[str, Any]) -> ToolParameter:
     validation = {key: spec[key] for key in FLAT_RULES if key in spec}
     validation.update(spec.get("validation", ()))
+    kind, raw = spec["type"], spec.get("schema")
+    if isinstance(kind, list):
+        # A parameter has one type: what is said of several is JSON Schema.
+        raw = value_schema({key: each for key, each in spec.items() if key in _OF_SEVERAL_TYPES})
+        kind, validation = "any", {}
     return ToolParameter(
         name=spec["name"],
-        type=spec["type"],
+        type=kind,
         required=spec.get("required", False),
         default=spec.get("default"),
         description=spec["description"],
         validation=validation,
-        schema=spec.get("schema"),
+        schema=raw,
         has_default="default" in spec,
         secret=spec.get("secret", False),
     )

@@ -41,7 +41,7 @@ Steps = tuple[str | int, ...]
 
 def resolve_pointer(root: Any, pointer: Any) -> Any:
     """Return the schema that a `$ref` means inside of `root`, or None."""
-    if not isinstance(pointer, str) or not pointer.startswith("#"):
+    if not isinstance(pointer, str) or not (pointer == "#" or pointer.startswith("#/")):
         return None
     found = root
     for step in split_pointer(pointer):
