@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
+from time import time
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -17,11 +18,18 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
-from tool_engine.redaction import HIDDEN, secrets_of
+from tool_engine.redaction import HIDDEN, NO_SECRETS, secrets_of
 from tool_engine.redaction.secret_names import is_secret_key
+from tool_engine.session.formatting import data_of
 from tool_engine.session.variables.labels import list_shown_labels
 from tool_engine.session.variables.read_labels import OWN_WORDS, ReadLabels
-from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copy_value
+from tool_engine.session.variables.store import (
+    Unmade,
+    Variable,
+    VariableKind,
+    VariableStore,
+    copy_value,
+)
 from tool_engine.session.variables.variable_definitions import (
     FILTERS,
     VARIABLE_TOOLS,
@@ -33,8 +41,18 @@ _SHOWN: Final = 200
 _UNKNOWN: Final = "unknown"
 _FROM_NOWHERE: Final = frozenset({_UNKNOWN})
 _OF_MODEL: Final = frozenset({"model"})
+_pack: Final = msgspec.msgpack.Encoder().encode
+_unpack: Final = msgspec.msgpack.Decoder().decode
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _INSTANT: Final = timedelta(microseconds=1)
+_TEXT: Final = frozenset((str,))
+_FLAT: Final = _NUMBERS | _TEXT
+_FEW: Final = 16
+"""The most entries of arguments, or of an output, from which variables are made later."""
+_LONGEST_BYTE: Final = 16
+"""More characters than any byte of packed values becomes in the text of a variable."""
+_MOST_LATER: Final = 1_024
+"""The most characters of a text in them."""
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_./-]")
 _DEEPEST: Final = 64
 """The most levels of arguments, the same as in validation."""
@@ -221,7 +239,7 @@ def name_variables(tool_name: str, number: int, store: VariableStore | None = No
     begin = f"{_make_name(tool_name)}_{number}"
     names = NamesOfCall(f"{begin}_result", f"{begin}_args")
     count = 1
-    while store is not None and (names.result in store or names.args in store):
+    while store is not None and store.has_any(names):
         count += 1
         names = NamesOfCall(f"{begin}_result-{count}", f"{begin}_args-{count}")
     return names
@@ -257,7 +275,8 @@ def keep_call(
     Raises:
         VariableError: A name belongs to a rule.
     """
-    for variable in _make_variables(tool, names, params, result, labels, used):
+    output = result.output if result.is_success else None
+    for variable in _make_variables(tool, names, params, output, labels, used):
         store.take(variable)
 
 
@@ -273,25 +292,85 @@ async def keep_call_in_time(
     if is_quick(result.output) and is_quick(params):
         keep_call(store, tool, names, params, result, *labels)
         return
-    make = partial(_make_variables, tool, names, params, result, *labels, in_pieces=True)
+    output = result.output if result.is_success else None
+    make = partial(_make_variables, tool, names, params, output, *labels, in_pieces=True)
     for variable in await asyncio.to_thread(make):
         store.take(variable)
+
+
+def keep_call_later(
+    store: VariableStore,
+    tool: Tool,
+    names: tuple[str, str],
+    params: dict[str, Any],
+    result: ToolExecutionResult,
+    *labels: frozenset[str],
+) -> bool:
+    """Do the same as `keep_call` for small values, whose variables are made when they are read.
+
+    Returns:
+        Whether it did: `names` were free, and nothing is declared as secret.
+    """
+    if tool.secret_names or tool.secret_parts or store.has_any(names):
+        return False
+    output = result.output if result.is_success else None
+    if not _is_flat(params) or not (output is None or _is_flat(output)):
+        return False
+    try:
+        # As bytes: the program may change both later.
+        packed = _pack((params, output))
+    except (ValueError, OverflowError):
+        return False
+    make = partial(_make_later, tool, names, packed, time(), labels)
+    names_in_order = names[1:] if output is None else names[::-1]
+    store.take_later(names_in_order, Unmade(_LONGEST_BYTE * len(packed), make))
+    return True
+
+
+def _is_flat(values: Any) -> bool:
+    """Return True for a few short texts and numbers by name."""
+    if type(values) is not dict or len(values) > _FEW or not _TEXT.issuperset(map(type, values)):
+        return False
+    kinds = set(map(type, values.values()))
+    # A long text would take its time to be packed.
+    return _FLAT.issuperset(kinds) and (
+        str not in kinds
+        or all(type(each) is not str or len(each) <= _MOST_LATER for each in values.values())
+    )
+
+
+def _make_later(
+    tool: Tool,
+    names: tuple[str, str],
+    packed: bytes,
+    kept_at: float,
+    labels: tuple[frozenset[str], ...],
+) -> list[Variable]:
+    params, output = _unpack(packed)
+    now = datetime.fromtimestamp(kept_at, UTC)
+    return _make_variables(tool, names, params, output, *labels, now=now)
 
 
 def _make_variables(
     tool: Tool,
     names: tuple[str, str],
     params: dict[str, Any],
-    result: ToolExecutionResult,
+    returned: dict[str, Any] | None,
     labels: frozenset[str],
     used: frozenset[str] | None = None,
     *,
     in_pieces: bool = False,
+    now: datetime | None = None,
 ) -> list[Variable]:
-    """Return a call's variables, the arguments first, as they existed first."""
-    now = datetime.now(UTC)
+    """Return a call's variables, the arguments first, as they existed first.
+
+    `returned` is its output; None: it failed.
+    """
+    now = datetime.now(UTC) if now is None else now
     secrets = secrets_of(tool, params)
-    sent = secrets.hide(_without_secrets(params, secrets.parts, secrets.names))
+    sent = _without_secrets(params, secrets.parts, secrets.names)
+    if secrets is not NO_SECRETS:
+        sent = secrets.hide(sent)
     value, chars = copy_value(sent, in_pieces=in_pieces)
     args = Variable(
         name=names[1],
@@ -303,13 +382,11 @@ def _make_variables(
         updated=now,
         chars=chars,
     )
-    if not result.is_success:
+    if returned is None:
         return [args]
-    later = datetime.now(UTC)
-    if later <= now:
-        # Whatever the clock says, the arguments are older than the result.
-        later = now + _INSTANT
-    value, chars = copy_value(_unwrap_output(result.output), in_pieces=in_pieces)
+    # Whatever the clock says, the arguments are older than the result.
+    later = now + _INSTANT
+    value, chars = copy_value(data_of(returned), in_pieces=in_pieces)
     output = Variable(
         name=names[0],
         value=value,
@@ -362,8 +439,3 @@ def _has_no_mapping(value: Any) -> bool:
         return type(value) is list and b"{" not in msgspec.json.encode(value)
     except Exception:  # noqa: BLE001 - what JSON cannot hold is looked at value by value
         return False
-
-
-def _unwrap_output(output: Any) -> Any:
-    is_wrapped = isinstance(output, dict) and output.keys() == {"result"}
-    return output["result"] if is_wrapped else output
