@@ -17,7 +17,6 @@ from tool_engine.model.call import Refusal, ToolExecutionResult
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool
-from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.deferral import Deferred, finish_result, note_deferred
 from tool_engine.session.formatting import data_of
 from tool_engine.session.narrowing import find_reply_settings
@@ -26,7 +25,6 @@ from tool_engine.session.prompt.skills import READING
 from tool_engine.session.reading.hiding import find_show, hide_result, least_shown
 from tool_engine.session.reading.presentation import (
     Presentation,
-    Presented,
     present_in_time,
     present_short,
     with_limit,
@@ -159,7 +157,10 @@ class ResultKeeper:
                 language=config.language,
                 has_reader=config.tool_toggles.get("read_var", True),
             )
-        read, refusal = _read_result(tool_name, result, shown), None
+        read = make_session_result(result, tool_name, shown.formatted_text, shown.final_text)
+        read.is_truncated, refusal = shown.is_truncated, None
+        if shown.findings:
+            read.metadata = {**result.metadata, "findings": shown.findings}
         if (
             placed is not None
             and result.error_type not in REFUSED
@@ -294,11 +295,11 @@ class ResultKeeper:
         """Return the limit: of session, code, definition or default. S7."""
         declared = None if tool is None or tool.result is None else tool.result.limit
         said = presentation.limit if presentation.limit is not None else declared
-        limit = _limit_by(self._toolbox.config, tool_name, said)
-        of_reply = find_reply_settings(self._toolbox)
+        config, of_reply = self._toolbox.config, find_reply_settings(self._toolbox)
+        limit = config.tool_limits.get(tool_name, config.limit if said is None else said)
         if of_reply is None:
             return limit
-        other = _limit_by(of_reply, tool_name, said)
+        other = of_reply.tool_limits.get(tool_name, of_reply.limit if said is None else said)
         return min(limit, other, key=lambda each: each if each > 0 else inf)
 
 
@@ -331,18 +332,3 @@ def _find_run(
     if scope is None or scope.tool is None:
         return placed.tool, arguments
     return scope.tool, scope.params
-
-
-def _limit_by(config: ToolCallConfig, tool_name: str, said: int | None) -> int:
-    own = config.tool_limits.get(tool_name)
-    if own is not None:
-        return own
-    return config.limit if said is None else said
-
-
-def _read_result(tool_name: str, result: ToolExecutionResult, shown: Presented) -> SessionResult:
-    read = make_session_result(result, tool_name, shown.formatted_text, shown.final_text)
-    read.is_truncated = shown.is_truncated
-    if shown.findings:
-        read.metadata = {**result.metadata, "findings": shown.findings}
-    return read

@@ -52,7 +52,7 @@ class Found(NamedTuple):
 
     standing: Standing
     stamp: object
-    index: object
+    snapshot: object
     """An engine's snapshot, which says that generation and groups are as they were; None: ask."""
     generation: object
     config: ToolCallConfig
@@ -373,8 +373,8 @@ class Toolbox:
             or found.config is not self.config
             or found.own_groups is not self._groups
             or found.stamp != self._stamp()
-            or (found.index is None and self._has_catalog_changed(found))
-            or (found.index is not None and found.index is not self.catalog.index)
+            or (found.snapshot is None and self._has_catalog_changed(found))
+            or (found.snapshot is not None and found.snapshot is not self.catalog.index)
         ):
             found = self.found = self._look_again()
         return found
@@ -388,11 +388,13 @@ class Toolbox:
 
     def _look_again(self) -> Found:
         catalog, own = self.catalog, tuple(self._own())
-        index = catalog.index if catalog.is_engine else None
+        snapshot = catalog.index if catalog.is_engine else None
         generation, groups = catalog.generation, catalog.groups
         seen = Seen(generation, self.config, own, groups, self._groups)
         standing = find_standing(catalog, seen)
-        return Found(standing, self._stamp(), index, generation, self.config, groups, self._groups)
+        return Found(
+            standing, self._stamp(), snapshot, generation, self.config, groups, self._groups
+        )
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):

@@ -331,12 +331,13 @@ def _is_flat(values: Any) -> bool:
     """Return True for a few short texts and numbers by name."""
     if type(values) is not dict or len(values) > _FEW or not _TEXT.issuperset(map(type, values)):
         return False
-    kinds = set(map(type, values.values()))
-    # A long text would take its time to be packed.
-    return _FLAT.issuperset(kinds) and (
-        str not in kinds
-        or all(type(each) is not str or len(each) <= _MOST_LATER for each in values.values())
-    )
+    if not _FLAT.issuperset(map(type, values.values())):
+        return False
+    for each in values.values():  # noqa: SIM110 - a generator costs more than all the rest
+        # A long text would take its time to be packed.
+        if type(each) is str and len(each) > _MOST_LATER:
+            return False
+    return True
 
 
 def _make_later(
