@@ -74,7 +74,9 @@ async def test_which_tool_a_name_means_is_found_anew_after_a_change(
         other.tool(name="find")(find)
         here = await session.execute("find", {"text": "a"})
         assert here.is_success
-        assert session.variables.get("find_1_result").labels == {"tool:source-2:find effect:unknown"}
+        assert session.variables.get("find_1_result").labels == {
+            "tool:source-2:find effect:unknown"
+        }
         assert (await session.execute("find", {"text": "a"})).error_type == "limit_reached"
         other.unregister_tool("find")
         engine.tool(name="find")(find)

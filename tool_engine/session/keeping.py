@@ -34,11 +34,11 @@ from tool_engine.session.scope import SessionScope
 from tool_engine.session.toolbox.toolbox import Placed
 from tool_engine.session.variables.labels import find_result_labels
 from tool_engine.session.variables.references import Expanded
+from tool_engine.session.variables.unmade import keep_call_later
 from tool_engine.session.variables.variable_definitions import WRITE_VAR
 from tool_engine.session.variables.variable_tools import (
     NamesOfCall,
     keep_call_in_time,
-    keep_call_later,
     name_variables,
 )
 from tool_engine.sources.identity import engine_of, source_of

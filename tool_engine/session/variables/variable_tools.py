@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from time import time
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -24,7 +23,6 @@ from tool_engine.session.formatting import data_of
 from tool_engine.session.variables.labels import list_shown_labels
 from tool_engine.session.variables.read_labels import OWN_WORDS, ReadLabels
 from tool_engine.session.variables.store import (
-    Unmade,
     Variable,
     VariableKind,
     VariableStore,
@@ -41,18 +39,8 @@ _SHOWN: Final = 200
 _UNKNOWN: Final = "unknown"
 _FROM_NOWHERE: Final = frozenset({_UNKNOWN})
 _OF_MODEL: Final = frozenset({"model"})
-_pack: Final = msgspec.msgpack.Encoder().encode
-_unpack: Final = msgspec.msgpack.Decoder().decode
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _INSTANT: Final = timedelta(microseconds=1)
-_TEXT: Final = frozenset((str,))
-_FLAT: Final = _NUMBERS | _TEXT
-_FEW: Final = 16
-"""The most entries of arguments, or of an output, from which variables are made later."""
-_LONGEST_BYTE: Final = 16
-"""More characters than any byte of packed values becomes in the text of a variable."""
-_MOST_LATER: Final = 1_024
-"""The most characters of a text in them."""
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_./-]")
 _DEEPEST: Final = 64
 """The most levels of arguments, the same as in validation."""
@@ -276,7 +264,7 @@ def keep_call(
         VariableError: A name belongs to a rule.
     """
     output = result.output if result.is_success else None
-    for variable in _make_variables(tool, names, params, output, labels, used):
+    for variable in make_variables(tool, names, params, output, labels, used):
         store.take(variable)
 
 
@@ -293,66 +281,12 @@ async def keep_call_in_time(
         keep_call(store, tool, names, params, result, *labels)
         return
     output = result.output if result.is_success else None
-    make = partial(_make_variables, tool, names, params, output, *labels, in_pieces=True)
+    make = partial(make_variables, tool, names, params, output, *labels, in_pieces=True)
     for variable in await asyncio.to_thread(make):
         store.take(variable)
 
 
-def keep_call_later(
-    store: VariableStore,
-    tool: Tool,
-    names: tuple[str, str],
-    params: dict[str, Any],
-    result: ToolExecutionResult,
-    *labels: frozenset[str],
-) -> bool:
-    """Do the same as `keep_call` for small values, whose variables are made when they are read.
-
-    Returns:
-        Whether it did: `names` were free, and nothing is declared as secret.
-    """
-    if tool.secret_names or tool.secret_parts or store.has_any(names):
-        return False
-    output = result.output if result.is_success else None
-    if not _is_flat(params) or not (output is None or _is_flat(output)):
-        return False
-    try:
-        # As bytes: the program may change both later.
-        packed = _pack((params, output))
-    except (ValueError, OverflowError):
-        return False
-    make = partial(_make_later, tool, names, packed, time(), labels)
-    names_in_order = names[1:] if output is None else names[::-1]
-    store.take_later(names_in_order, Unmade(_LONGEST_BYTE * len(packed), make))
-    return True
-
-
-def _is_flat(values: Any) -> bool:
-    """Return True for a few short texts and numbers by name."""
-    if type(values) is not dict or len(values) > _FEW or not _TEXT.issuperset(map(type, values)):
-        return False
-    if not _FLAT.issuperset(map(type, values.values())):
-        return False
-    for each in values.values():  # noqa: SIM110 - a generator costs more than all the rest
-        # A long text would take its time to be packed.
-        if type(each) is str and len(each) > _MOST_LATER:
-            return False
-    return True
-
-
-def _make_later(
-    tool: Tool,
-    names: tuple[str, str],
-    packed: bytes,
-    kept_at: float,
-    labels: tuple[frozenset[str], ...],
-) -> list[Variable]:
-    params, output = _unpack(packed)
-    now = datetime.fromtimestamp(kept_at, UTC)
-    return _make_variables(tool, names, params, output, *labels, now=now)
-
-
-def _make_variables(
+def make_variables(
     tool: Tool,
     names: tuple[str, str],
     params: dict[str, Any],
