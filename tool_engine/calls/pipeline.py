@@ -202,10 +202,7 @@ class Pipeline:
         try:
             if self._bus.has_subscribers:
                 self._announce_start(call, slot)
-            deadline = slot.acquired_at
-            deadline = (
-                deadline + plan.timeout if context is ANONYMOUS else call.deadline_from(deadline)
-            )
+            deadline = slot.acquired_at + plan.timeout if context is ANONYMOUS else call.deadline
             run = ToolTask(loop, deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)

@@ -91,7 +91,7 @@ class SessionPolicy:
 
     def decide(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
         """Decide about a call of a tool as the engine has it."""
-        found = self._toolbox.look()
+        found = self._toolbox.find_present()
         if found is not self._found:
             self._note_change(found)
         if self._is_silent and tool.permission is None:

@@ -113,7 +113,7 @@ class SessionTools:
 
     def find_called(self, tool_name: str) -> Called | None:
         """Return the one tool of a shown name, on or off, or None."""
-        found, (seen, known) = self.toolbox.look(), self._called
+        found, (seen, known) = self.toolbox.find_present(), self._called
         if found is not seen:
             known = {}
             self._called = found, known

@@ -112,7 +112,9 @@ def test_what_takes_long_or_is_secret_is_kept_at_once() -> None:
     """Long texts, what nests, and the arguments of a tool with secrets."""
     store, result = VariableStore(), ToolExecutionResult(True, "fetch", {"result": "x"})
     names = name_variables("fetch", 1, store)
-    secret = make_tool(parameters=[{"name": "key", "type": "string", "secret": True}])
+    secret = make_tool(
+        parameters=[{"name": "key", "type": "string", "secret": True, "description": "A key."}]
+    )
     for tool, params in (
         (make_tool(), {"a": "x" * 5_000}),
         (make_tool(), {"a": [1]}),

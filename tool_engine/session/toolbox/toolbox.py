@@ -120,7 +120,7 @@ class Toolbox:
     @property
     def standing(self) -> Standing:
         """Return the present standing: another object after every change."""
-        return self.look().standing
+        return self.find_present().standing
 
     def tools(self) -> list[Tool]:
         """Return the enabled tools, the session's own last.
@@ -362,7 +362,7 @@ class Toolbox:
 
     # Finding.
 
-    def look(self) -> Found:
+    def find_present(self) -> Found:
         """Return the present standing, and what it was found from.
 
         It is another object after every change.

@@ -191,7 +191,7 @@ class VariableStore(KnownArguments):
         if not is_plain or name in self._kept:
             self._check_name(variable)
         if name in self._used or name in self._kept:
-            old = self._kept.get(name) or self._make(name)
+            old = self._kept.get(name) or self._make_one(name)
             variable = msgspec.structs.replace(variable, created=old.created)
             self._forget_name(name)
         if variable.kind is VariableKind.RULE:
@@ -230,7 +230,7 @@ class VariableStore(KnownArguments):
         if name not in self._used:
             name = str(name)[:80]
             raise VariableError(f"there is no variable {name!r}{self._find_near_names(name)}")
-        variable = self._make(name)
+        variable = self._make_one(name)
         self._used.move_to_end(name)
         return variable
 
@@ -334,7 +334,7 @@ class VariableStore(KnownArguments):
         if old.chars > LARGE:
             self.texts.forget(old)
 
-    def _make(self, name: str) -> Variable:
+    def _make_one(self, name: str) -> Variable:
         """Return a variable, which is made now if it was not yet."""
         found = self._used[name]
         if not isinstance(found, Unmade):
@@ -345,11 +345,11 @@ class VariableStore(KnownArguments):
                 self._let_go(found)
                 self._used[each.name] = each
                 self._chars += each.chars
-        return self._make(name)
+        return self._make_one(name)
 
     def _make_all(self) -> list[Variable]:
         """Return all variables but rules, in the order of last use."""
-        return [self._make(name) for name in [*self._used]]
+        return [self._make_one(name) for name in [*self._used]]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy has: variables, and nothing that makes some."""
