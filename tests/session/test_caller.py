@@ -21,7 +21,7 @@ def bound(
     session: ToolSession, context: ToolExecutionContext | None, tool: Tool | None
 ) -> ToolExecutionContext:
     """A context of the conversation, which has what it adds to the call."""
-    scope = SessionScope(session.own, session.gate, Expanded({}, ()))
+    scope = SessionScope(session.calls.of_scopes, Expanded({}, ()))
     made = session._parts.caller.bind(context, tool, scope)
     assert made.scope is scope
     return replace(made, scope=None)

@@ -188,9 +188,10 @@ class ApprovalGate:
     def is_readable(self, tool: Tool, params: Mapping[str, Any], is_error: bool) -> bool:
         """Return True if a model may read a result without consent; see `review`."""
         try:
-            return _is_readable(self._policy(tool, params), is_error)
+            asks = self._policy(tool, params).result
         except RecursionError:
             return False
+        return asks is ResultPolicy.NEVER or (asks is ResultPolicy.ON_ERROR and not is_error)
 
     def denied(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why a call is denied whatever the answer; None: consent suffices."""
@@ -232,7 +233,7 @@ class ApprovalGate:
         """
         try:
             decision = self._policy(tool, params)
-            if not is_asked and _is_readable(decision, is_error):
+            if not is_asked and self.is_readable(tool, params, is_error):
                 return None
             asked = partial(
                 self._ask_approver, kind="result", result=result_text, error_type=error_type
@@ -406,11 +407,6 @@ def gate_of_engine(approver: Approver, desk: EngineApprovals | None = None) -> A
         return ApprovalGate(ApprovalBook(_ENGINE), approver, _of_definition)
     book = desk.own_book = ApprovalBook(_ENGINE, find_desk=lambda engine: desk)
     return ApprovalGate(book, approver, _of_definition, engine=desk.engine_text)
-
-
-def _is_readable(decision: Decision, is_error: bool) -> bool:
-    asks = decision.result
-    return asks is ResultPolicy.NEVER or (asks is ResultPolicy.ON_ERROR and not is_error)
 
 
 def _of_definition(tool: Tool, params: Mapping[str, Any]) -> Decision:

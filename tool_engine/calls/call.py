@@ -361,9 +361,9 @@ def context_of(
     context: ToolExecutionContext | None, listener: Callable[[ToolProgress], object] | None
 ) -> ToolExecutionContext:
     """Return the context of a call that `listener` hears; see `heard_by`."""
-    if context is not None:
-        return heard_by(listener, context)
-    return ANONYMOUS if listener is None else _Unnamed(on_progress=listener)
+    if context is None:
+        return ANONYMOUS if listener is None else _Unnamed(on_progress=listener)
+    return context if listener is None and check_context(context) else heard_by(listener, context)
 
 
 def inner_context(maker: Call, context: ToolExecutionContext) -> ToolExecutionContext:

@@ -95,7 +95,10 @@ class Source(Protocol):
 
         @property
         def index(self) -> Any:
-            """The present snapshot of the tools, with `nearest(name)`; None: there is none."""
+            """The present snapshot of the tools, with `nearest(name)`; None: there is none.
+
+            That of an engine is another object after each change of its tools or groups.
+            """
             return None
 
     else:

@@ -57,9 +57,3 @@ class Allowed:
 
 allowed: Final[ContextVar[Allowed | None]] = ContextVar("allowed", default=None)
 """The permission for the call that is being made in this task."""
-
-
-def take_yes(engine: object, arguments: object) -> Yes | None:
-    """Return the answer for a call of `engine` once; None: unasked."""
-    made = allowed.get()
-    return None if made is None else made.take(engine, arguments)

@@ -81,8 +81,8 @@ Others: TypeAlias = Mapping[Spending, tuple[ToolCallConfig, ...]]
 """Further settings that bound the current calls, by what a conversation has spent."""
 
 
-def find_reply_bounds() -> Others:
-    return _ALSO.get()
+find_reply_bounds: Final = _ALSO.get
+"""Returns the further settings that bound the calls made here."""
 
 
 class Meter:
@@ -119,13 +119,17 @@ class Meter:
         around = getattr(call.context.scope, "line", ())
         return (*self.line, *(each for each in around if each not in self.line))
 
-    def _find_names(
-        self, tool_name: str, tool: str, spenders: tuple[Spending, ...]
-    ) -> list[tuple[str, str]]:
-        """Return the called name and the tool's identity for each of `spenders`."""
-        own = self._own
+    def _find_counts(
+        self, tool_name: str, identity: str | None, spenders: tuple[Spending, ...] | None
+    ) -> list[tuple[Spending, tuple[str, str]]]:
+        """Return where a call is counted, each with its name and its tool's identity there."""
+        own, spenders = self._own, self.spenders() if spenders is None else spenders
+        known = tool_name, own.tool_of(tool_name) if identity is None else identity
+        if len(spenders) == 1:
+            # No other conversation is there.
+            return [(own, known)]
         return [
-            (tool_name, tool) if each in self.line else own.names_for(tool_name, each)
+            (each, known if each in self.line else own.names_for(tool_name, each))
             for each in spenders
         ]
 
@@ -174,7 +178,13 @@ class Meter:
         self._own.rounds += 1
 
     def take(
-        self, tool_name: str, max_uses: int | None = None, *, is_asked_for: bool = True
+        self,
+        tool_name: str,
+        max_uses: int | None = None,
+        *,
+        is_asked_for: bool = True,
+        identity: str | None = None,
+        spenders: tuple[Spending, ...] | None = None,
     ) -> Refusal | None:
         """Count one call, or return why it may not run.
 
@@ -182,20 +192,19 @@ class Meter:
             tool_name: The tool.
             max_uses: What its definition says; the conversation's own setting goes before.
             is_asked_for: Whether the conversation makes it; of a turn no other call counts.
+            identity: What says which tool it is; None: it is found.
+            spenders: Where it is counted; None: `self.spenders()`.
         """
-        tool = self._own.tool_of(tool_name)
-        spenders = self.spenders()
-        names = self._find_names(tool_name, tool, spenders)
+        counts = self._find_counts(tool_name, identity, spenders)
         others = _ALSO.get()
         with Counting.lock:
-            for each, (name, known) in zip(spenders, names, strict=True):
-                find = each.refusal if is_asked_for else each.refusal_inside
+            for each, (name, tool) in counts:
                 for config in (each.config, *others.get(each, ())):
-                    refusal = find(name, known, max_uses, config)
+                    refusal = each.refusal(name, tool, max_uses, config, is_asked_for=is_asked_for)
                     if refusal is not None:
                         return refusal
-            for each, (name, known) in zip(spenders, names, strict=True):
-                each.count_call(name, known, is_asked_for=is_asked_for)
+            for each, (name, tool) in counts:
+                each.count_call(name, tool, is_asked_for=is_asked_for)
         return None
 
     def give_back(
@@ -212,11 +221,8 @@ class Meter:
             spenders: Where it was counted; None: where `take` counts now.
             is_asked_for: As it was for `take`.
         """
-        tool = self._own.tool_of(tool_name)
-        spenders = self.spenders() if spenders is None else spenders
-        names = self._find_names(tool_name, tool, spenders)
-        for each, (name, known) in zip(spenders, names, strict=True):
-            each.uncount_call(name, known, is_asked_for=is_asked_for)
+        for each, (name, tool) in self._find_counts(tool_name, None, spenders):
+            each.uncount_call(name, tool, is_asked_for=is_asked_for)
 
     @contextmanager
     def also(self, config: ToolCallConfig) -> Iterator[None]:
@@ -261,7 +267,7 @@ class Meter:
         spenders = self.spenders()
         if any(each.has_spent_tokens for each in spenders):
             return TOKENS
-        if any(each.spent_calls for each in spenders):
+        if any(each.has_spent_calls for each in spenders):
             return CALLS
         return ROUNDS if self._own.rounds >= self.config.max_iterations else None
 

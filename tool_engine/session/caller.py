@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Final
 
 import msgspec
+from msgspec.structs import force_setattr as set_field
 
 from tool_engine.interfaces import CallScope
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext
@@ -30,7 +32,15 @@ class Caller:
         parent: That of the session that it works for.
     """
 
-    __slots__ = ("_parent", "_toolbox", "agent_id", "conversation_id", "principal", "session_id")
+    __slots__ = (
+        "_parent",
+        "_toolbox",
+        "_unnamed",
+        "agent_id",
+        "conversation_id",
+        "principal",
+        "session_id",
+    )
 
     def __init__(
         self,
@@ -47,6 +57,13 @@ class Caller:
         self.principal: str = principal or ("" if parent is None else parent.principal)
         self._toolbox = toolbox
         self._parent = parent
+        self._unnamed = ToolExecutionContext(
+            caller_id=agent_id,
+            caller_type=_CALLER,
+            conversation_id=conversation_id,
+            session_id=session_id,
+        )
+        """The context of its own calls, without what differs between them."""
 
     @property
     def root_id(self) -> str:
@@ -73,15 +90,13 @@ class Caller:
             ConfigurationError: The context is none.
         """
         if context is None:
-            return ToolExecutionContext(
-                caller_id=self.agent_id,
-                caller_type=_CALLER,
-                conversation_id=self.conversation_id,
-                session_id=self.session_id,
-                timeout=self.find_timeout(tool),
-                scope=scope,
-                _is_of_own=is_own,
-            )
+            # A copy is not checked again: what is set in it was checked where it comes from.
+            made = copy(self._unnamed)
+            set_field(made, "timeout", self.find_timeout(tool))
+            set_field(made, "variables", {})
+            set_field(made, "scope", scope)
+            set_field(made, "_is_of_own", is_own)
+            return made
         check_context(context)
         timeout = context.timeout
         if timeout is DEFAULT_TIMEOUT or timeout is None:

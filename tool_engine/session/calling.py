@@ -39,11 +39,13 @@ from tool_engine.session.deferral import (
 )
 from tool_engine.session.keeping import ResultKeeper
 from tool_engine.session.parts import SessionParts
-from tool_engine.session.reading.presentation import without_hidden_limit
+from tool_engine.session.reading.presentation import LIMIT, without_hidden_limit
 from tool_engine.session.reading.result import SessionResult, as_session_result
-from tool_engine.session.scope import SessionScope, refuse_changed
+from tool_engine.session.scope import ConversationParts, SessionScope, refuse_changed
 from tool_engine.session.showing import Showing
+from tool_engine.session.spending import Spending
 from tool_engine.session.toolbox.toolbox import Placed
+from tool_engine.session.tools import Called
 from tool_engine.session.variables.references import (
     Expanded,
     expand,
@@ -71,8 +73,14 @@ _EMPTY: Final = {"en": "its result is empty", "zh": "结果为空"}
 
 
 class _Ready(NamedTuple):
+    """A call that may run, and has been counted."""
+
     placed: Placed
+    source: str
+    """The source of the tool among several; see `source_of`."""
     expanded: Expanded
+    paid: tuple[Spending, ...]
+    """Where it was counted."""
 
 
 class SessionCalls:
@@ -80,6 +88,7 @@ class SessionCalls:
 
     def __init__(self, parts: SessionParts) -> None:
         self._tools = parts.tools
+        self._source = parts.tools.source
         self._caller = parts.caller
         self._variables = parts.variables
         self._read_labels = parts.read_labels
@@ -89,7 +98,15 @@ class SessionCalls:
         self._deferred = parts.deferred
         self._home = parts.home
         self.secrets = parts.secrets
-        self._showing = Showing(parts.tools, parts.caller, parts.policy, parts.results)
+        self.of_scopes = ConversationParts(
+            parts.tools.find_own,
+            parts.gate,
+            Showing(parts.tools, parts.caller, parts.policy, parts.results),
+            parts.tools.source,
+            parts.meter.line,
+            parts.home,
+        )
+        """What the scopes of its calls share."""
         self._keeper = ResultKeeper(parts)
         self.news: list[str] = []
         """Results of deferred calls that the model has not read yet."""
@@ -134,33 +151,38 @@ class SessionCalls:
         """
         if context is not None:
             check_context(context)
-        if is_of_own(context):
-            # It belongs to a conversation that has this one among its sources.
-            result = await self._tools.source.execute(tool_name, params, context)
-            return as_session_result(result)
+            if is_of_own(context):
+                # It belongs to a conversation that has this one among its sources.
+                result = await self._source.execute(tool_name, params, context)
+                return as_session_result(result)
         params = {} if params is None else read_plain(params)
         if self._variables.has_large and isinstance(params, dict) and may_refer(params):
             await make_ready(params, self._variables)
-        placed = self._tools.toolbox.find(tool_name) if isinstance(tool_name, str) else None
+        called = self._tools.find_called(tool_name) if isinstance(tool_name, str) else None
         # An invalid tool name may be any object that a program or a model made up.
-        tool_name = str(tool_name) if placed is None else placed.name
-        if yes is None or placed is None or is_same(placed.tool, yes.tool):
-            checked = self._prepare_call(tool_name, placed, params)
+        tool_name = str(tool_name) if called is None else called.placed.name
+        checked: _Ready | Refusal
+        if called is None:
+            missing = self._tools.describe_missing(tool_name)
+            checked = Refusal(ErrorType.TOOL_NOT_FOUND.value, missing)
+        elif yes is None or is_same(called.placed.tool, yes.tool):
+            checked = self._prepare_call(called, params)
         else:
             checked = refuse_changed(tool_name)
         if isinstance(checked, Refusal):
+            placed = None if called is None else called.placed
             return await self._end_refused(tool_name, placed, params, context, checked)
-        return await self._run_call(checked.placed, params, checked.expanded, context, yes=yes)
+        return await self._run_call(checked, params, context, yes=yes)
 
     def refuse(
         self, tool_name: str, params: Any, context: ToolExecutionContext | None, refusal: Refusal
     ) -> SessionResult:
         """End a call that is not made, and keep nothing."""
         if is_of_own(context):
-            result = self._tools.source.refuse(tool_name, params, context, refusal)
+            result = self._source.refuse(tool_name, params, context, refusal)
             return as_session_result(result)
         bound = self._bind_refused(context, self._tools.toolbox.find(tool_name))
-        return as_session_result(self._tools.source.refuse(tool_name, params, bound, refusal))
+        return as_session_result(self._source.refuse(tool_name, params, bound, refusal))
 
     async def resume(self, token: str, decision: Answer) -> SessionResult:
         """Answer a deferred request and continue its call; see `ToolSession.resume`."""
@@ -214,7 +236,9 @@ class SessionCalls:
         put_in = Variable(name="approved", value=None, labels=kept.labels)
         variables = (put_in,) if kept.labels else ()
         expanded = Expanded(request.params, variables, read=self._read_labels.labels)
-        return await self._run_call(placed, request.params, expanded, None, request, kept=kept)
+        source = "" if placed.is_own else source_of(self._source, name)
+        ready = _Ready(placed, source, expanded, kept.paid or self._meter.spenders())
+        return await self._run_call(ready, request.params, None, request, kept=kept)
 
     def forbids(self, tool: Tool, request: ApprovalRequest) -> Refusal | None:
         """Return why a call that this session asked about may not run after all."""
@@ -233,7 +257,7 @@ class SessionCalls:
     def _bind_refused(
         self, context: ToolExecutionContext | None, placed: Placed | None
     ) -> ToolExecutionContext:
-        scope = SessionScope(self._tools.find_own, self._gate, _NOTHING, showing=self._showing)
+        scope = SessionScope(self.of_scopes, _NOTHING)
         if placed is None:
             return self._caller.bind(context, None, scope)
         return self._caller.bind(context, placed.tool, scope, is_own=placed.is_own)
@@ -248,45 +272,41 @@ class SessionCalls:
     ) -> SessionResult:
         bound = self._bind_refused(context, placed)
         sent = params if isinstance(params, dict) else {"value": params}
-        result = self._tools.source.refuse(tool_name, sent, bound, refusal)
+        result = self._source.refuse(tool_name, sent, bound, refusal)
         return await self._keeper.finish(tool_name, placed, sent, _NOTHING, result)
 
     async def _run_call(
         self,
-        placed: Placed,
+        ready: _Ready,
         params: Any,
-        expanded: Expanded,
         context: ToolExecutionContext | None,
         asked: ApprovalRequest | None = None,
         yes: Yes | None = None,
         kept: Deferred = _UNKNOWN,
     ) -> SessionResult:
-        tools, tool_name = self._tools, placed.name
+        tools, placed, expanded = self._tools, ready.placed, ready.expanded
+        tool_name = placed.name
         is_nested = asked is not None and asked.is_nested
         scope = SessionScope(
-            tools.find_own,
-            self._gate,
+            self.of_scopes,
             expanded,
             None if asked is None else asked.fingerprint,
             partial(tools.find_refusal_since, tools.toolbox.found, tool_name)
             if asked is None
             else partial(self._find_refusal_later, placed.tool, asked, kept),
             yes=None if yes is None else yes.is_consent,
-            line=self._meter.line,
-            paid=kept.paid or self._meter.spenders(),
-            showing=self._showing,
-            source="" if placed.is_own else source_of(tools.source, tool_name),
+            paid=ready.paid,
+            source=ready.source,
             called_name=tool_name if asked is None else asked.called_name,
-            catalog=tools.source,
             is_nested=is_nested,
-            home=self._home,
-            principal=self._caller.principal or principal_of(context),
+            principal=self._caller.principal or ("" if context is None else principal_of(context)),
         )
-        self.secrets.note(placed.tool, expanded.params)
+        if placed.tool.secret_names or placed.tool.secret_parts:
+            self.secrets.note(placed.tool, expanded.params)
         whole = scope if asked is None else join_scopes(scope, asked, kept)
         bound = self._caller.bind(context, placed.tool, whole, is_own=placed.is_own)
         try:
-            result = await tools.source.execute(tool_name, expanded.params, bound)
+            result = await self._source.execute(tool_name, expanded.params, bound)
         except asyncio.CancelledError:
             failure = getattr(bound, "failure", None)
             if failure is not None and context is not None:
@@ -300,51 +320,53 @@ class SessionCalls:
             scope.take_asks(part)
         if scope.tool is not None and not result.is_success:
             result = named_twice(result, scope.tool.name)
-        if not is_use(result):
+        if not result.is_success and not is_use(result):
             # What is wrong with it can be put right: that is no use of the tool.
             self._meter.give_back(tool_name, scope.paid, is_asked_for=not is_nested)
         return await self._keeper.finish(tool_name, placed, params, expanded, result, scope)
 
-    def _prepare_call(self, tool_name: str, placed: Placed | None, params: Any) -> _Ready | Refusal:
+    def _prepare_call(self, called: Called, params: Any) -> _Ready | Refusal:
         """Check a call, count it, and replace the references in its arguments."""
-        if placed is None:
-            missing = self._tools.describe_missing(tool_name)
-            return Refusal(ErrorType.TOOL_NOT_FOUND.value, missing)
+        placed, identity, source = called
+        tool_name = placed.name
         # The tool was looked up a moment ago; for a helper, the sessions above it must agree too.
         if not placed.is_enabled or self._tools.parent is not None:
             off = self._tools.find_refusal(tool_name)
             if off is not None:
                 return off
-        refusal = self._meter.take(tool_name, placed.tool.max_uses)
+        spenders, most = self._meter.spenders(), placed.tool.max_uses
+        refusal = self._meter.take(tool_name, most, identity=identity, spenders=spenders)
         if refusal is not None:
             return refusal
         if not isinstance(params, dict):
             # Validation reports what is wrong with it.
-            return _Ready(placed, _NOTHING._replace(params=params))
+            return _Ready(placed, source, _NOTHING._replace(params=params), spenders)
         try:
-            return _Ready(placed, self._put_in(placed, params))
+            return _Ready(placed, source, self._put_in(placed, params), spenders)
         except VariableError as error:
-            self._meter.give_back(tool_name)
+            self._meter.give_back(tool_name, spenders)
             message = _describe_error(error, placed.tool)
             findings = (finding_of(message, error.path),)
             return Refusal(ErrorType.VALIDATION_ERROR.value, message, None, findings)
 
     def _put_in(self, placed: Placed, params: dict[str, Any]) -> Expanded:
-        sent = typed = without_hidden_limit(params, placed.tool)
+        sent = params if LIMIT not in params else without_hidden_limit(params, placed.tool)
+        typed = sent
         if placed.is_own and placed.name in VARIABLE_TOOLS:
             check_arguments(placed.tool, sent)
             if placed.name == WRITE_VAR:
                 # What it keeps is the value, whatever else is written beside it.
                 typed = {key: item for key, item in sent.items() if key == "value"}
-        if is_written(params):
-            expanded = expand_written(sent, placed.tool, self._variables)
-        else:
-            expanded = expand(sent, self._variables)
         read = self._read_labels.labels
-        if not read:
-            return expanded
-        is_typed = has_typed(typed, lambda: {each.name for each in placed.tool.parameters})
-        return Expanded(expanded.params, expanded.variables, expanded.texts, read, is_typed)
+        is_typed = bool(read) and has_typed(typed, placed.tool)
+        if not may_refer(sent):
+            return Expanded(sent, (), frozenset(), read, is_typed)
+        expanded = (
+            expand_written(sent, placed.tool, self._variables)
+            if is_written(params)
+            else expand(sent, self._variables)
+        )
+        return expanded._replace(read=read, is_typed=is_typed)
 
 
 def _describe_error(error: VariableError, tool: Tool) -> str:

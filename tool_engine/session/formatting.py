@@ -25,7 +25,9 @@ def data_of(output: Mapping[str, Any]) -> Any:
 
 def short_text(output: Mapping[str, Any]) -> str | None:
     """Return `default_text` of a plain text or number, else None."""
-    return _write_short(output["result"]) if len(output) == 1 and "result" in output else None
+    if len(output) != 1 or "result" not in output:
+        return None
+    return _write_short(output["result"])
 
 
 def default_text(result: ToolExecutionResult) -> str:

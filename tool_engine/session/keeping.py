@@ -17,8 +17,6 @@ from tool_engine.model.call import Refusal, ToolExecutionResult
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool
-from tool_engine.output.shaping import is_quick
-from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.deferral import Deferred, finish_result, note_deferred
 from tool_engine.session.formatting import data_of
 from tool_engine.session.narrowing import find_reply_settings
@@ -27,9 +25,8 @@ from tool_engine.session.prompt.skills import READING
 from tool_engine.session.reading.hiding import find_show, hide_result, least_shown
 from tool_engine.session.reading.presentation import (
     Presentation,
-    Presented,
-    present,
     present_in_time,
+    present_short,
     with_limit,
 )
 from tool_engine.session.reading.result import SessionResult, make_session_result, withhold_result
@@ -37,6 +34,7 @@ from tool_engine.session.scope import SessionScope
 from tool_engine.session.toolbox.toolbox import Placed
 from tool_engine.session.variables.labels import find_result_labels
 from tool_engine.session.variables.references import Expanded
+from tool_engine.session.variables.unmade import keep_call_later
 from tool_engine.session.variables.variable_definitions import WRITE_VAR
 from tool_engine.session.variables.variable_tools import (
     NamesOfCall,
@@ -114,7 +112,7 @@ class ResultKeeper:
     """Keep ended calls, and make what a session's model reads of them."""
 
     def __init__(self, parts: SessionParts) -> None:
-        self._tools = parts.tools
+        self._toolbox = parts.tools.toolbox
         self._caller = parts.caller
         self._presentations = parts.presentations
         self._variables = parts.variables
@@ -143,24 +141,31 @@ class ResultKeeper:
             # What a model reads of its own variables is in them already.
             names = name_variables(tool_name, self.number, self._variables)
         arguments = expanded.params if isinstance(expanded.params, dict) else {}
-        # Functions in code read what the tool ran with, defaults filled in.
-        filled = {} if scope is None or presentation is _WHOLE else scope.params
-        config = self._tools.config
-        present_it = present if is_quick(result.output) else present_in_time
-        presented = present_it(
-            result,
-            with_limit({**arguments, **filled}, params),
-            tool,
-            presentation,
-            self._find_limit(tool_name, tool, presentation),
-            variable=names.result if names is not None and result.is_success else None,
-            language=config.language,
-            has_reader=config.tool_toggles.get("read_var", True),
-        )
-        # What is short is there at once.
-        shown = presented if isinstance(presented, Presented) else await presented
-        read, refusal = _read_result(tool_name, result, shown), None
-        if placed is not None and result.error_type not in REFUSED:
+        limit = self._find_limit(tool_name, tool, presentation)
+        shown = present_short(result, params, limit) if presentation is _WHOLE else None
+        if shown is None:
+            # Functions in code read what the tool ran with, defaults filled in.
+            filled = {} if scope is None or presentation is _WHOLE else scope.params
+            config = self._toolbox.config
+            shown = await present_in_time(
+                result,
+                with_limit({**arguments, **filled}, params),
+                tool,
+                presentation,
+                limit,
+                variable=names.result if names is not None and result.is_success else None,
+                language=config.language,
+                has_reader=config.tool_toggles.get("read_var", True),
+            )
+        read = make_session_result(result, tool_name, shown.formatted_text, shown.final_text)
+        read.is_truncated, refusal = shown.is_truncated, None
+        if shown.findings:
+            read.metadata = {**result.metadata, "findings": shown.findings}
+        if (
+            placed is not None
+            and result.error_type not in REFUSED
+            and not self._may_read(placed, arguments, result, scope)
+        ):
             refusal = await self._review_result(placed, arguments, shown.final_text, result, scope)
             token = None if refusal is None else (refusal.details or {}).get("approval_token")
             if token is not None:
@@ -177,17 +182,30 @@ class ResultKeeper:
         read = await finish_result(tool_name, request, kept, None)
         if kept.rest is None:
             # The variables are in another process, if they exist at all.
-            source = source_of(self._tools.source, tool_name)
+            source = source_of(self._toolbox.catalog, tool_name)
             call = Ended(tool, request.tool_name, request.params, read, kept.labels, source)
             labels = call.labels
             self._results.note(request.call_id, labels)
             show = self._find_show(tool_name, tool)
             if show != _FULL:
-                language = self._tools.config.language
+                language = self._toolbox.config.language
                 return hide_result(read, show, None, len(read.formatted_text), language)
             read_now = find_labels_read(call, labels, has_begun=True, is_formatted=True)
             self._read_labels.note(read_now)
         return read
+
+    def _may_read(
+        self,
+        placed: Placed,
+        arguments: dict[str, Any],
+        result: ToolExecutionResult,
+        scope: SessionScope | None,
+    ) -> bool:
+        """Return True if the model may read a result, whatever a person says."""
+        is_error = not result.is_success
+        if scope is not None and scope.asks_about_result(is_error):
+            return False
+        return self._gate.is_readable(*_find_run(placed, arguments, scope), is_error)
 
     async def _review_result(
         self,
@@ -197,15 +215,10 @@ class ResultKeeper:
         result: ToolExecutionResult,
         scope: SessionScope | None,
     ) -> Refusal | None:
-        """Return why the model may not read a result; None: it may."""
-        tool, params = placed.tool, arguments
-        if scope is not None and scope.tool is not None:
-            # Rules are about the tool as the engine has it, and about what it ran with.
-            tool, params = scope.tool, scope.params
+        """Ask why the model may not read a result; None: it may."""
+        tool, params = _find_run(placed, arguments, scope)
         is_error = not result.is_success
         is_asked = scope is not None and scope.asks_about_result(is_error)
-        if not is_asked and self._gate.is_readable(tool, params, is_error):
-            return None
         refusal = await self._gate.review(
             result.call_id or "",
             tool,
@@ -215,7 +228,7 @@ class ResultKeeper:
             error_type=result.error_type,
             is_asked=is_asked,
             called_name=placed.name,
-            engine="" if placed.is_own else engine_of(self._tools.source, placed.name),
+            engine="" if placed.is_own else engine_of(self._toolbox.catalog, placed.name),
             conversation_id=self._caller.conversation_id,
             principal=self._caller.principal,
         )
@@ -241,8 +254,9 @@ class ResultKeeper:
         call = Ended(tool, ran_as, arguments, result, frozenset(scope.labels), scope.source)
         labels = call.labels
         if names is not None:
-            own, put_in = self._variables, call.put_in
-            await keep_call_in_time(own, tool, names, arguments, result, labels, put_in)
+            what = self._variables, tool, names, arguments, result, labels, call.put_in
+            if not keep_call_later(*what):
+                await keep_call_in_time(*what)
             # With room for one variable the result has taken its place.
             read.args_variable = names.args if names.args in self._variables else None
             read.result_variable = names.result if result.is_success else None
@@ -259,7 +273,7 @@ class ResultKeeper:
             name, chars = read.result_variable, len(read.formatted_text)
             if name is not None and name in self._variables:
                 chars = self._variables.get(name).chars
-            return hide_result(read, show, name, chars, self._tools.config.language)
+            return hide_result(read, show, name, chars, self._toolbox.config.language)
         own = self._presentations.get(read.tool_name)
         is_formatted = own is not None and (own.format is not None or own.truncate is not None)
         self._read_labels.note(
@@ -269,7 +283,7 @@ class ResultKeeper:
 
     def _find_show(self, tool_name: str, tool: Tool | None) -> str:
         """Return how much the model reads, its reply's settings included."""
-        config, of_reply = self._tools.config, find_reply_settings(self._tools.toolbox)
+        config, of_reply = self._toolbox.config, find_reply_settings(self._toolbox)
         is_of_tool = bool(config.tool_show) or (tool is not None and tool.result is not None)
         if of_reply is None and config.show == _FULL and not is_of_tool:
             # As almost always.
@@ -281,11 +295,11 @@ class ResultKeeper:
         """Return the limit: of session, code, definition or default. S7."""
         declared = None if tool is None or tool.result is None else tool.result.limit
         said = presentation.limit if presentation.limit is not None else declared
-        limit = _limit_by(self._tools.config, tool_name, said)
-        of_reply = find_reply_settings(self._tools.toolbox)
+        config, of_reply = self._toolbox.config, find_reply_settings(self._toolbox)
+        limit = config.tool_limits.get(tool_name, config.limit if said is None else said)
         if of_reply is None:
             return limit
-        other = _limit_by(of_reply, tool_name, said)
+        other = of_reply.tool_limits.get(tool_name, of_reply.limit if said is None else said)
         return min(limit, other, key=lambda each: each if each > 0 else inf)
 
 
@@ -311,16 +325,10 @@ def find_labels_read(
     return call.put_in if is_quoting else labels
 
 
-def _limit_by(config: ToolCallConfig, tool_name: str, said: int | None) -> int:
-    own = config.tool_limits.get(tool_name)
-    if own is not None:
-        return own
-    return config.limit if said is None else said
-
-
-def _read_result(tool_name: str, result: ToolExecutionResult, shown: Presented) -> SessionResult:
-    read = make_session_result(result, tool_name, shown.formatted_text, shown.final_text)
-    read.is_truncated = shown.is_truncated
-    if shown.findings:
-        read.metadata = {**result.metadata, "findings": shown.findings}
-    return read
+def _find_run(
+    placed: Placed, arguments: dict[str, Any], scope: SessionScope | None
+) -> tuple[Tool, dict[str, Any]]:
+    """Return what rules are about: the engine's tool, and what it ran with."""
+    if scope is None or scope.tool is None:
+        return placed.tool, arguments
+    return scope.tool, scope.params

@@ -19,8 +19,7 @@ from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPoli
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.prompt.skills import READING
-from tool_engine.session.toolbox.standing import Standing
-from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.session.toolbox.toolbox import Found, Toolbox
 from tool_engine.sources.owners import owners_of
 
 _EXECUTION: Final = list(ExecutionPolicy)
@@ -32,9 +31,8 @@ RulesOfReplies: TypeAlias = "Mapping[SessionPolicy, tuple[SessionPolicy, ...]]"
 _ALSO: Final[ContextVar[RulesOfReplies]] = ContextVar("also", default={})  # noqa: B039 - read only
 
 
-def find_reply_rules() -> RulesOfReplies:
-    """Return what decides here beside the settings of the conversations."""
-    return _ALSO.get()
+find_reply_rules: Final = _ALSO.get
+"""Returns what decides here beside the settings of the conversations."""
 
 
 @contextmanager
@@ -85,7 +83,7 @@ class SessionPolicy:
         self._parent = parent
         self._config = toolbox.config
         self._rules = self._config.permission_rules()
-        self._standing: Standing | None = None
+        self._found: Found | None = None
         self._is_silent = False
         """Whether only the tools' own definitions have permissions."""
         self._known: dict[int, list[_ToolRules]] = {}
@@ -93,7 +91,15 @@ class SessionPolicy:
 
     def decide(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
         """Decide about a call of a tool as the engine has it."""
-        own, others = self._decide_own(tool, params), _ALSO.get()
+        found = self._toolbox.find_present()
+        if found is not self._found:
+            self._note_change(found)
+        if self._is_silent and tool.permission is None:
+            own = _FREE
+        else:
+            said = self._find_all(tool)
+            own = reduce(_take_stricter, [_decide_by(each, params) for each in said])
+        others = _ALSO.get()
         for also in others.get(self, ()) if others else ():
             own = _take_stricter(own, also.decide(tool, params))
         return (
@@ -126,15 +132,6 @@ class SessionPolicy:
             yield
         finally:
             _ALSO.reset(token)
-
-    def _decide_own(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
-        standing, config = self._toolbox.standing, self._toolbox.config
-        if standing is not self._standing or config is not self._config:
-            self._note_change(standing, config)
-        if self._is_silent and tool.permission is None:
-            return _FREE
-        said = self._find_all(tool)
-        return reduce(_take_stricter, [_decide_by(each, params) for each in said])
 
     def _find_all(self, tool: Tool) -> list[_ToolRules]:
         if engine_asked(tool) is not None:
@@ -184,11 +181,11 @@ class SessionPolicy:
             unapproved = self._find_places(tool, names, groups)
         return _ToolRules(tool, names, rules, places, unapproved)
 
-    def _note_change(self, standing: Standing, config: ToolCallConfig) -> None:
+    def _note_change(self, found: Found) -> None:
         """Forget what was found before a change."""
-        if config is not self._config:
-            self._config, self._rules = config, config.permission_rules()
-        self._standing, self._known = standing, {}
+        if found.config is not self._config:
+            self._config, self._rules = found.config, found.config.permission_rules()
+        self._found, self._known = found, {}
         self._is_silent = not self._has_any_rule()
 
     def _has_any_rule(self) -> bool:

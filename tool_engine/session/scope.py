@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.approval.making import making_of, place_of
@@ -39,28 +39,40 @@ FindOwn = Callable[[str], tuple[Tool, ToolExecutor] | None]
 """Finds a tool that only one conversation has, with its executor."""
 
 
+class ConversationParts(NamedTuple):
+    """What the scopes of all calls of one conversation share."""
+
+    own: FindOwn
+    """The tools that only the conversation has."""
+    gate: ApprovalGate
+    """Says what needs consent, and asks."""
+    showing: Showing
+    """Decides which tools and results the conversation may see."""
+    catalog: Source
+    """What has its other tools."""
+    line: tuple[Spending, ...]
+    """What the conversation has spent, then those that it works for; see `Meter`."""
+    home: HomeLoop
+    """Where it is asked, whatever loop a call runs on."""
+
+
 @live("pickle context.to_wire(), or a replace(context, scope=None) without its conversation")
 class SessionScope:
     """One call of a conversation, on its way through the engine.
 
     Args:
-        own: The tools that only the conversation has.
-        gate: Says what needs consent, and asks.
+        parts: What it shares with the other calls of its conversation.
         expanded: What was put into the arguments: it must not get to a tool that does not accept
             where it came from, however many tools it goes through.
         consented: The fingerprint of the call that has been approved already.
         yes: The answer to a question about this very call before it came here: True, it needs no
             other consent; False, that question does not stop it; None, there was no question.
             Calls that its tool makes are not covered.
-        showing: Decides which tools and results the conversation may see.
         source: Which of several sources has the tool; see `source_of`.
         called_name: The name that the model called.
-        catalog: What has the tool; None: only the conversation.
         is_nested: Whether the call was made by a tool, and waited until now.
         find_off: Why the call may not run after all, by what was turned off since; None: it may.
-        home: Where it is asked, whatever loop the call runs on; None: there.
         principal: Who is behind the call; empty: not known.
-        line: What the conversation has spent, then those that it works for; see `Meter`.
         paid: In which books the call itself was counted before it came here.
     """
 
@@ -70,19 +82,16 @@ class SessionScope:
         "_asks_on_error",
         "_call_id",
         "_called_name",
-        "_catalog",
         "_consented",
         "_expanded",
         "_find_off",
         "_gate",
-        "_home",
         "_is_nested",
         "_others",
-        "_own",
+        "_parts",
         "_principal",
         "_rules",
         "_sent",
-        "_showing",
         "_yes",
         "deferred",
         "labels",
@@ -96,39 +105,31 @@ class SessionScope:
 
     def __init__(
         self,
-        own: FindOwn,
-        gate: ApprovalGate,
+        parts: ConversationParts,
         expanded: Expanded,
         consented: str | None = None,
         find_off: Callable[[], Refusal | None] | None = None,
         *,
         yes: bool | None = None,
-        line: tuple[Spending, ...] = (),
         paid: tuple[Spending, ...] = (),
-        showing: Showing | None = None,
         source: str = "",
         called_name: str = "",
-        catalog: Source | None = None,
         is_nested: bool = False,
-        home: HomeLoop | None = None,
         principal: str = "",
     ) -> None:
-        self._own = own
-        self._gate = gate
+        self._parts = parts
+        self._gate = parts.gate
         self._expanded = expanded
         self._consented = consented
         self._find_off = find_off
         self._yes = yes
-        self.line = line
+        self.line = parts.line
         self.paid = paid
         # A thread may have the context of a call without the context variables set around it.
         self._others = find_reply_bounds()
         self._rules = find_reply_rules()
-        self._showing = showing
         self._called_name = called_name
-        self._catalog = catalog
         self._is_nested = is_nested
-        self._home = home
         self._principal = principal
         self.source = source
         """The source of the tool among several; empty: the first, or the only one."""
@@ -158,7 +159,7 @@ class SessionScope:
         return self._gate, frozenset(self.labels), find_reply_marks()
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        return self._own(tool_name)
+        return self._parts.own(tool_name)
 
     async def lets_in(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why the arguments' contents must not reach a tool, or None.
@@ -188,14 +189,14 @@ class SessionScope:
 
     def has_engine(self, engine: Source, tool_name: str) -> bool:
         """Return True if the conversation has this tool of the engine."""
-        return self._catalog is not None and leaf_of(self._catalog, engine, tool_name) is not None
+        return leaf_of(self._parts.catalog, engine, tool_name) is not None
 
     def _source_of(self, tool: Tool) -> str:
         engine = engine_asked(tool)
-        if engine is None or self._catalog is None:
+        if engine is None:
             return self.source
-        leaf = leaf_of(self._catalog, engine, tool.name)
-        return _FOREIGN if leaf is None else source_text(self._catalog, leaf)
+        leaf = leaf_of(self._parts.catalog, engine, tool.name)
+        return _FOREIGN if leaf is None else source_text(self._parts.catalog, leaf)
 
     def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
         """Return True if the call needs no consent; otherwise `consent` decides."""
@@ -224,8 +225,8 @@ class SessionScope:
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why the call may not run; None: it may."""
-        home = self._home
-        if home is None or home.loop is get_running_loop():
+        home = self._parts.home
+        if home.loop is get_running_loop():
             return await self._consent_here(call_id, tool, params)
         return await home.carry(partial(self._consent_here, call_id, tool, params))
 
@@ -306,12 +307,10 @@ class SessionScope:
 
     def _engine_of(self, tool: Tool, is_nested: bool) -> str:
         """Return the engine of a tool; empty: the conversation's own, or unknown."""
-        if self._catalog is None:
-            return ""
+        catalog, called_name = self._parts.catalog, self._called_name
         if is_nested:
-            return engine_of_inner(self._catalog, self._called_name, tool, engine_asked(tool))
-        is_own = self._own(self._called_name) is not None
-        return "" if is_own else engine_of(self._catalog, self._called_name)
+            return engine_of_inner(catalog, called_name, tool, engine_asked(tool))
+        return "" if self.own(called_name) is not None else engine_of(catalog, called_name)
 
     def allow_once(self, request: ApprovalRequest) -> None:
         """Let a call run that was approved and waited for another conversation."""
@@ -341,9 +340,7 @@ class SessionScope:
     def note_inside(self, tools: Iterable[Tool]) -> None:
         """Note the tools that a call with a shared result has called."""
         for tool in tools:
-            said = (
-                ResultPolicy.ALWAYS if self._showing is None else self._showing.result_policy(tool)
-            )
+            said = self._parts.showing.result_policy(tool)
             self._asks |= said is ResultPolicy.ALWAYS
             self._asks_on_error |= said is not ResultPolicy.NEVER
 
@@ -359,13 +356,11 @@ class SessionScope:
         return self._find_off()
 
     def shown_tool(self, tool: Tool) -> Tool | None:
-        return None if self._showing is None else self._showing.find_tool(tool)
+        return self._parts.showing.find_tool(tool)
 
     def refusal_of_result(self, record: ToolCallRecord, tool: Tool | None) -> Refusal | None:
         """Return why a result may not be read, or add its labels."""
-        if self._showing is None:
-            return Refusal(ErrorType.RESULT_REJECTED.value, "no results are read here")
-        found = self._showing.find_labels(record)
+        found = self._parts.showing.find_labels(record)
         if isinstance(found, Refusal):
             return found
         self.labels |= found

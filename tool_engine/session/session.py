@@ -26,7 +26,7 @@ from tool_engine.model.json.copying import live
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.session import check_session_id
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.allowed_call import take_yes
+from tool_engine.protocols.allowed_call import allowed
 from tool_engine.protocols.cycle import ToolCallCycleResult
 from tool_engine.protocols.cycle_options import BeforeExecute, OnProgress, OnResult
 from tool_engine.session.bounds import Usage
@@ -277,7 +277,8 @@ class ToolSession(KnownArguments, Source):
             asyncio.CancelledError: The caller was cancelled.
         """
         context = context if on_progress is None else heard_by(on_progress, context)
-        yes = take_yes(self, params)
+        asked = allowed.get()
+        yes = None if asked is None else asked.take(self, params)
         if get_running_loop() is self.home.loop:
             return await self.calls.execute(tool_name, params, context, yes)
         execute = partial(self.calls.execute, tool_name, params, context, yes)

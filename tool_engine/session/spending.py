@@ -167,27 +167,17 @@ class Spending:
 
     @property
     def has_spent_tokens(self) -> bool:
-        return self._has_spent_tokens(self.config)
+        return _is_reached(self.config.max_tokens, self.kept.total_tokens)
 
     @property
-    def spent_calls(self) -> str | None:
-        """Return which bound of calls is used up, if one is."""
-        return self._describe_turn(self.config) or _describe_whole(self.kept.calls, self.config)
-
-    def _has_spent_tokens(self, config: ToolCallConfig) -> bool:
-        return config.max_tokens is not None and self.kept.total_tokens >= config.max_tokens
-
-    def _describe_turn(self, config: ToolCallConfig) -> str | None:
-        most = config.max_calls_per_turn
-        if self._began is not None and self.calls_of_turn >= most:
-            return _describe_used_up(most, "call", "of one turn")
-        return None
+    def has_spent_calls(self) -> bool:
+        """Return True if a bound of calls is used up."""
+        is_turn_over = self.is_in_turn and self.calls_of_turn >= self.config.max_calls_per_turn
+        return is_turn_over or _is_reached(self.config.max_calls, self.kept.calls)
 
     def _find_most_uses(
         self, tool: str, max_uses: int | None, config: ToolCallConfig
     ) -> int | None:
-        if not config.max_uses:
-            return max_uses
         uses, stamp, most = self._most
         if uses is not config.max_uses or stamp is not self._stamp():
             # Of several names of one tool the least comes last, and stays.
@@ -204,37 +194,43 @@ class Spending:
             found += [identity_in(catalog, each, name) for each in engines]
         return found
 
-    def refusal(
-        self, tool_name: str, tool: str, max_uses: int | None, config: ToolCallConfig | None = None
+    def refusal(  # noqa: PLR0911 - one for each bound
+        self,
+        tool_name: str,
+        tool: str,
+        max_uses: int | None,
+        config: ToolCallConfig,
+        *,
+        is_asked_for: bool = True,
     ) -> Refusal | None:
-        """Return why one more call may not run, or None."""
-        config = self.config if config is None else config
-        if self.stopped is not None:
-            return self.stopped
-        if self.seconds_left == 0:
-            return limit_refusal(SECONDS, "the time of the turn is up")
-        if self._has_spent_tokens(config):
-            message = _describe_used_up(config.max_tokens, "token", "of the conversation")
-            return limit_refusal(TOKENS, message)
-        spent = self._describe_turn(config)
-        if spent is not None:
-            return limit_refusal(CALLS, spent)
-        return self.refusal_inside(tool_name, tool, max_uses, config)
+        """Return why one more call may not run, or None.
 
-    def refusal_inside(
-        self, tool_name: str, tool: str, max_uses: int | None, config: ToolCallConfig
-    ) -> Refusal | None:
-        """Return why a tool may not make one more call, or None."""
-        # A turn bounds what the model asks for; here only bounds on what runs count.
-        if self.seconds_left == 0:
+        Args:
+            tool_name: The tool, as the conversation calls it.
+            tool: Its identity.
+            max_uses: What its definition says.
+            config: The settings that bound it.
+            is_asked_for: Whether the model asks for it; of what a tool calls, only bounds on what
+                runs count.
+        """
+        if is_asked_for and self.stopped is not None:
+            return self.stopped
+        if self.config.max_seconds is not None and self.seconds_left == 0:
             return limit_refusal(SECONDS, "the time of the turn is up")
-        spent = _describe_whole(self.kept.calls, config)
-        if spent is not None:
-            return limit_refusal(CALLS, spent)
-        most = self._find_most_uses(tool, max_uses, config)
+        if is_asked_for:
+            most = config.max_tokens
+            if most is not None and self.kept.total_tokens >= most:
+                return _refuse_more(TOKENS, most, "token", "of the conversation")
+            most = config.max_calls_per_turn
+            if self._began is not None and self.calls_of_turn >= most:
+                return _refuse_more(CALLS, most, "call", "of one turn")
+        most = config.max_calls
+        if most is not None and self.kept.calls >= most:
+            return _refuse_more(CALLS, most, "call", "of the conversation")
+        most = self._find_most_uses(tool, max_uses, config) if config.max_uses else max_uses
         if most is not None and self.uses.get(tool, 0) >= most:
-            message = _describe_used_up(most, "call", f"of {tool_name!r} in one conversation")
-            return limit_refusal("max_uses_reached", message)
+            where = f"of {tool_name!r} in one conversation"
+            return _refuse_more("max_uses_reached", most, "call", where)
         return None
 
 
@@ -266,7 +262,7 @@ class InnerUse:
         """Return why one more call may not run; None: it may."""
         spending, most = self.spending, self._tool.max_uses
         for config in (spending.config, *self._others):
-            refusal = spending.refusal_inside(self._name, self._identity, most, config)
+            refusal = spending.refusal(self._name, self._identity, most, config, is_asked_for=False)
             if refusal is not None:
                 return refusal
         return None
@@ -280,17 +276,13 @@ class InnerUse:
         self.spending.uncount_call(self._name, self._identity, is_asked_for=False)
 
 
-def _describe_whole(calls: int, config: ToolCallConfig) -> str | None:
-    whole = config.max_calls
-    if whole is not None and calls >= whole:
-        return _describe_used_up(whole, "call", "of the conversation")
-    return None
+def _refuse_more(reason: str, most: int, unit: str, where: str) -> Refusal:
+    used = f"the only {unit} {where} is" if most == 1 else f"the {most} {unit}s {where} are"
+    return limit_refusal(reason, f"{used} used up")
 
 
-def _describe_used_up(most: int | None, unit: str, where: str) -> str:
-    if most == 1:
-        return f"the only {unit} {where} is used up"
-    return f"the {most} {unit}s {where} are used up"
+def _is_reached(most: int | None, spent: int) -> bool:
+    return most is not None and spent >= most
 
 
 def limit_refusal(reason: str, message: str) -> Refusal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ToolConflictError, ToolNotFoundError
@@ -14,14 +14,24 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.prompt.prompt import SessionPrompt
-from tool_engine.session.toolbox.toolbox import Found, Toolbox
+from tool_engine.session.toolbox.toolbox import Found, Placed, Toolbox
 from tool_engine.session.variables.read_labels import ReadLabels
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.session.variables.variable_tools import VariableTools
 from tool_engine.sources.composition import Prepare
-from tool_engine.sources.identity import identity_of, identity_of_own
+from tool_engine.sources.identity import identity_of, identity_of_own, source_of
 
 _LONGEST: Final = 200
+
+
+class Called(NamedTuple):
+    """A tool as a conversation calls it, with what all of its calls share."""
+
+    placed: Placed
+    identity: str
+    """What says which tool it is, whatever its name."""
+    source: str
+    """The source of the tool among several; see `source_of`."""
 
 
 class SessionTools:
@@ -54,6 +64,8 @@ class SessionTools:
             catalog, config, self._list_own, prepare=prepare, stamp=self._list_registered
         )
         self.prompt = SessionPrompt(self.toolbox, variables, config.language)
+        self._called: tuple[Found | None, dict[str, Called]] = None, {}
+        """What was found of called tools, and how the tools stood then."""
 
     @property
     def config(self) -> ToolCallConfig:
@@ -98,6 +110,18 @@ class SessionTools:
         """Return the message for a tool that the conversation does not have."""
         shown = str(tool_name)[:_LONGEST]
         return f"there is no tool {shown!r} in this conversation{self.toolbox.hint(shown)}"
+
+    def find_called(self, tool_name: str) -> Called | None:
+        """Return the one tool of a shown name, on or off, or None."""
+        found, (seen, known) = self.toolbox.find_present(), self._called
+        if found is not seen:
+            known = {}
+            self._called = found, known
+        called = known.get(tool_name)
+        if called is None and (placed := self.toolbox.find(tool_name)) is not None:
+            source = "" if placed.is_own else source_of(self.source, tool_name)
+            called = known[placed.name] = Called(placed, self.identify(tool_name), source)
+        return called
 
     def find_own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         """Return a tool that only this conversation has, with its executor."""

@@ -24,6 +24,9 @@ def copied(value: Any) -> Any:
     Raises:
         RecursionError: It nests too deep.
     """
+    if type(value) is dict and _IMMUTABLE.issuperset(map(type, value.values())):
+        # As the arguments of most calls.
+        return value.copy()
     try:
         packed = _pack(value)
         if len(packed) >= LARGE and is_exact(value):

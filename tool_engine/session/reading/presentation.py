@@ -34,7 +34,7 @@ from tool_engine.session.reading.cutting import Hinting, add_hint, cut_with_hint
 
 DEFAULT_LIMIT: Final = 8000
 """The default limit of a result, in characters. U38."""
-_LIMIT: Final = "limit"
+LIMIT: Final = "limit"
 """The argument `limit`, which every tool takes without declaring it. U39."""
 _LONGEST_REASON: Final = 200
 _log = get_logger(__name__)
@@ -144,6 +144,20 @@ async def present_in_time(result: ToolExecutionResult, *args: Any, **options: An
     return await asyncio.to_thread(present, result, *args, **options)
 
 
+def present_short(result: ToolExecutionResult, params: Any, limit: int) -> Presented | None:
+    """Do the same as `present` for a short text or number; None: it is not that simple.
+
+    Args:
+        result: The finished call of a tool that code does not present.
+        params: What the model sent.
+        limit: The most characters; 0 or -1: all.
+    """
+    if not result.is_success or type(params) is not dict or LIMIT in params:
+        return None
+    text = short_text(result.output)
+    return None if text is None or 0 < limit < len(text) else Presented(text, text, False)
+
+
 def present(
     result: ToolExecutionResult,
     args: Mapping[str, Any],
@@ -245,7 +259,7 @@ def _find_asked_limit(
     args: Mapping[str, Any], tool: Tool | None, findings: list[str]
 ) -> int | None:
     """Return the model's limit, 0 for all; None: it asked for none, or for what is none."""
-    limit = args.get(_LIMIT)
+    limit = args.get(LIMIT)
     if limit is None or _declares_limit(tool):
         return None
     if isinstance(limit, str) and _WHOLE_NUMBER.fullmatch(limit.strip()):
@@ -261,7 +275,7 @@ def _find_asked_limit(
 
 
 def _declares_limit(tool: Tool | None) -> bool:
-    return tool is not None and any(each.name == _LIMIT for each in tool.parameters)
+    return tool is not None and any(each.name == LIMIT for each in tool.parameters)
 
 
 def with_limit(arguments: dict[str, Any], params: Any) -> dict[str, Any]:
@@ -277,9 +291,9 @@ def without_hidden_limit(params: dict[str, Any], tool: Tool | None) -> dict[str,
         params: What the model sent; it is not changed.
         tool: The tool; one that declares a parameter `limit` gets it.
     """
-    if _LIMIT not in params or _declares_limit(tool):
+    if LIMIT not in params or _declares_limit(tool):
         return params
-    return {name: value for name, value in params.items() if name != _LIMIT}
+    return {name: value for name, value in params.items() if name != LIMIT}
 
 
 def add_return_types(

@@ -90,7 +90,7 @@ def make_session_result(
         result.metadata,
         formatted_text=formatted_text,
         final_text=final_text,
-        reject_reason=_reason_of(result),
+        reject_reason=None if result.is_success else _reason_of(result),
     )
 
 

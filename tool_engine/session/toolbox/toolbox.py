@@ -52,6 +52,8 @@ class Found(NamedTuple):
 
     standing: Standing
     stamp: object
+    snapshot: object
+    """An engine's snapshot, which says that generation and groups are as they were; None: ask."""
     generation: object
     config: ToolCallConfig
     groups: Mapping[str, ToolGroup]
@@ -118,7 +120,7 @@ class Toolbox:
     @property
     def standing(self) -> Standing:
         """Return the present standing: another object after every change."""
-        return self._find_standing()
+        return self.find_present().standing
 
     def tools(self) -> list[Tool]:
         """Return the enabled tools, the session's own last.
@@ -126,18 +128,18 @@ class Toolbox:
         Raises:
             ToolConflictError: Two tools have one name; the message names both and a remedy.
         """
-        standing = self._find_standing()
+        standing = self.standing
         if standing.conflict is not None:
             raise ToolConflictError(standing.conflict)
         return standing.enabled.copy()
 
     def all(self) -> list[Placed]:
         """Return every unambiguous tool, on or off, the session's own last."""
-        return list(self._find_standing().placed.values())
+        return list(self.standing.placed.values())
 
     def find(self, shown_name: str) -> Placed | None:
         """Return the one tool of a shown name or alias, on or off, or None."""
-        standing = self._find_standing()
+        standing = self.standing
         placed = standing.placed.get(shown_name)
         if placed is not None:
             return placed
@@ -148,13 +150,13 @@ class Toolbox:
 
     def hint(self, name: str) -> str:
         """Return `; did you mean 'x'?` for a near tool, or ""."""
-        placed = self._find_standing().placed
+        placed = self.standing.placed
         return suggest_near(
             name, (each for each in self._find_likely(name) if placed[each].is_enabled)
         )
 
     def _find_likely(self, name: str) -> set[str]:
-        names = set(self._find_standing().placed)
+        names = set(self.standing.placed)
         index = self.catalog.index
         if len(names) > _MANY and index is not None:
             # An engine finds the likely ones of thousands at once.
@@ -164,7 +166,7 @@ class Toolbox:
 
     def groups(self) -> list[GroupState]:
         """Return all groups by name, on or off."""
-        return list(self._find_standing().groups.values())
+        return list(self.standing.groups.values())
 
     def enabled_groups(self) -> tuple[ToolGroup, ...]:
         """Return the enabled groups, by name, without a look at any tool."""
@@ -177,7 +179,7 @@ class Toolbox:
 
     def groups_of(self, shown_name: str) -> list[str]:
         """Return the names of a tool's groups, on or off."""
-        groups = self._find_standing().memberships.get(shown_name, ())
+        groups = self.standing.memberships.get(shown_name, ())
         return list(dict.fromkeys(group.name for group in groups))
 
     def permissions_of(self, shown_name: str) -> list[Permission]:
@@ -185,12 +187,12 @@ class Toolbox:
 
         A group that is off counts, too: a tool may be on without it.
         """
-        groups = self._find_standing().memberships.get(shown_name, ())
+        groups = self.standing.memberships.get(shown_name, ())
         return [group.permission for group in groups if group.permission is not None]
 
     def shown_names(self, tool: Tool) -> list[str]:
         """Return the names under which the model sees an engine's tool."""
-        placed = self._find_standing().placed.get(tool.name)
+        placed = self.standing.placed.get(tool.name)
         if placed is not None and placed.is_own:
             return [tool.name]
         owners = owners_of(self.catalog, tool, engine_asked(tool))
@@ -205,7 +207,7 @@ class Toolbox:
             f"the session's own group {name!r} stands in the place of the catalog's: rename one"
             for name in hidden
         ]
-        standing = self._find_standing()
+        standing = self.standing
         found += find_unknown(
             self.config,
             standing.placed,
@@ -346,7 +348,7 @@ class Toolbox:
         return None if known is None else known.rules
 
     def _find_group(self, name: str) -> GroupState:
-        groups = self._find_standing().groups
+        groups = self.standing.groups
         if not isinstance(name, str) or name not in groups:
             raise ConfigurationError(f"there is no group {name!r:.80}{suggest_near(name, groups)}")
         return groups[name]
@@ -354,32 +356,45 @@ class Toolbox:
     def _find_tool(self, name: str) -> Placed:
         placed = self.find(name) if isinstance(name, str) else None
         if placed is None:
-            near = suggest_near(name, self._find_standing().placed)
+            near = suggest_near(name, self.standing.placed)
             raise ConfigurationError(f"there is no tool {name!r:.80}{near}")
         return placed
 
     # Finding.
 
-    def _find_standing(self) -> Standing:
+    def find_present(self) -> Found:
+        """Return the present standing, and what it was found from.
+
+        It is another object after every change.
+        """
         found = self.found
         if (
             found is None
             or found.config is not self.config
             or found.own_groups is not self._groups
             or found.stamp != self._stamp()
-            or found.generation is None
-            or found.generation != self.catalog.generation
-            or found.groups is not self.catalog.groups
+            or (found.snapshot is None and self._has_catalog_changed(found))
+            or (found.snapshot is not None and found.snapshot is not self.catalog.index)
         ):
             found = self.found = self._look_again()
-        return found.standing
+        return found
+
+    def _has_catalog_changed(self, found: Found) -> bool:
+        """Return True if a catalog without snapshots may have other tools or groups now."""
+        generation, catalog = found.generation, self.catalog
+        if generation is None or generation != catalog.generation:
+            return True
+        return found.groups is not catalog.groups
 
     def _look_again(self) -> Found:
         catalog, own = self.catalog, tuple(self._own())
+        snapshot = catalog.index if catalog.is_engine else None
         generation, groups = catalog.generation, catalog.groups
         seen = Seen(generation, self.config, own, groups, self._groups)
         standing = find_standing(catalog, seen)
-        return Found(standing, self._stamp(), generation, self.config, groups, self._groups)
+        return Found(
+            standing, self._stamp(), snapshot, generation, self.config, groups, self._groups
+        )
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from tool_engine.errors import VariableError
+from tool_engine.model.tool import Tool
 from tool_engine.session.variables.store import NAME, Variable, VariableStore
 
 MAX_EXPANDED: Final = 16_777_216
@@ -86,7 +87,7 @@ def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
     return Expanded(expanded, tuple(expansion.used.values()), texts)
 
 
-def has_typed(params: dict[str, Any], names: Callable[[], Container[str]]) -> bool:
+def has_typed(params: dict[str, Any], tool: Tool) -> bool:
     """Return True if arguments are anything else than references to whole variables.
 
     The numbers of a reference to a part, the words around a reference, the order of a list and the
@@ -94,14 +95,14 @@ def has_typed(params: dict[str, Any], names: Callable[[], Container[str]]) -> bo
 
     Args:
         params: The arguments of a call, before references are replaced.
-        names: The names of the tool's parameters; any other one is a word of the model.
+        tool: Its tool: a name that is none of its parameters is a word of the model.
     """
     for item in params.values():
         if type(item) is not str or _ALONE.fullmatch(item) is None:
             return True
     if not params:
         return False
-    known = names()
+    known = {each.name for each in tool.parameters}
     return not all(name in known for name in params)
 
 

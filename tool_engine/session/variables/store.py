@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -98,6 +98,15 @@ def make_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
     return msgspec.structs.replace(variable, value=value, chars=chars, labels=labels)
 
 
+class Unmade(NamedTuple):
+    """Variables that are made when one of them is first read."""
+
+    most: int
+    """The most characters that the text of each of them may have."""
+    make: Callable[[], Iterable[Variable]]
+    """Returns them, as `make_kept` makes variables."""
+
+
 @copied_whole
 class VariableStore(KnownArguments):
     """The variables of one conversation, by name.
@@ -126,9 +135,11 @@ class VariableStore(KnownArguments):
         self.has_large = False
         """Whether there ever was a large one."""
         # In the order of last use. A plain dict would search ever longer for its first entry.
-        self._used: OrderedDict[str, Variable] = OrderedDict()
+        self._used: OrderedDict[str, Variable | Unmade] = OrderedDict()
         self._kept: dict[str, Variable] = {}
         self._chars = 0
+        self._unmade = 0
+        """The most characters of those that are not made yet."""
 
     def __repr__(self) -> str:
         return f"VariableStore({len(self._used)} of {self.capacity}, {len(self._kept)} rules)"
@@ -139,14 +150,19 @@ class VariableStore(KnownArguments):
     def __contains__(self, name: object) -> bool:
         return name in self._used or name in self._kept
 
+    def has_any(self, names: Iterable[str]) -> bool:
+        """Return True if a variable has one of these names."""
+        return not (self._used.keys().isdisjoint(names) and self._kept.keys().isdisjoint(names))
+
     @property
     def chars(self) -> int:
         """The characters of all texts, without rules."""
+        self._make_all()
         return self._chars
 
     def __iter__(self) -> Iterator[Variable]:
         """Iterate over all variables: rules first, then the longest unused."""
-        return iter([*self._kept.values(), *self._used.values()])
+        return iter([*self._kept.values(), *self._make_all()])
 
     def add(self, variable: Variable) -> Variable:
         """Keep a variable, over one of its name, whose `created` stays.
@@ -175,7 +191,7 @@ class VariableStore(KnownArguments):
         if not is_plain or name in self._kept:
             self._check_name(variable)
         if name in self._used or name in self._kept:
-            old = self._kept.get(name) or self._used[name]
+            old = self._kept.get(name) or self._make_one(name)
             variable = msgspec.structs.replace(variable, created=old.created)
             self._forget_name(name)
         if variable.kind is VariableKind.RULE:
@@ -184,9 +200,23 @@ class VariableStore(KnownArguments):
             self._used[name] = variable
             self._chars += variable.chars
             self.has_large = self.has_large or variable.chars > LARGE
-            if len(self._used) > self.capacity or self._chars > self.max_chars:
-                self._evict_oldest()
+            self._evict_oldest()
         return variable
+
+    def take_later(self, names: Sequence[str], unmade: Unmade) -> None:
+        """Keep variables under new names, and make them when one of them is first read.
+
+        Most variables of calls are never read.
+
+        Args:
+            names: Theirs, which variables may have and none has.
+            unmade: Makes them.
+        """
+        for name in names:
+            self._used[name] = unmade
+            self._unmade += unmade.most
+        if len(self._used) > self.capacity or self._chars + self._unmade > self.max_chars:
+            self._evict_oldest()
 
     def get(self, name: str) -> Variable:
         """Return the variable of that name, as one use of it.
@@ -197,11 +227,11 @@ class VariableStore(KnownArguments):
         variable = self._kept.get(name)
         if variable is not None:
             return variable
-        variable = self._used.pop(name, None)
-        if variable is None:
+        if name not in self._used:
             name = str(name)[:80]
             raise VariableError(f"there is no variable {name!r}{self._find_near_names(name)}")
-        self._used[name] = variable
+        variable = self._make_one(name)
+        self._used.move_to_end(name)
         return variable
 
     def remove(self, names: str | Iterable[str]) -> list[str]:
@@ -236,7 +266,7 @@ class VariableStore(KnownArguments):
         wanted = search.casefold()
         return [
             each
-            for each in [*reversed(self._used.values()), *self._kept.values()]
+            for each in [*reversed(self._make_all()), *self._kept.values()]
             if (kind is None or each.kind is kind)
             and (tag is None or tag in each.tags)
             and (wanted in each.name.casefold() or wanted in each.desc.casefold())
@@ -296,12 +326,39 @@ class VariableStore(KnownArguments):
             self._let_go(old)
         return old is not None
 
-    def _let_go(self, old: Variable) -> None:
+    def _let_go(self, old: Variable | Unmade) -> None:
+        if isinstance(old, Unmade):
+            self._unmade -= old.most
+            return
         self._chars -= old.chars
         if old.chars > LARGE:
             self.texts.forget(old)
 
+    def _make_one(self, name: str) -> Variable:
+        """Return a variable, which is made now if it was not yet."""
+        found = self._used[name]
+        if not isinstance(found, Unmade):
+            return found
+        for each in found.make():
+            # It may be gone, or another one may have its name.
+            if self._used.get(each.name) is found:
+                self._let_go(found)
+                self._used[each.name] = each
+                self._chars += each.chars
+        return self._make_one(name)
+
+    def _make_all(self) -> list[Variable]:
+        """Return all variables but rules, in the order of last use."""
+        return [self._make_one(name) for name in [*self._used]]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has: variables, and nothing that makes some."""
+        self._make_all()
+        return vars(self)
+
     def _evict_oldest(self) -> None:
+        if self._unmade and self._chars + self._unmade > self.max_chars:
+            self._make_all()
         while len(self._used) > self.capacity or (
             self._chars > self.max_chars and len(self._used) > 1
         ):
@@ -390,7 +447,10 @@ def copy_value(value: Any, *, in_pieces: bool = False) -> tuple[Any, int]:
         in_pieces: Whether this is a thread, which lets others have their turn where it can: a large
             value takes twice the time then.
     """
-    chars = _chars_of_plain(value)
+    is_text = type(value) is str
+    if is_text and value.isascii():
+        return value, len(value)
+    chars = None if is_text else _chars_of_plain(value)
     if chars is not None:
         return value.copy() if type(value) is dict else value, chars
     made = keep_in_pieces(value) if in_pieces else None
@@ -408,13 +468,11 @@ def copy_value(value: Any, *, in_pieces: bool = False) -> tuple[Any, int]:
 
 
 def _chars_of_plain(value: Any) -> int | None:
-    """Return the length of the text of a flat, plain JSON value.
+    """Return the length of the text of a flat, plain JSON value that is no text itself.
 
     None: it may be something else. The text itself is not written: only its length is needed.
     """
     kind = type(value)
-    if kind is str:
-        return len(value) if value.isascii() else None
     if kind is dict:
         if not (
             _TEXT.issuperset(map(type, value)) and _PLAIN.issuperset(map(type, value.values()))

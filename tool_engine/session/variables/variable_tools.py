@@ -17,11 +17,17 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
-from tool_engine.redaction import HIDDEN, secrets_of
+from tool_engine.redaction import HIDDEN, NO_SECRETS, secrets_of
 from tool_engine.redaction.secret_names import is_secret_key
+from tool_engine.session.formatting import data_of
 from tool_engine.session.variables.labels import list_shown_labels
 from tool_engine.session.variables.read_labels import OWN_WORDS, ReadLabels
-from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copy_value
+from tool_engine.session.variables.store import (
+    Variable,
+    VariableKind,
+    VariableStore,
+    copy_value,
+)
 from tool_engine.session.variables.variable_definitions import (
     FILTERS,
     VARIABLE_TOOLS,
@@ -221,7 +227,7 @@ def name_variables(tool_name: str, number: int, store: VariableStore | None = No
     begin = f"{_make_name(tool_name)}_{number}"
     names = NamesOfCall(f"{begin}_result", f"{begin}_args")
     count = 1
-    while store is not None and (names.result in store or names.args in store):
+    while store is not None and store.has_any(names):
         count += 1
         names = NamesOfCall(f"{begin}_result-{count}", f"{begin}_args-{count}")
     return names
@@ -257,7 +263,8 @@ def keep_call(
     Raises:
         VariableError: A name belongs to a rule.
     """
-    for variable in _make_variables(tool, names, params, result, labels, used):
+    output = result.output if result.is_success else None
+    for variable in make_variables(tool, names, params, output, labels, used):
         store.take(variable)
 
 
@@ -273,25 +280,32 @@ async def keep_call_in_time(
     if is_quick(result.output) and is_quick(params):
         keep_call(store, tool, names, params, result, *labels)
         return
-    make = partial(_make_variables, tool, names, params, result, *labels, in_pieces=True)
+    output = result.output if result.is_success else None
+    make = partial(make_variables, tool, names, params, output, *labels, in_pieces=True)
     for variable in await asyncio.to_thread(make):
         store.take(variable)
 
 
-def _make_variables(
+def make_variables(
     tool: Tool,
     names: tuple[str, str],
     params: dict[str, Any],
-    result: ToolExecutionResult,
+    returned: dict[str, Any] | None,
     labels: frozenset[str],
     used: frozenset[str] | None = None,
     *,
     in_pieces: bool = False,
+    now: datetime | None = None,
 ) -> list[Variable]:
-    """Return a call's variables, the arguments first, as they existed first."""
-    now = datetime.now(UTC)
+    """Return a call's variables, the arguments first, as they existed first.
+
+    `returned` is its output; None: it failed.
+    """
+    now = datetime.now(UTC) if now is None else now
     secrets = secrets_of(tool, params)
-    sent = secrets.hide(_without_secrets(params, secrets.parts, secrets.names))
+    sent = _without_secrets(params, secrets.parts, secrets.names)
+    if secrets is not NO_SECRETS:
+        sent = secrets.hide(sent)
     value, chars = copy_value(sent, in_pieces=in_pieces)
     args = Variable(
         name=names[1],
@@ -303,13 +317,11 @@ def _make_variables(
         updated=now,
         chars=chars,
     )
-    if not result.is_success:
+    if returned is None:
         return [args]
-    later = datetime.now(UTC)
-    if later <= now:
-        # Whatever the clock says, the arguments are older than the result.
-        later = now + _INSTANT
-    value, chars = copy_value(_unwrap_output(result.output), in_pieces=in_pieces)
+    # Whatever the clock says, the arguments are older than the result.
+    later = now + _INSTANT
+    value, chars = copy_value(data_of(returned), in_pieces=in_pieces)
     output = Variable(
         name=names[0],
         value=value,
@@ -362,8 +374,3 @@ def _has_no_mapping(value: Any) -> bool:
         return type(value) is list and b"{" not in msgspec.json.encode(value)
     except Exception:  # noqa: BLE001 - what JSON cannot hold is looked at value by value
         return False
-
-
-def _unwrap_output(output: Any) -> Any:
-    is_wrapped = isinstance(output, dict) and output.keys() == {"result"}
-    return output["result"] if is_wrapped else output

@@ -1,0 +1,84 @@
+"""How does a session run one call, and what does it look at for that?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import tool_engine
+from tool_engine import ToolEngine, ToolEngineConfig, ToolSession
+from tool_engine.session import combine
+
+PACKAGE = str(Path(tool_engine.__file__).parent)
+MOST_CALLS = 90
+MOST_FILES = 40
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
+    config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
+    async with ToolEngine(config) as engine:
+
+        @engine.tool
+        async def echo(text: str) -> str:
+            """Gives a text back."""
+            return text
+
+        yield engine
+
+
+async def test_a_call_looks_at_what_differs_between_calls_alone(engine: ToolEngine) -> None:
+    """X1: what is the same for all calls of a tool is found at the first one.
+
+    Functions of the package are counted, and the files that they are in: to wait for a time would
+    say less, and something else on each machine.
+    """
+    session = ToolSession(engine, "chat-1")
+    for _ in range(3):
+        await session.execute("echo", {"text": "hi"})
+    passed: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(PACKAGE):
+            passed.append((code.co_filename, code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        result = await session.execute("echo", {"text": "hi"})
+    finally:
+        sys.setprofile(before)
+    assert result.final_text == "hi"
+    assert len(passed) <= MOST_CALLS, passed
+    assert len({file for file, _ in passed}) <= MOST_FILES, {file for file, _ in passed}
+
+
+async def test_which_tool_a_name_means_is_found_anew_after_a_change(
+    engine: ToolEngine, tmp_path: Path
+) -> None:
+    """U47, labels: a tool that comes from another source now is another tool."""
+    config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
+    async with ToolEngine(config) as other:
+
+        async def find(text: str) -> str:
+            """Finds a text."""
+            return text
+
+        session = ToolSession(combine(engine, other), "chat-1", {"max_uses": {"find": 1}})
+        other.tool(name="find")(find)
+        here = await session.execute("find", {"text": "a"})
+        assert here.is_success
+        assert session.variables.get("find_1_result").labels == {
+            "tool:source-2:find effect:unknown"
+        }
+        assert (await session.execute("find", {"text": "a"})).error_type == "limit_reached"
+        other.unregister_tool("find")
+        engine.tool(name="find")(find)
+        assert (await session.execute("find", {"text": "a"})).is_success
+        assert "tool:find effect:unknown" in session.variables.get("find_3_result").labels

@@ -1,0 +1,126 @@
+"""Which variables of a call are made only when one of them is read?"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.effort import share_of
+from tool_engine import ToolExecutionResult
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.model.tool import Tool
+from tool_engine.session.variables import unmade
+from tool_engine.session.variables.store import Variable, VariableStore
+from tool_engine.session.variables.unmade import keep_call_later
+from tool_engine.session.variables.variable_tools import keep_call, name_variables
+
+WEB = "tool:fetch effect:read"
+
+
+def make_tool(**keys: Any) -> Tool:
+    """A tool whose calls are kept."""
+    return ToolConfigLoader().from_mapping(
+        {"name": "fetch", "description": "Fetches.", "effect": "read", **keys}
+    )
+
+
+_SHORT_VALUES = st.one_of(
+    st.text(max_size=20), st.integers(), st.floats(), st.booleans(), st.none(), st.just("\ud800")
+)
+_FLAT_VALUES = st.dictionaries(st.sampled_from(["a", "b", "api_key", "\x00é"]), _SHORT_VALUES)
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["call", "call", "fail", "read", "write", "remove", "look", "copy"]),
+        _FLAT_VALUES,
+        st.one_of(_FLAT_VALUES, st.builds(lambda value: {"result": value}, _SHORT_VALUES)),
+        st.integers(0, 5),
+    ),
+    max_size=30,
+)
+
+
+def described(variables: list[Variable]) -> list[str]:
+    """Variables but for the times; as text, since a NaN is not equal to itself."""
+    never = datetime(2026, 1, 1, tzinfo=UTC)
+    return [repr(msgspec.structs.replace(each, created=never, updated=never)) for each in variables]
+
+
+@settings(max_examples=share_of(200))
+@given(_STEPS, st.integers(1, 8), st.integers(1, 400))
+def test_what_is_made_later_is_as_if_it_were_made_at_once(
+    steps: list[tuple[str, dict[str, Any], dict[str, Any], int]], capacity: int, most: int
+) -> None:
+    """S29: values, order, and what goes for lack of room, whatever is read in between."""
+    tool, labels = make_tool(), frozenset({WEB})
+    at_once, later = VariableStore(capacity, most), VariableStore(capacity, most)
+    for number, (step, params, output, which) in enumerate(steps):
+        name = f"fetch_{max(0, number - which)}_result"
+        names = name_variables("fetch", number, at_once)
+        assert names == name_variables("fetch", number, later)
+        if step in ("call", "fail"):
+            result = ToolExecutionResult(step == "call", "fetch", output)
+            what = tool, names, params, result, labels, frozenset({"user"})
+            keep_call(at_once, *what)
+            if not keep_call_later(later, *what):
+                keep_call(later, *what)
+            # The program has them, and may do with them what it likes.
+            params.clear()
+            output.clear()
+        elif step == "read" and name in at_once:
+            assert described([at_once.get(name)]) == described([later.get(name)])
+        elif step == "write" and name in at_once:
+            for store in (at_once, later):
+                store.add(Variable(name=name, value=which))
+        elif step == "remove":
+            assert at_once.remove(name) == later.remove(name)
+        elif step == "look":
+            assert described(list(at_once)) == described(list(later))
+        elif step == "copy":
+            later = deepcopy(later)
+        assert (len(at_once), at_once.evicted) == (len(later), later.evicted)
+    assert at_once.chars == later.chars
+    assert described(at_once.find()) == described(later.find())
+
+
+def test_variables_that_are_not_read_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most variables are never read, and so cost little; reading one makes those of its call."""
+    store, result = VariableStore(), ToolExecutionResult(True, "fetch", {"result": "x"})
+    for number in range(3):
+        names = name_variables("fetch", number, store)
+        assert keep_call_later(store, make_tool(), names, {"n": number}, result, frozenset({WEB}))
+    made: list[str] = []
+    make = unmade.make_variables
+
+    def count(*parts: Any, **more: Any) -> list[Variable]:
+        made.append(parts[1][1])
+        return make(*parts, **more)
+
+    monkeypatch.setattr(unmade, "make_variables", count)
+    assert len(store) == 6
+    assert store.get("fetch_1_result").value == "x"
+    assert store.get("fetch_1_args").value == {"n": 1}
+    assert made == ["fetch_1_args"]
+
+
+def test_what_takes_long_or_is_secret_is_kept_at_once() -> None:
+    """Long texts, what nests, and the arguments of a tool with secrets."""
+    store, result = VariableStore(), ToolExecutionResult(True, "fetch", {"result": "x"})
+    names = name_variables("fetch", 1, store)
+    secret = make_tool(
+        parameters=[{"name": "key", "type": "string", "secret": True, "description": "A key."}]
+    )
+    for tool, params in (
+        (make_tool(), {"a": "x" * 5_000}),
+        (make_tool(), {"a": [1]}),
+        (make_tool(), {"a": 2**70}),
+        (make_tool(), {str(each): each for each in range(50)}),
+        (secret, {"key": "k"}),
+    ):
+        assert not keep_call_later(store, tool, names, params, result, frozenset({WEB}))
+    assert not len(store)
