@@ -19,12 +19,9 @@ from tool_engine.backends.runs import Runs
 from tool_engine.calls.blocking import BlockingCalls, OwnLoop
 from tool_engine.calls.call_id import name_engine
 from tool_engine.calls.ending import CallEnding
-from tool_engine.calls.foreign_controller import known_controller
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
 from tool_engine.calls.plan import Planner
-from tool_engine.catalog.alias_clashes import clashes_of
-from tool_engine.catalog.approval.lock_state import LockState
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.code.decorator import ToolDecorator
 from tool_engine.catalog.generations import Generations, GenerationsView, ReloadChanges
@@ -64,6 +61,7 @@ from tool_engine.sources.place import describe_engine
 from tool_engine.validation import ToolParameterValidator
 
 if TYPE_CHECKING:
+    from tool_engine.catalog.approval.lock_state import LockState
     from tool_engine.reloading import Reloader
 
 _log = get_logger(__name__)
@@ -134,7 +132,7 @@ class ToolEngine(
         else:
             # Another one is known by its maker; to all others it is what it stands for.
             self.controller = cast("ToolConcurrencyController", controller)
-            self._admission = known_controller(self.config, concurrency, controller)
+            self._admission = _known_controller(self.config, concurrency, controller)
         if backend is not None:
             check_part("backend", backend, ExecutionBackend)
         self.store: ToolKnowledgeStore = store or ToolKnowledgeStore(storage_for(self.config))
@@ -304,7 +302,7 @@ class ToolEngine(
     @property
     def load_errors(self) -> list[tuple[str, str]]:
         """The `(file, message)` of every definition that the last look could not load."""
-        clashes = {(each.file, str(each)) for each in clashes_of(self.index)}
+        clashes = {(each.file, str(each)) for each in self.index.find_clashes()}
         return sorted({*self._reloader.errors, *clashes})
 
     @at_home
@@ -409,7 +407,7 @@ class ToolEngine(
             self._reloader.files.read_by_program.add(loaded.source)
             loaded = replace(loaded, source=None)
         index = self.index.with_tool(loaded)
-        if clashes := clashes_of(index, loaded):
+        if clashes := index.find_clashes(loaded):
             raise DefinitionError(*clashes)
         if handler is None and (problems := self._registry.check_entry(loaded)):
             raise DefinitionError(*problems)
@@ -543,6 +541,12 @@ def _own_controller(
 ) -> ToolConcurrencyController:
     limits = checked_concurrency(concurrency or config.concurrency)
     return ToolConcurrencyController(limits, clock=_loop_time)
+
+
+def _known_controller(*parts: Any) -> AdmissionController:
+    # Loaded by name: most engines have a controller of their own.
+    foreign = import_module("tool_engine.calls.foreign_controller")
+    return cast("AdmissionController", foreign.known_controller(*parts))
 
 
 def _loop_time() -> float:

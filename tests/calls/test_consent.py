@@ -329,7 +329,7 @@ async def test_the_engine_closes_in_another_thread(
     engine.register_tool(asking(), payments.pay)
     call = asyncio.create_task(engine.execute("pay"))
     await queue.wait_for_request()
-    consents = engine._pipeline._consents
+    consents = engine._pipeline.consents
     consents.close()
     consents.close()
     assert (await call).error_type == "engine_closed"
@@ -568,6 +568,6 @@ async def test_nothing_is_free_once_the_engine_is_closed(
     scope = AnsweringAtOnce(True)
     context = ToolExecutionContext(scope=scope)
     assert (await engine.execute("pay", None, context)).is_success
-    engine._pipeline._consents.close()
+    engine._pipeline.consents.close()
     assert (await engine.execute("pay", None, context)).error_type == "engine_closed"
     assert payments.made == [None]

@@ -58,7 +58,7 @@ async def serving(engine: ToolEngine, **options: Any) -> AsyncIterator[str]:
         await asyncio.wait([task])
         # The library that writes older clients' streams leaves one task for each loop.
         for left in asyncio.all_tasks():
-            if left.get_coro().__qualname__ == "_shutdown_watcher":
+            if getattr(left.get_coro(), "__qualname__", "") == "_shutdown_watcher":
                 left.cancel()
 
 
@@ -218,7 +218,7 @@ async def test_wrong_token_files_are_refused(
 
 
 async def test_no_address_of_the_network_without_tokens(engine: ToolEngine) -> None:
-    with pytest.raises(ConfigurationError, match=r"whoever reaches 0\.0\.0\.0"):
+    with pytest.raises(ConfigurationError, match=r"all who reach 0\.0\.0\.0"):
         await MCPServer(engine).run_http("0.0.0.0", 0)  # noqa: S104 - is refused
 
 

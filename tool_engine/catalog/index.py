@@ -9,10 +9,11 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from functools import cached_property
+from importlib import import_module
 from itertools import compress
 from operator import is_not, itemgetter
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from tool_engine.errors import DefinitionProblem, DuplicateToolError, ToolNotFoundError
 from tool_engine.model.checks.aliases import AliasTable
@@ -101,6 +102,18 @@ class ToolIndex:
             hint = f"; did you mean {near}?" if near else f"; {len(self)} tools are loaded"
             raise ToolNotFoundError(f"there is no tool named {shown}{hint}")
         return tool
+
+    def find_clashes(self, only: Tool | None = None) -> list[DefinitionProblem]:
+        """Return a problem for each tool and further name of it that is not clear.
+
+        Args:
+            only: The tool whose names are looked at; None: every tool.
+        """
+        if not self.aliases.items():
+            return []
+        # Loaded by name: most tools have no further names.
+        clashes = import_module("tool_engine.catalog.alias_clashes")
+        return cast("list[DefinitionProblem]", clashes.clashes_of(self, only))
 
     def nearest(self, name: str, limit: int = 3) -> list[str]:
         """Return the names most like `name`, best first; quick among thousands.

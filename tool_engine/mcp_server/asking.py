@@ -124,7 +124,7 @@ class ClientRequest:
             return {key: self._read_answer(key, question) for key, question in asked.items()}
         wanted: dict[str, Any] = {
             "resultType": "input_required",
-            "inputRequests": {key: _write(each) for key, each in asked.items()},
+            "inputRequests": {key: _write_wire(each) for key, each in asked.items()},
         }
         if state is not None:
             wanted["requestState"] = state
@@ -145,14 +145,14 @@ class ClientRequest:
             _ANSWERS[question.method],
             metadata=ServerMessageMetadata(related_request_id=self.ctx.request_id),
         )
-        return _write(answer)
+        return _write_wire(answer)
 
     def _read_answer(self, key: str, question: Any) -> dict[str, Any]:
         answer = self._answers[key]
         kind = _ANSWERS[question.method]
         if not isinstance(answer, kind):
             raise MCPError(types.INVALID_PARAMS, f"the answer {key!r} is no {kind.__name__}")
-        return _write(answer)
+        return _write_wire(answer)
 
 
 def find_request() -> ClientRequest | None:
@@ -179,6 +179,6 @@ def _check_question(key: str, question: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _write(value: Any) -> dict[str, Any]:
+def _write_wire(value: Any) -> dict[str, Any]:
     written: dict[str, Any] = value.model_dump(by_alias=True, mode="json", exclude_none=True)
     return written

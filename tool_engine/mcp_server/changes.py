@@ -86,7 +86,7 @@ class Changes:
         async with asyncio.TaskGroup() as group:
             for connection, session in list(self._connected.items()):
                 if uri in self._watched.get(connection, ()):
-                    group.create_task(_send(session.send_resource_updated(uri)))
+                    group.create_task(_send_notice(session.send_resource_updated(uri)))
 
     async def close(self) -> None:
         """End all streams of listeners."""
@@ -115,11 +115,11 @@ class Changes:
             await self._bus.publish(ToolsListChanged())
             async with asyncio.TaskGroup() as group:
                 for session in list(self._connected.values()):
-                    group.create_task(_send(session.send_tool_list_changed()))
+                    group.create_task(_send_notice(session.send_tool_list_changed()))
         self._telling = None
 
 
-async def _send(sending: Awaitable[None]) -> None:
+async def _send_notice(sending: Awaitable[None]) -> None:
     try:
         async with asyncio.timeout(_LONGEST_SEND):
             await sending

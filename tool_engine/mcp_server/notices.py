@@ -32,12 +32,12 @@ class Notices:
     def note_progress(self, progress: ToolProgress) -> None:
         """Take a report of the tool."""
         self._newest = progress
-        self._begin()
+        self._begin_sending()
 
     def note_line(self, line: types.LoggingMessageNotificationParams) -> None:
         """Take a line of the tool."""
         self._lines.append(line)
-        self._begin()
+        self._begin_sending()
 
     async def end(self, *, is_heard: bool) -> None:
         """Send what is left before the result, or nothing more.
@@ -52,7 +52,7 @@ class Notices:
             sending.cancel()
         await asyncio.wait([sending])
 
-    def _begin(self) -> None:
+    def _begin_sending(self) -> None:
         if self._sending is None or self._sending.done():
             self._sending = asyncio.get_running_loop().create_task(self._send_news())
 

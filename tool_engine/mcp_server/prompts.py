@@ -51,7 +51,7 @@ class Prompts:
 
     def describe(self) -> list[dict[str, Any]]:
         """Return all prompts as they stand on the wire, sorted by name."""
-        return [_describe(name, prompt) for name, prompt in sorted(self._find_all().items())]
+        return [_describe_prompt(name, prompt) for name, prompt in sorted(self._find_all().items())]
 
     def get(self, name: str) -> Prompt | None:
         return self._find_all().get(name)
@@ -73,9 +73,11 @@ class Prompts:
                 continue
             if group.rules:
                 text = f"The rules for the tools of {name}"
-                found[f"{name}.{_RULES}"] = Prompt(group.description or text, (), _say(group.rules))
+                found[f"{name}.{_RULES}"] = Prompt(
+                    group.description or text, (), _write_text(group.rules)
+                )
             for skill in group.skills:
-                found[f"{name}.{skill.name}"] = Prompt(skill.desc, (), _say(skill.prompt))
+                found[f"{name}.{skill.name}"] = Prompt(skill.desc, (), _write_text(skill.prompt))
         return found | self._added
 
 
@@ -107,7 +109,7 @@ async def write_prompt(
     )
 
 
-def _describe(name: str, prompt: Prompt) -> dict[str, Any]:
+def _describe_prompt(name: str, prompt: Prompt) -> dict[str, Any]:
     described: dict[str, Any] = {"name": name}
     if prompt.description:
         described["description"] = prompt.description
@@ -123,5 +125,5 @@ def _describe(name: str, prompt: Prompt) -> dict[str, Any]:
     return described
 
 
-def _say(text: str) -> Callable[[], str]:
+def _write_text(text: str) -> Callable[[], str]:
     return lambda: text

@@ -48,17 +48,17 @@ class Resources:
             self._templates[uri] = (_compile_template(uri), resource)
 
     def describe(self) -> list[dict[str, Any]]:
-        return [_describe("uri", uri, each) for uri, each in sorted(self._fixed.items())]
+        return [_describe_resource("uri", uri, each) for uri, each in sorted(self._fixed.items())]
 
     def describe_templates(self) -> list[dict[str, Any]]:
         return [
-            _describe("uriTemplate", uri, each)
+            _describe_resource("uriTemplate", uri, each)
             for uri, (_, each) in sorted(self._templates.items())
         ]
 
     async def read(self, uri: str) -> dict[str, Any] | None:
         """Return a resource as it stands on the wire; None: there is none."""
-        found = self._find(uri)
+        found = self._find_resource(uri)
         if found is None:
             return None
         resource, variables = found
@@ -78,7 +78,7 @@ class Resources:
             f"the resource {uri[:80]!r} must be a text or bytes, got {type(content).__name__}"
         )
 
-    def _find(self, uri: str) -> tuple[Resource, Mapping[str, str]] | None:
+    def _find_resource(self, uri: str) -> tuple[Resource, Mapping[str, str]] | None:
         if uri in self._fixed:
             return self._fixed[uri], {}
         if len(uri) > _LONGEST_URI:
@@ -99,11 +99,11 @@ def _compile_template(uri: str) -> re.Pattern[str]:
         return re.compile(pattern + re.escape(uri[end:]))
     except re.error as error:
         raise ConfigurationError(
-            f"the variables of {uri!r} cannot be told apart: {error}"
+            f"the variables of {uri!r} run into one another: {error}"
         ) from error
 
 
-def _describe(key: str, uri: str, resource: Resource) -> dict[str, Any]:
+def _describe_resource(key: str, uri: str, resource: Resource) -> dict[str, Any]:
     described: dict[str, Any] = {key: uri, "name": resource.name}
     if resource.description:
         described["description"] = resource.description

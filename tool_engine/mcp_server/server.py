@@ -39,6 +39,7 @@ from tool_engine.mcp_server.results import write_result
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.mcp_server.tokens import TokenFile
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.copying import live
 
@@ -64,7 +65,11 @@ _LISTS: Final[tuple[CacheableMethod, ...]] = (
     "resources/templates/list",
 )
 _LISTED_FOR: Final = 60_000
-"""Milliseconds that a client may keep a list without asking again; a change is told of at once."""
+"""Milliseconds that a client may keep a list without asking again; it hears of a change at once."""
+_HOLDS: Final[dict[CacheableMethod, CacheHint]] = {
+    **dict.fromkeys(_LISTS, CacheHint(ttl_ms=_LISTED_FOR, scope="private")),
+    "resources/read": CacheHint(ttl_ms=0, scope="private"),
+}
 _MOST_OF_PAGE: Final = 10_000
 
 
@@ -105,18 +110,8 @@ class MCPServer:
         principal: Principal = None,
         state_keys: Sequence[bytes] = (),
     ) -> None:
-        if not getattr(engine, "is_engine", False):
-            raise ConfigurationError(f"engine must be a ToolEngine, got {type(engine).__name__}")
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(f"name must be a text that is not empty, got {name!r}")
-        if isinstance(page_size, bool) or not isinstance(page_size, int) or page_size < 1:
-            raise ConfigurationError(f"page_size must be a number from 1 on, got {page_size!r}")
         selection = ToolSelection() if expose is None else expose
-        if not isinstance(selection, ToolSelection):
-            raise ConfigurationError(f"expose must be a ToolSelection, got {expose!r:.80}")
-        for missing in selection.find_missing_groups(engine.groups):
-            hint = suggest_near(missing, engine.groups)
-            raise ConfigurationError(f"there is no group {missing!r}{hint}")
+        _check_settings(engine, name, selection, page_size)
         # Who serves the engine answers for it: see `engine.approvals`.
         engine.approvals.take_questions()
         self._engine = engine
@@ -129,7 +124,7 @@ class MCPServer:
         self._server: Server[None] = Server(
             name,
             version=_VERSION,
-            lifespan=self._live,
+            lifespan=self._follow_engine,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_prompts=self._list_prompts,
@@ -139,12 +134,9 @@ class MCPServer:
             on_read_resource=self._read_resource,
             on_subscribe_resource=self._changes.watch_resource,
             on_unsubscribe_resource=self._changes.forget_resource,
-            on_completion=self._complete,
+            on_completion=self._complete_argument,
             on_subscriptions_listen=self._changes.listen,
-            cache_hints={
-                **dict.fromkeys(_LISTS, CacheHint(ttl_ms=_LISTED_FOR, scope="private")),
-                "resources/read": CacheHint(ttl_ms=0, scope="private"),
-            },
+            cache_hints=_HOLDS,
             get_tool_input_schema=self._listing.find_schema,
         )
         # Not as an argument: the SDK warns of what 2026-07-28 has no more.
@@ -234,7 +226,7 @@ class MCPServer:
         """
         if host not in _LOOPBACK and token_file is None:
             raise ConfigurationError(
-                f"whoever reaches {host} could call every tool: pass a token_file, or serve at "
+                f"all who reach {host} could call every tool: pass a token_file, or serve at "
                 "127.0.0.1"
             )
         # A file is read: not on the event loop.
@@ -300,7 +292,7 @@ class MCPServer:
     # What clients ask for.
 
     @contextlib.asynccontextmanager
-    async def _live(self, _server: Server[None]) -> AsyncIterator[None]:
+    async def _follow_engine(self, _server: Server[None]) -> AsyncIterator[None]:
         subscribe = self._engine.subscribe
         ends = [self._changes.follow(subscribe), self._logs.follow(subscribe)]
         try:
@@ -387,7 +379,7 @@ class MCPServer:
             raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
         return {"contents": [content], "resultType": "complete"}
 
-    async def _complete(self, ctx: Any, params: types.CompleteRequestParams) -> Any:
+    async def _complete_argument(self, ctx: Any, params: types.CompleteRequestParams) -> Any:
         values: list[str] = []
         if params.ref.type == "ref/prompt":
             argument = params.argument
@@ -398,6 +390,19 @@ class MCPServer:
 
 def _is_modern(ctx: ServerRequestContext[None, Any]) -> bool:
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def _check_settings(engine: Any, name: Any, selection: Any, page_size: Any) -> None:
+    if not getattr(engine, "is_engine", False):
+        raise ConfigurationError(f"engine must be a ToolEngine, got {type(engine).__name__}")
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"name must be a text that is not empty, got {name!r}")
+    check_count("page_size", page_size, minimum=1)
+    if not isinstance(selection, ToolSelection):
+        raise ConfigurationError(f"expose must be a ToolSelection, got {selection!r:.80}")
+    for missing in selection.find_missing_groups(engine.groups):
+        hint = suggest_near(missing, engine.groups)
+        raise ConfigurationError(f"there is no group {missing!r}{hint}")
 
 
 def _make_guard(host: str, allowed_hosts: Sequence[str]) -> TransportSecuritySettings:

@@ -66,6 +66,9 @@ FACTS: Final[dict[str, Fact]] = {
     "decision_not_found": Fact(
         "warning", "a remembered decision could not be looked up: the approver is asked again"
     ),
+    "mcp_client_not_told": Fact(
+        "debug", "a client of the MCP server did not take a notice of changes"
+    ),
     "source_not_followed": Fact(
         "warning", "a source of tools could not say that it follows its changes: `reload` reads it"
     ),
@@ -121,6 +124,9 @@ FACTS: Final[dict[str, Fact]] = {
     "subscriber_failed": Fact("warning", "a subscriber failed; with its traceback"),
     "subscriber_slow": Fact(
         "warning", "a plain subscriber held up calls; it is called in a thread from now on"
+    ),
+    "token_file_unread": Fact(
+        "warning", "the file of tokens of a server cannot be read; those read last count"
     ),
     "tool_edit": Fact("warning", "a tool was edited in a breaking way without a new major version"),
     "watch_failed": Fact("warning", "the file system reports no changes; polling goes on"),

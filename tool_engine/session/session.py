@@ -134,8 +134,7 @@ class ToolSession(KnownArguments, Source):
         self.policy, self.results, self.deferred = parts.policy, parts.results, parts.deferred
         self.storage = choose_storage(storage, self.source)
         self.calls, self.secrets = SessionCalls(parts), parts.secrets
-        self._state = SessionState(parts, self.calls)
-        self._replies = ReplyRunner(self, parts)
+        self._state, self._replies = SessionState(parts, self.calls), ReplyRunner(self, parts)
         self._discovery = ToolDiscoveryService(self.toolbox, self.protocol)
 
     def __repr__(self) -> str:
@@ -596,6 +595,6 @@ class ToolSession(KnownArguments, Source):
 
         Raises:
             SessionError: There is no storage, or what is kept is damaged.
-            RecordsUnavailableError: The storage failed, or its database does not answer.
+            RecordsUnavailableError: The storage does not answer.
         """
         return await self._state.is_behind(check_storage(self.storage))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.effort import share_of
 from tool_engine.catalog.definition.fault import Fault
-from tool_engine.catalog.definition.tool_definition import plain_data, plain_definition
+from tool_engine.catalog.definition.plain_data import plain_data, plain_definition
 
 
 class Color(Enum):

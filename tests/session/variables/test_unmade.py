@@ -18,7 +18,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.session.variables import unmade
 from tool_engine.session.variables.store import Variable, VariableStore
 from tool_engine.session.variables.unmade import keep_call_later
-from tool_engine.session.variables.variable_tools import keep_call, name_variables
+from tool_engine.session.variables.variable_tools import keep_call, make_variables, name_variables
 
 WEB = "tool:fetch effect:read"
 
@@ -95,11 +95,10 @@ def test_variables_that_are_not_read_are_not_made(monkeypatch: pytest.MonkeyPatc
         names = name_variables("fetch", number, store)
         assert keep_call_later(store, make_tool(), names, {"n": number}, result, frozenset({WEB}))
     made: list[str] = []
-    make = unmade.make_variables
 
     def count(*parts: Any, **more: Any) -> list[Variable]:
         made.append(parts[1][1])
-        return make(*parts, **more)
+        return make_variables(*parts, **more)
 
     monkeypatch.setattr(unmade, "make_variables", count)
     assert len(store) == 6

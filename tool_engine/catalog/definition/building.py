@@ -17,11 +17,11 @@ from tool_engine.catalog.definition.group_definition import (
     group_findings,
     is_group,
 )
+from tool_engine.catalog.definition.plain_data import plain_definition
 from tool_engine.catalog.definition.tool_definition import (
     build_tool,
     definition_faults,
     definition_warnings,
-    plain_definition,
 )
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Document, Path

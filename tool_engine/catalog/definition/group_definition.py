@@ -12,8 +12,8 @@ import msgspec
 
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.definition.permission import build_permission
+from tool_engine.catalog.definition.plain_data import plain_data
 from tool_engine.catalog.definition.structure import structure_faults
-from tool_engine.catalog.definition.tool_definition import plain_data
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_nearest

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
-from enum import Enum
 from importlib import import_module
 from ipaddress import ip_address
 from types import ModuleType
@@ -27,9 +25,8 @@ from tool_engine.catalog.definition.readers import hint_warnings, read_readers, 
 from tool_engine.catalog.definition.rules import FLAT_RULES, check_value
 from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.definition.workload import Workload
-from tool_engine.catalog.limits import MAX_DEPTH, MAX_PATTERN_LENGTH
+from tool_engine.catalog.limits import MAX_PATTERN_LENGTH
 from tool_engine.catalog.yaml.document import Path
-from tool_engine.catalog.yaml.scalars import INTEGER_CURE
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import CutStrategy, ResultLimits, ResultShow
 from tool_engine.model.schema import output_schema, parameters_of, value_schema
@@ -46,8 +43,6 @@ _RUN_BY: Final = {
     "javascript": ("handler",),
 }
 """Entry type -> the keys without which such an entry does nothing."""
-_LONG_NUMBER: Final = re.compile(rb"\d{19}")
-"""In a JSON text: perhaps an integer of more than 64 bits."""
 _OUTPUTS: Final = ("output", "returns")
 _OF_SEVERAL_TYPES: Final = frozenset(("type", "validation", "schema", *FLAT_RULES))
 _CATEGORIES: Final = {category.value: category for category in ToolCategory}
@@ -200,94 +195,6 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
     change(tool, "source", source)
     change(tool, "findings", findings)
     return pack(tool)
-
-
-def plain_definition(definition: Any, faults: list[Fault]) -> Any:
-    """Return a copy of a definition that was written in code, as `plain_data` makes it."""
-    try:
-        text = msgspec.json.encode(definition)
-        copied = msgspec.json.decode(text)
-    except (ValueError, TypeError, RecursionError):
-        return plain_data(definition, (), faults)
-    # JSON says all of it in two steps of C, unless the copy is another value.
-    is_same = copied == definition and not _LONG_NUMBER.search(text)
-    if is_same and (text.count(b"{") + text.count(b"[") <= MAX_DEPTH or _is_shallow(copied)):
-        return copied
-    return plain_data(definition, (), faults)
-
-
-def _is_shallow(value: Any) -> bool:
-    """True if nothing of it is nested deeper than a definition may be."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        inner = [each.values() if each.__class__ is dict else each for each in level]
-        level = [each for part in inner for each in part if each.__class__ in (dict, list)]
-        if not level:
-            return True
-    return False
-
-
-def plain_data(value: Any, path: Path, faults: list[Fault]) -> Any:
-    """Return a copy of `value` in the types of YAML.
-
-    Tuples become lists, enum members their values. Anything else is a fault.
-    """
-    if isinstance(value, Enum):
-        value = value.value
-    if value is None or isinstance(value, bool | str | int | float):
-        return _plain_scalar(value, path, faults)
-    if len(path) >= MAX_DEPTH:
-        message = f"nested more than {MAX_DEPTH} levels deep"
-        faults.append(Fault(path, message, cure="make it flatter"))
-        return None
-    if isinstance(value, Mapping):
-        return _plain_mapping(value, path, faults)
-    if isinstance(value, list | tuple):
-        return [plain_data(item, (*path, number), faults) for number, item in enumerate(value)]
-    faults.append(
-        Fault(path, f"a {type(value).__name__} cannot be part of a definition; use JSON values")
-    )
-    return None
-
-
-def _plain_scalar(value: Any, path: Path, faults: list[Fault]) -> Any:
-    if isinstance(value, str):
-        return _plain_text(value, path, faults)
-    if value is None or isinstance(value, bool):
-        return value
-    return _plain_number(value, path, faults)
-
-
-def _plain_mapping(value: Mapping[Any, Any], path: Path, faults: list[Fault]) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for key, item in value.items():
-        if isinstance(key, str):
-            name = _plain_text(key, path, faults)
-            plain[name] = plain_data(item, (*path, name), faults)
-        else:
-            faults.append(Fault(path, f"the key {key!r} must be text"))
-    return plain
-
-
-def _plain_text(value: str, path: Path, faults: list[Fault]) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        faults.append(Fault(path, "half a surrogate pair cannot be part of a text; remove it"))
-        return ""
-    return str(value)
-
-
-def _plain_number(value: float, path: Path, faults: list[Fault]) -> int | float:
-    if isinstance(value, int):
-        if -(2**63) <= value < 2**63:
-            return int(value)
-        faults.append(Fault(path, "the integer does not fit into 64 bits", cure=INTEGER_CURE))
-    elif value - value == 0:
-        return float(value)
-    else:
-        faults.append(Fault(path, f"{value} is not a number that JSON can carry; remove it"))
-    return 0
 
 
 def _make_parameter(spec: Mapping[str, Any]) -> ToolParameter:

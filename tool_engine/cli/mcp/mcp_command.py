@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from tool_engine.cli.console import make_console, plain, print_json
-from tool_engine.cli.engines import load_app
+from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.recording import recording_engine
@@ -104,7 +104,7 @@ def serve_tools(settings: Settings, options: ServeOptions) -> int:
     address = None if options.http is None else read_address(options.http)
     if address is not None and address[0] not in _LOOPBACK and options.token_file is None:
         raise CommandError(
-            f"whoever reaches {options.http} could call every tool: say whose requests to take "
+            f"all who reach {options.http} could call every tool: say whose requests to take "
             "with --token-file FILE, or serve at 127.0.0.1"
         )
     try:
@@ -120,15 +120,15 @@ async def _serve_engine(
     settings: Settings, options: ServeOptions, address: tuple[str, int] | None
 ) -> int:
     if options.app is not None:
-        async with load_app(options.app) as engine:
-            await _serve(engine, options, address)
+        async with await wait_for_app(load_app(options.app), options.app) as engine:
+            await _serve_clients(engine, options, address)
     else:
         async with recording_engine(settings, watch_for_changes=True) as engine:
-            await _serve(engine, options, address)
+            await _serve_clients(engine, options, address)
     return EXIT_OK
 
 
-async def _serve(
+async def _serve_clients(
     engine: ToolEngine, options: ServeOptions, address: tuple[str, int] | None
 ) -> None:
     from tool_engine.mcp_server import MCPServer, ToolSelection
