@@ -157,7 +157,7 @@ class ToolEngine(
             self.config, self._registry, self._bus, self._generations, self._swap_index
         )
         self._make_followers(self._reloader, self._registry)
-        self._pipeline = self._make_pipeline(self._admission, _scope_of(approver, self))
+        self._pipeline = self._make_pipeline(self._admission, self._make_gate(approver))
         self._execute = durable(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
@@ -529,6 +529,9 @@ class ToolEngine(
     def _quarantined_tools(self) -> Mapping[str, QuarantinedTool]:
         return self._reloader.quarantined
 
+    def _make_gate(self, approver: Approver | None) -> CallScope | None:
+        return None if approver is None else self.approvals.make_gate(approver)
+
     def _ask_here(self, scope: CallScope) -> None:
         self._pipeline.consents.scope = scope
 
@@ -554,16 +557,6 @@ def _loop_time() -> float:
         return asyncio.get_running_loop().time()
     except RuntimeError:
         return time.monotonic()
-
-
-def _scope_of(approver: Approver | None, engine: ToolEngine) -> CallScope | None:
-    """Return the scope of calls outside any session; None: no approver."""
-    if approver is None:
-        return None
-    # Loaded by name: most engines have no approver.
-    gate = import_module("tool_engine.approval.gate")
-    made: CallScope = gate.gate_of_engine(approver, engine.approvals)
-    return made
 
 
 async def _close_backend(backend: ExecutionBackend) -> None:

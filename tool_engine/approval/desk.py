@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.approval.queued import QueueApprover
 from tool_engine.errors import ApprovalError, EngineClosedError, SessionError
-from tool_engine.interfaces import ApprovalStorage, CallScope, Source
+from tool_engine.interfaces import ApprovalStorage, Approver, CallScope, Source
 from tool_engine.interfaces.asking import ask_for_all, ask_for_one, ask_storage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
@@ -88,8 +88,14 @@ class EngineApprovals:
         """
         self._require_open()
         if self.own_book is None:
-            gate = import_module("tool_engine.approval.gate")
-            self._ask_here(gate.gate_of_engine(QueueApprover(), self))
+            self._ask_here(self.make_gate(QueueApprover()))
+
+    def make_gate(self, approver: Approver) -> CallScope:
+        """Return what asks an approver about the calls of no session."""
+        # Loaded by name: most engines have no approver.
+        gate = import_module("tool_engine.approval.gate")
+        made: CallScope = gate.gate_of_engine(approver, self)
+        return made
 
     async def pending(self, principal: str | None = None) -> list[ApprovalRequest]:
         """Return the open requests about this engine's tools, oldest first.
