@@ -119,8 +119,10 @@ class SessionTools:
             self._called = found, known
         called = known.get(tool_name)
         if called is None and (placed := self.toolbox.find(tool_name)) is not None:
-            source = "" if placed.is_own else source_of(self.source, tool_name)
-            called = known[placed.name] = Called(placed, self.identify(tool_name), source)
+            # Further names of a tool mean the same one.
+            name = placed.name
+            source = "" if placed.is_own else source_of(self.source, name)
+            called = known[name] = Called(placed, self.identify(name), source)
         return called
 
     def find_own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
