@@ -15,7 +15,7 @@ from tool_engine import (
     ToolEngine,
     ToolEngineEventType,
 )
-from tool_engine.mcp_server import MCPServer, ToolSelection
+from tool_engine.mcp_server import MCPServer, ToolSelection, find_request
 
 DEADLINE = 20.0
 
@@ -271,6 +271,26 @@ async def test_wrong_settings_are_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=words):
         MCPServer(engine, **options)
+
+
+async def test_near_names_of_settings(engine: ToolEngine, connect: Connect) -> None:
+    """A group, a prompt and a capability that are misspelled are named as they are."""
+    engine.register_group({"name": "maths", "tools": ["add"], "rules": "Be exact."})
+    with pytest.raises(ConfigurationError, match="did you mean 'maths'"):
+        MCPServer(engine, expose=ToolSelection(groups=("Math",)))
+
+    @engine.tool
+    async def ask() -> str:
+        """Ask what the client can do."""
+        request = find_request()
+        assert request is not None
+        return str(request.can("Elicitation"))
+
+    async with connect(MCPServer(engine)) as client:
+        with pytest.raises(MCPError, match=r"did you mean 'maths\.rules'"):
+            await client.get_prompt("Maths.Rules")
+        asked = await client.call_tool("ask", {})
+    assert "did you mean 'elicitation'" in text_of(asked)
 
 
 def test_a_selection_takes_lists() -> None:

@@ -155,7 +155,7 @@ def read_address(text: str) -> tuple[str, int]:
         host, port = text, str(_PORT)
     host = host.strip("[]") or _LOOPBACK[0]
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise CommandError(f"--http takes HOST:PORT, such as 127.0.0.1:{_PORT}; got {text!r}")
+        raise CommandError(f"--http takes HOST:PORT, such as 127.0.0.1:{_PORT}, not {text!r}")
     return host, int(port)
 
 

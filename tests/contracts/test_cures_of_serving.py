@@ -1,0 +1,92 @@
+"""What an error of a server says to do is done, and it works.
+
+The rows are as those of `test_cures_of_errors`, which counts what is tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.test_cures_of_errors import HEAD, names_cure
+from tool_engine import ToolEngine
+from tool_engine.errors import ConfigurationError
+from tool_engine.mcp_server import MCPServer
+from tool_engine.mcp_server.tokens import TokenFile
+
+ADDRESS = "mcp_server/http.py: name an address of this machine and a free port, or 0 for any"
+PROMPT = "mcp_server/prompts.py: give it another name"
+RESOURCE = "mcp_server/resources.py: give it another URI"
+HASH = "mcp_server/tokens.py: get it with `printf %s TOKEN | sha256sum`"
+OWN_TOKEN = "mcp_server/tokens.py: give each a token of its own"
+LIST = "mcp_server/tokens.py: it is a list of …"
+WRITE = "mcp_server/tokens.py: write a list of …"
+TRIED = {ADDRESS, PROMPT, RESOURCE, HASH, OWN_TOKEN, LIST, WRITE}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[MCPServer]:
+    async with ToolEngine() as engine:
+        engine.register_tool(HEAD, lambda: 42)
+        yield MCPServer(engine)
+
+
+async def test_address_that_is_taken(server: MCPServer) -> None:
+    """At port 0 there is always a free one."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(ConfigurationError) as raised:
+            await server.run_http(port=other.getsockname()[1])
+    assert names_cure(ADDRESS, str(raised.value)), raised.value
+    ready = asyncio.Event()
+    serving = asyncio.create_task(server.run_http(port=0, on_ready=lambda url: ready.set()))
+    await ready.wait()
+    serving.cancel()
+    await asyncio.wait([serving])
+
+
+async def test_names_that_are_taken(server: MCPServer) -> None:
+    """Another name, and another URI, are taken."""
+    server.add_prompt("greet", lambda: "Hello!")
+    with pytest.raises(ConfigurationError) as raised:
+        server.add_prompt("greet", lambda: "Hi!")
+    assert names_cure(PROMPT, str(raised.value)), raised.value
+    server.add_prompt("greet_again", lambda: "Hi!")
+    server.add_resource("docs://a", lambda: "a")
+    with pytest.raises(ConfigurationError) as raised:
+        server.add_resource("docs://a", lambda: "b")
+    assert names_cure(RESOURCE, str(raised.value)), raised.value
+    server.add_resource("docs://b", lambda: "b")
+
+
+def entry(name: str, token: str) -> str:
+    """What the message says to write, with what `sha256sum` prints."""
+    return f'- {{name: {name}, sha256: "{hashlib.sha256(token.encode()).hexdigest()}"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("row", "wrong"),
+    [
+        (LIST, None),
+        (WRITE, ""),
+        (HASH, '- {name: ann, sha256: "secret"}\n'),
+        (OWN_TOKEN, entry("ann", "a") + entry("bob", "a")),
+    ],
+)
+def test_token_files(tmp_path: Path, row: str, wrong: str | None) -> None:
+    """The list that the message shows is read, and its tokens are taken."""
+    path = tmp_path / "tokens.yaml"
+    if wrong is not None:
+        path.write_text(wrong)
+    with pytest.raises(ConfigurationError) as raised:
+        TokenFile(str(path))
+    assert names_cure(row, str(raised.value)), raised.value
+    path.write_text(entry("ann", "a") + entry("bob", "b"))
+    tokens = TokenFile(str(path))
+    assert asyncio.run(tokens.find_name("b")) == "bob"
