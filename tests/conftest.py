@@ -108,10 +108,9 @@ class _LeakGuard:
             assert not threads, f"threads left behind: {threads}"
 
     async def _let_end(self) -> None:
-        # A task that was cancelled needs a few turns of the loop to end; it gets a bounded number.
+        # A task that was cancelled needs a few turns of the loop to end, and of generators that are
+        # collected each one begins when the one around it has ended: a bounded number for all.
         for _ in range(20):
-            if not self._new_tasks() - {asyncio.current_task()}:
-                break
             await asyncio.sleep(0)
         for thread in self._new_threads():
             await asyncio.to_thread(thread.join, GRACE)

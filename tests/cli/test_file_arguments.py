@@ -38,6 +38,7 @@ READ: dict[str, tuple[str, ...]] = {
     "chat --model": ("chat", "--model", "recorded:{}", "hi"),
     "chat --system": ("chat", "--script", "script.yaml", "--system", "@{}", "hi"),
     "parse FILE": ("parse", "-p", "vcp", "{}"),
+    "mcp --token-file": ("mcp", "serve", "--http", "127.0.0.1:0", "--token-file", "{}"),
     "lock --file": ("lock", "--check", "--file", "{}"),
     "--tools": ("--tools", "{}", "list"),
     "--path": ("--path", "{}", "list"),

@@ -21,6 +21,7 @@ from mcp.client.stdio import StdioServerParameters
 from tests.mcp_server.conftest import ERAS, text_of
 from tool_engine import ConfigurationError, ToolEngine
 from tool_engine.mcp_server import MCPServer
+from tool_engine.mcp_server.tokens import TokenFile
 
 DEADLINE = 30.0
 TOOL = """
@@ -245,3 +246,21 @@ async def test_a_server_ends_at_a_signal(tools: Path) -> None:
     assert first.startswith("serving 1 tools at http://127.0.0.1:")
     assert rest == b""
     assert code == 128 + signal.SIGTERM
+
+
+async def test_a_token_file_that_breaks_keeps_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed file is read again; one that cannot be read changes nothing."""
+    path = tmp_path / "tokens.yaml"
+    write_tokens(path, ann="a")
+    tokens = await asyncio.to_thread(TokenFile, str(path))
+    monkeypatch.setattr("tool_engine.mcp_server.tokens._PAUSE", 0.0)
+    tokens._next_look = 0.0
+
+    path.write_text("- {name: [")
+    broken = await tokens.find_name("a")
+    write_tokens(path, bob="b", carol="c")
+
+    assert broken == "ann"
+    assert [await tokens.find_name(each) for each in "abc"] == [None, "bob", "carol"]

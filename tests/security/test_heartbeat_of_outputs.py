@@ -61,7 +61,13 @@ async def test_the_heart_beats_on_while_huge_numbers_are_judged(tmp_path: Path) 
         "name": "take",
         "description": "d",
         "parameters": [
-            {"name": "a", "type": "array", "description": "d", "schema": {"uniqueItems": True}}
+            {
+                "name": "a",
+                "type": "array",
+                "description": "d",
+                "required": True,
+                "schema": {"uniqueItems": True},
+            }
         ],
     }
     async with ToolEngine(ToolEngineConfig(str(tmp_path), auto_reload=False)) as engine:

@@ -12,8 +12,9 @@ from time import monotonic
 from typing import Any, Final
 
 from tool_engine.catalog.yaml.strict_yaml import load_all
-from tool_engine.errors import ConfigurationError
+from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.logger import get_logger
+from tool_engine.named_file import read_named, why_unread
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _FORM: Final = '- {name: ann, sha256: "..."}, with what `printf %s TOKEN | sha256sum` prints'
@@ -64,27 +65,21 @@ class TokenFile:
             state = self._read_state()
             if state != self._state:
                 self._names, self._state = self._read_names(), state
-        except ConfigurationError as error:
+        except ToolEngineError as error:
             _log.warning("token_file_unread", path=str(self._path), error=str(error))
 
     def _read_state(self) -> tuple[int, int, int]:
         try:
             found = self._path.stat()
         except OSError as error:
-            raise ConfigurationError(
-                f"the token file {str(self._path)!r} cannot be read: {error.strerror}; it is a "
-                f"list of {_FORM}"
-            ) from error
+            raise self._explain_unread(why_unread(error)) from error
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _read_names(self) -> Mapping[str, str]:
         try:
-            text = self._path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(
-                f"the token file {str(self._path)!r} cannot be read: {error}; it is a list of "
-                f"{_FORM}"
-            ) from error
+            text = read_named(self._path)
+        except OSError as error:
+            raise self._explain_unread(why_unread(error)) from error
         documents = load_all(text, str(self._path))
         entries = documents[0] if len(documents) == 1 else None
         if not isinstance(entries, list) or not entries:
@@ -101,6 +96,12 @@ class TokenFile:
                 )
             names[known] = name
         return names
+
+    def _explain_unread(self, why: str) -> ConfigurationError:
+        path = str(self._path)
+        return ConfigurationError(
+            f"the token file {path!r} cannot be read: {why}; it is a list of {_FORM}"
+        )
 
     def _read_entry(self, place: int, entry: Any) -> tuple[str, str]:
         where = f"{self._path}, entry {place + 1}"
