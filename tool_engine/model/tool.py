@@ -30,6 +30,8 @@ from tool_engine.model.schema import parameters_schema
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 
 _RETRIED: Final = ("execution_error", "timeout")
+SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+"""The classes of values with nothing inside."""
 MODEL: Final = "model"
 CODE: Final = "code"
 EVERYONE: Final = (MODEL, CODE)
@@ -314,9 +316,10 @@ def values_under(value: Any, names: Collection[str]) -> Iterator[Any]:
         item = waiting.pop()
         if isinstance(item, Mapping):
             yield from (part for key, part in item.items() if key in names)
-            waiting.extend(item.values())
+            waiting += [each for each in item.values() if each.__class__ not in SCALARS]
         elif isinstance(item, list | tuple):
-            waiting.extend(item)
+            # Most items of long lists are texts and numbers, which have nothing inside.
+            waiting += [each for each in item if each.__class__ not in SCALARS]
 
 
 def _defaults_inside(schema: Any, names: Collection[str], *, is_secret: bool) -> Iterator[Any]:

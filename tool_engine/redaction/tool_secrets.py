@@ -16,7 +16,7 @@ from tool_engine.model.json.references import (
     split_pointer,
 )
 from tool_engine.model.json.secret_schema import UNNAMED, write_only_names
-from tool_engine.model.tool import Tool
+from tool_engine.model.tool import SCALARS, Tool
 from tool_engine.redaction.own import NO_SECRETS, SHORTEST, OwnSecrets
 
 _MOST: Final = 200
@@ -118,7 +118,7 @@ def _find_misspelt(
 
 def _misspelt_inside(value: Any, schema: Any, secret: Collection[str]) -> Iterator[str]:
     """Yield the misspelt keys of all objects inside `value`."""
-    waiting = list(_walk_parts(value, _list_forms(schema, schema)))
+    waiting = list(_walk_parts(_keep_parts(value), _list_forms(schema, schema)))
     while waiting:
         part, below = waiting.pop()
         if not isinstance(part, Mapping | list | tuple) or not isinstance(below, dict):
@@ -128,7 +128,14 @@ def _misspelt_inside(value: Any, schema: Any, secret: Collection[str]) -> Iterat
             declared = {name for form in forms for name in form.get("properties", ())}
             if not declared.isdisjoint(secret):
                 yield from _find_misspelt(part, declared, secret)
-        waiting.extend(_walk_parts(part, forms))
+        waiting.extend(_walk_parts(_keep_parts(part), forms))
+
+
+def _keep_parts(value: Any) -> Any:
+    """Return a mapping or list without the texts and numbers in it."""
+    if isinstance(value, Mapping):
+        return {key: each for key, each in value.items() if each.__class__ not in SCALARS}
+    return [each for each in value if each.__class__ not in SCALARS]
 
 
 def _list_forms(schema: Any, whole: Any) -> list[dict[str, Any]]:
