@@ -156,7 +156,7 @@ def test_values(reader: str) -> None:
     assert [name for name, make in VALUES.items() if is_steep(work, make, 50_000)] == []
 
 
-LARGE: Final = 200_000 if IS_WHOLE else 40_000
+LARGE: Final = 200_000 if IS_WHOLE else 100_000
 """Numbers in a value that is dealt with in pieces."""
 FLAT: Final = 0.5
 """The exponent of what takes the same time for twice the levels, on a busy machine."""
