@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -64,6 +65,8 @@ from tool_engine.sources.identity import source_of
 from tool_engine.sources.naming import named_twice, refusal_named
 
 _NOTHING: Final = Expanded({}, ())
+_LONG: Final = 0.005
+"""Seconds of reading after which others have a turn before the call begins."""
 _UNKNOWN: Final = Deferred()
 _NEWS: Final = {
     "en": "The call of {0} that waited for consent has ended: {1}",
@@ -155,7 +158,12 @@ class SessionCalls:
                 # It belongs to a conversation that has this one among its sources.
                 result = await self._source.execute(tool_name, params, context)
                 return as_session_result(result)
+        began = monotonic()
         params = {} if params is None else read_plain(params)
+        if monotonic() - began > _LONG:
+            # A timer that is due takes two turns of the loop until its task runs.
+            for _ in range(3):
+                await asyncio.sleep(0)
         if self._variables.has_large and isinstance(params, dict) and may_refer(params):
             await make_ready(params, self._variables)
         called = self._tools.find_called(tool_name) if isinstance(tool_name, str) else None
