@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -264,3 +265,18 @@ async def test_a_token_file_that_breaks_keeps_what_was_read(
 
     assert broken == "ann"
     assert [await tokens.find_name(each) for each in "abc"] == [None, "bob", "carol"]
+
+
+def test_without_the_extra_the_cure_is_said(tools: Path) -> None:
+    """Where the SDK is not installed, the command says what to install."""
+    words = words_of(tools, "mcp", "serve")
+    program = (
+        "import sys; sys.modules['mcp'] = None; sys.modules['mcp_types'] = None; "
+        f"from tool_engine.cli.app import run; sys.exit(run({words[2:]!r}))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 1
+    assert "pip install 'tool-engine[mcp]'" in ran.stderr
+    assert "Traceback" not in ran.stderr

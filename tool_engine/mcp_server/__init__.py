@@ -5,8 +5,9 @@ The names are imported when they are first used: they need the extra `mcp`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tool_engine.errors import MissingExtraError
 from tool_engine.late_names import find_later
 
 if TYPE_CHECKING:
@@ -27,8 +28,24 @@ _MODULES = {
 """Name -> the module that defines it."""
 
 
+_NEEDED = ("cryptography", "mcp", "mcp_types", "pydantic", "starlette", "uvicorn")
+"""The packages that the extra `mcp` brings."""
+_find = find_later(__name__, _MODULES)
+
+
+def _find_name(name: str) -> Any:
+    try:
+        return _find(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        raise MissingExtraError(
+            f"the SDK of MCP is not installed ({error.name}): pip install 'tool-engine[mcp]'"
+        ) from error
+
+
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-    __getattr__ = find_later(__name__, _MODULES)
+    __getattr__ = _find_name
 
 
 def __dir__() -> list[str]:
