@@ -39,6 +39,9 @@ def odd(text, context):
     context.report_progress(10**30, 2**64, "half \\ud800")
     context.log("half \\ud800")
     return "done"
+def dies(text, context):
+    os.write(2, f"began\\n{text} and more\\nthe end\\n".encode())
+    os._exit(3)
 def twice(text, context):
     context.report_progress(1, None, f"{text} and {text}")
     context.log(f"{text} and {text}")
@@ -144,6 +147,14 @@ async def test_long_secrets(tmp_path: Path, write: Write) -> None:
     said += [each.data["message"] for each in events]
     assert len(said) == 3
     assert [each for each in said if "s3cret" in each] == []
+
+
+async def test_long_secrets_of_a_worker_that_dies(tmp_path: Path, write: Write) -> None:
+    """Of its last words whole lines are shown, so that no half of a secret is unknown."""
+    secret = "".join(f"{number:04}-s3cret-" for number in range(60))
+    [result], _, _ = await run(tmp_path, write, "dies", secret, is_secret=True)
+    assert "the end" in result.error
+    assert "s3cret" not in result.error
 
 
 async def test_reports_after_the_end(tmp_path: Path, write: Write) -> None:

@@ -239,7 +239,10 @@ class Worker:
         """Ends it, and says in words how it died; to be raised."""
         self._read_words()
         how = _describe_death(self.end(), self.entry)
-        words = self.words.text().strip()[-_SHOWN_WORDS:]
+        words = self.words.text().strip()
+        if len(words) > _SHOWN_WORDS:
+            # Whole lines only: half of a secret would not be known as one, and so be shown.
+            words = words[-_SHOWN_WORDS:].partition("\n")[2]
         return ToolExecutionError(
             f"the worker process of {self.entry.place} {how}{f': {words}' if words else ''}"
         )
