@@ -37,22 +37,22 @@ def sample(text: str, most: int) -> dict[str, Any]:
 ROOTS: dict[str, Any] = {"method": "roots/list", "params": {}}
 
 
-async def test_simple_text() -> str:
+async def simple_text() -> str:
     """Return a text."""
     return "This is a simple text response for testing."
 
 
-async def test_image_content() -> dict[str, Any]:
+async def image_content() -> dict[str, Any]:
     """Return an image."""
     return {"content": [{"type": "image", "data": PNG, "mimeType": "image/png"}]}
 
 
-async def test_audio_content() -> dict[str, Any]:
+async def audio_content() -> dict[str, Any]:
     """Return a sound."""
     return {"content": [{"type": "audio", "data": WAV, "mimeType": "audio/wav"}]}
 
 
-async def test_embedded_resource() -> dict[str, Any]:
+async def embedded_resource() -> dict[str, Any]:
     """Return a resource."""
     resource = {
         "uri": "test://embedded-resource",
@@ -62,7 +62,7 @@ async def test_embedded_resource() -> dict[str, Any]:
     return {"content": [{"type": "resource", "resource": resource}]}
 
 
-async def test_multiple_content_types() -> dict[str, Any]:
+async def multiple_content_types() -> dict[str, Any]:
     """Return content of several kinds."""
     resource = {
         "uri": "test://mixed-content-resource",
@@ -78,12 +78,12 @@ async def test_multiple_content_types() -> dict[str, Any]:
     }
 
 
-async def test_error_handling() -> str:
+async def error_handling() -> str:
     """Fail."""
     raise RuntimeError("This tool intentionally returns an error for testing")
 
 
-async def test_tool_with_progress(context: ToolExecutionContext) -> str:
+async def tool_with_progress(context: ToolExecutionContext) -> str:
     """Report progress."""
     for done in (0, 50, 100):
         await context.report_progress(done, 100)
@@ -91,13 +91,13 @@ async def test_tool_with_progress(context: ToolExecutionContext) -> str:
     return "done"
 
 
-async def test_logging_tool(context: ToolExecutionContext) -> str:
+async def logging_tool(context: ToolExecutionContext) -> str:
     """Write a line for people."""
     await context.log("a line")
     return "logged"
 
 
-async def test_tool_with_logging(context: ToolExecutionContext) -> str:
+async def tool_with_logging(context: ToolExecutionContext) -> str:
     """Write lines for people."""
     for line in ("Tool execution started", "Tool processing data", "Tool execution completed"):
         await context.log(line)
@@ -105,7 +105,7 @@ async def test_tool_with_logging(context: ToolExecutionContext) -> str:
     return "logged"
 
 
-async def test_input_required_result_elicitation() -> str:
+async def input_required_result_elicitation() -> str:
     """Ask for a name."""
     request = find_request()
     assert request is not None
@@ -113,7 +113,7 @@ async def test_input_required_result_elicitation() -> str:
     return f"Hello, {answer['content']['name']}!"
 
 
-async def test_input_required_result_sampling() -> str:
+async def input_required_result_sampling() -> str:
     """Ask a model."""
     request = find_request()
     assert request is not None
@@ -122,14 +122,14 @@ async def test_input_required_result_sampling() -> str:
     return json.dumps(answers["capital_question"]["content"])
 
 
-async def test_input_required_result_list_roots() -> str:
+async def input_required_result_list_roots() -> str:
     """Ask for roots."""
     request = find_request()
     assert request is not None
     return json.dumps((await request.ask({"client_roots": ROOTS}))["client_roots"])
 
 
-async def test_input_required_result_request_state() -> str:
+async def input_required_result_request_state() -> str:
     """Ask with a state."""
     request = find_request()
     assert request is not None
@@ -137,7 +137,7 @@ async def test_input_required_result_request_state() -> str:
     return "state-ok" if request.state == "asked" else "the state is lost"
 
 
-async def test_input_required_result_multiple_inputs() -> str:
+async def input_required_result_multiple_inputs() -> str:
     """Ask three things."""
     request = find_request()
     assert request is not None
@@ -149,7 +149,7 @@ async def test_input_required_result_multiple_inputs() -> str:
     return json.dumps(await request.ask(asked, state="asked"))
 
 
-async def test_input_required_result_multi_round() -> str:
+async def input_required_result_multi_round() -> str:
     """Ask twice."""
     request = find_request()
     assert request is not None
@@ -168,7 +168,7 @@ async def test_input_required_result_multi_round() -> str:
     return f"{name} likes {second['step2']['content']['color']}"
 
 
-async def test_input_required_result_tampered_state() -> str:
+async def input_required_result_tampered_state() -> str:
     """Ask with a state that nobody may change."""
     request = find_request()
     assert request is not None
@@ -176,7 +176,7 @@ async def test_input_required_result_tampered_state() -> str:
     return "confirmed"
 
 
-async def test_input_required_result_capabilities() -> str:
+async def input_required_result_capabilities() -> str:
     """Ask what the client can answer."""
     request = find_request()
     assert request is not None
@@ -188,7 +188,7 @@ async def test_input_required_result_capabilities() -> str:
     return json.dumps(await request.ask(asked))
 
 
-async def test_streaming_elicitation(context: ToolExecutionContext) -> str:
+async def streaming_elicitation(context: ToolExecutionContext) -> str:
     """Report progress, then ask."""
     await context.report_progress(1, 2)
     request = find_request()
@@ -196,14 +196,14 @@ async def test_streaming_elicitation(context: ToolExecutionContext) -> str:
     return str(await request.elicit("user_name", "What is your name?", NAME))
 
 
-async def test_missing_capability() -> str:
+async def missing_capability() -> str:
     """Need what the client cannot do."""
     request = find_request()
     assert request is not None
     return json.dumps(await request.ask({"greeting": sample("Generate a greeting", 50)}))
 
 
-async def test_sampling(prompt: str) -> str:
+async def sampling(prompt: str) -> str:
     """Ask a model.
 
     Args:
@@ -215,7 +215,7 @@ async def test_sampling(prompt: str) -> str:
     return f"LLM response: {answers['said']['content']}"
 
 
-async def test_elicitation(message: str) -> str:
+async def elicitation(message: str) -> str:
     """Ask a person.
 
     Args:
@@ -228,7 +228,7 @@ async def test_elicitation(message: str) -> str:
     return f"User response: {await _ask_fields(message, fields, list(fields))}"
 
 
-async def test_elicitation_sep1034_defaults() -> str:
+async def elicitation_sep1034_defaults() -> str:
     """Ask with defaults."""
     fields = {
         "name": {"type": "string", "default": "John Doe"},
@@ -244,7 +244,7 @@ async def test_elicitation_sep1034_defaults() -> str:
     return f"Elicitation completed: {await _ask_fields('Please fill in', fields, [])}"
 
 
-async def test_elicitation_sep1330_enums() -> str:
+async def elicitation_sep1330_enums() -> str:
     """Ask with enums."""
     plain = ["option1", "option2", "option3"]
     titled = [{"const": f"value{n}", "title": f"Option {n}"} for n in (1, 2, 3)]
@@ -342,36 +342,36 @@ def add_resources(server: MCPServer) -> None:
 
 
 TOOLS = (
-    test_simple_text,
-    test_image_content,
-    test_audio_content,
-    test_embedded_resource,
-    test_multiple_content_types,
-    test_error_handling,
-    test_tool_with_progress,
-    test_logging_tool,
-    test_tool_with_logging,
-    test_input_required_result_elicitation,
-    test_input_required_result_sampling,
-    test_input_required_result_list_roots,
-    test_input_required_result_request_state,
-    test_input_required_result_multiple_inputs,
-    test_input_required_result_multi_round,
-    test_input_required_result_tampered_state,
-    test_input_required_result_capabilities,
-    test_streaming_elicitation,
-    test_missing_capability,
-    test_sampling,
-    test_elicitation,
-    test_elicitation_sep1034_defaults,
-    test_elicitation_sep1330_enums,
+    simple_text,
+    image_content,
+    audio_content,
+    embedded_resource,
+    multiple_content_types,
+    error_handling,
+    tool_with_progress,
+    logging_tool,
+    tool_with_logging,
+    input_required_result_elicitation,
+    input_required_result_sampling,
+    input_required_result_list_roots,
+    input_required_result_request_state,
+    input_required_result_multiple_inputs,
+    input_required_result_multi_round,
+    input_required_result_tampered_state,
+    input_required_result_capabilities,
+    streaming_elicitation,
+    missing_capability,
+    sampling,
+    elicitation,
+    elicitation_sep1034_defaults,
+    elicitation_sep1330_enums,
 )
 
 
 async def main() -> None:
     async with ToolEngine(ToolEngineConfig(tools_directory=sys.argv[1])) as engine:
         for function in TOOLS:
-            engine.tool(function)
+            engine.tool(name=f"test_{function.__name__}")(function)
         server = MCPServer(engine, name="everything")
         add_prompts(server)
         add_resources(server)

@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult
 
 from tests.mcp_server.conftest import Connect, text_of
 from tool_engine import (
     ConfigurationError,
     ToolEngine,
+    ToolEngineError,
     ToolEngineEventType,
+    ToolExecutionContext,
 )
 from tool_engine.mcp_server import MCPServer, ToolSelection, find_request
 
@@ -262,6 +266,8 @@ async def test_groups_are_prompts(engine: ToolEngine, connect: Connect) -> None:
     [
         ({"name": ""}, "name must be a text"),
         ({"page_size": 0}, "page_size must be"),
+        ({"approvals": "Operator"}, "did you mean 'operator'"),
+        ({"state_keys": [b"short"]}, "state_keys must be secrets of at least 32 bytes"),
         ({"expose": "add"}, "expose must be a ToolSelection"),
         ({"expose": ToolSelection(groups=("nope",))}, "there is no group 'nope'"),
     ],
@@ -271,6 +277,77 @@ async def test_wrong_settings_are_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=words):
         MCPServer(engine, **options)
+
+
+async def test_a_path_begins_with_a_slash(engine: ToolEngine) -> None:
+    with pytest.raises(ConfigurationError, match="path must begin with /"):
+        MCPServer(engine).app("mcp")
+
+
+async def test_without_an_operator_consent_is_refused(engine: ToolEngine, connect: Connect) -> None:
+    """Where nothing could answer, a client does not wait for an answer."""
+
+    @engine.tool(permission={"execution": "ask_always"})
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    async with connect(MCPServer(engine, approvals="refuse")) as client:
+        result = await client.call_tool("pay", {})
+
+    assert result.meta["tool-engine/error_type"] == "execution_rejected"
+    assert await engine.approvals.pending() == []
+
+
+async def test_served_twice_a_line_comes_once(engine: ToolEngine) -> None:
+    """A server that several clients use in several ways hears each event once."""
+
+    @engine.tool
+    async def say(context: ToolExecutionContext) -> str:
+        """Write a line."""
+        await context.log("a line")
+        return "said"
+
+    lines: list[Any] = []
+
+    async def hear(params: Any) -> None:
+        lines.append(params.data)
+
+    server = MCPServer(engine)
+    async with (
+        Client(server._server, mode="legacy", logging_callback=hear) as one,
+        Client(server._server, mode="legacy") as two,
+    ):
+        await one.call_tool("say", {})
+        assert lines == ["a line"]
+        await two.list_tools()
+    assert server._served == 0
+
+
+async def test_an_answer_that_a_tool_does_without(
+    engine: ToolEngine, connect: Connect, era: str
+) -> None:
+    """A tool that catches the question and ends well has its result sent."""
+
+    @engine.tool
+    async def greet() -> str:
+        """Greet."""
+        request = find_request()
+        assert request is not None
+        try:
+            await request.elicit("name", "Who?", {"type": "object", "properties": {}})
+        except ToolEngineError:
+            return "Hello!"
+        return "Hello, you!"
+
+    async def decline(*_: Any) -> ElicitResult:
+        return ElicitResult(action="decline")
+
+    async with connect(MCPServer(engine), elicitation_callback=decline) as client:
+        result = await client.call_tool("greet", {})
+
+    # A client of 2026-07-28 would be asked by repeating the call, which has ended well.
+    assert text_of(result) == ("Hello, you!" if era == "legacy" else "Hello!")
 
 
 async def test_near_names_of_settings(engine: ToolEngine, connect: Connect) -> None:

@@ -16,6 +16,7 @@ from mcp.server.subscriptions import (
 )
 
 from tool_engine.logger import get_logger
+from tool_engine.mcp_server.identity import connection_of
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 _KINDS: Final = (
@@ -60,14 +61,13 @@ class Changes:
 
     def remember_connection(self, session: Any) -> None:
         """Remember the connection of an older client, as long as it lives."""
-        # The SDK's session is made for each request; what lives as long as the client is below it.
-        connection = getattr(session, "_connection", None)
+        connection = connection_of(session)
         if connection is not None:
             self._connected[connection] = session
 
     async def watch_resource(self, ctx: Any, params: types.SubscribeRequestParams) -> Any:
         """Remember that an older client wants to hear of a resource."""
-        connection = getattr(ctx.session, "_connection", None)
+        connection = connection_of(ctx.session)
         if connection is not None:
             watched = self._watched.setdefault(connection, set())
             if len(watched) < _MOST_WATCHED:
@@ -76,7 +76,7 @@ class Changes:
 
     async def forget_resource(self, ctx: Any, params: types.UnsubscribeRequestParams) -> Any:
         """Forget that an older client wanted to hear of a resource."""
-        connection = getattr(ctx.session, "_connection", None)
+        connection = connection_of(ctx.session)
         self._watched.get(connection, set()).discard(str(params.uri))
         return types.EmptyResult()
 
@@ -109,14 +109,16 @@ class Changes:
             self._telling = asyncio.get_running_loop().create_task(self._tell_clients())
 
     async def _tell_clients(self) -> None:
-        while self._has_changed:
-            await asyncio.sleep(_PAUSE)
-            self._has_changed = False
-            await self._bus.publish(ToolsListChanged())
-            async with asyncio.TaskGroup() as group:
-                for session in list(self._connected.values()):
-                    group.create_task(_send_notice(session.send_tool_list_changed()))
-        self._telling = None
+        try:
+            while self._has_changed:
+                await asyncio.sleep(_PAUSE)
+                self._has_changed = False
+                await self._bus.publish(ToolsListChanged())
+                async with asyncio.TaskGroup() as group:
+                    for session in list(self._connected.values()):
+                        group.create_task(_send_notice(session.send_tool_list_changed()))
+        finally:
+            self._telling = None
 
 
 async def _send_notice(sending: Awaitable[None]) -> None:

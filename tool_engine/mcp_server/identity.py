@@ -7,6 +7,15 @@ from typing import Any
 
 from mcp.server.auth.middleware.auth_context import get_access_token
 
+
+def connection_of(session: Any) -> Any:
+    """Return what lives as long as an older client; None: it is not known.
+
+    The SDK makes a session for each request, and keeps the connection to itself.
+    """
+    return getattr(session, "_connection", None)
+
+
 Principal = str | Callable[[Any], str | None] | None
 """A text, a function of the SDK's request context, or None."""
 

@@ -11,6 +11,7 @@ from mcp.server.connection import allowed_log_levels
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tool_engine.mcp_server.asking import find_request
+from tool_engine.mcp_server.identity import connection_of
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 _LEVELS: Final = types.LoggingLevel.__args__  # type: ignore[attr-defined]  # from low to high
@@ -36,7 +37,7 @@ class Logs:
 
     async def set_level(self, ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
         """Remember from which level on an older client wants lines."""
-        connection = getattr(ctx.session, "_connection", None)
+        connection = connection_of(ctx.session)
         if connection is not None:
             self._levels[connection] = params.level
         return types.EmptyResult()
@@ -57,7 +58,7 @@ class Logs:
     def _list_wanted(self, ctx: Any) -> Any:
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return allowed_log_levels(ctx.protocol_version, ctx.meta)
-        connection = getattr(ctx.session, "_connection", None)
+        connection = connection_of(ctx.session)
         least = _FIRST if connection is None else self._levels.get(connection, _FIRST)
         return _LEVELS[_LEVELS.index(least) :]
 

@@ -57,11 +57,19 @@ class Notices:
             self._sending = asyncio.get_running_loop().create_task(self._send_news())
 
     async def _send_news(self) -> None:
-        session, request_id = self._ctx.session, self._ctx.request_id
-        while self._lines or self._newest is not None:
-            while self._lines:
-                line = types.LoggingMessageNotification(params=self._lines.popleft())
-                await session.send_notification(line, related_request_id=request_id)
-            newest, self._newest = self._newest, None
-            if newest is not None:
-                await session.report_progress(newest.done, newest.total, newest.message)
+        try:
+            while self._lines or self._newest is not None:
+                await self._send_lines()
+                newest, self._newest = self._newest, None
+                if newest is not None:
+                    await self._ctx.session.report_progress(
+                        newest.done, newest.total, newest.message
+                    )
+        except Exception:  # noqa: BLE001 - a client that has left reads nothing; its call goes on
+            self._lines.clear()
+            self._newest = None
+
+    async def _send_lines(self) -> None:
+        while self._lines:
+            line = types.LoggingMessageNotification(params=self._lines.popleft())
+            await self._ctx.session.send_notification(line, related_request_id=self._ctx.request_id)

@@ -39,7 +39,7 @@ from tool_engine.mcp_server.results import write_result
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.mcp_server.tokens import TokenFile
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.copying import live
 
@@ -52,6 +52,8 @@ def _find_version() -> str:
 
 
 _VERSION: Final = _find_version()
+OPERATOR: Final = "operator"
+REFUSE: Final = "refuse"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _ANY: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 _OWN_HOSTS: Final = ("127.0.0.1", "127.0.0.1:*", "localhost", "localhost:*", "[::1]", "[::1]:*")
@@ -86,6 +88,8 @@ class MCPServer:
         name: What the server is called.
         expose: Which tools clients see; None: all that models see.
         page_size: The most tools of one page of the list.
+        approvals: Where the engine has no approver, what becomes of calls that need consent:
+            `operator`, they wait for an answer in `engine.approvals`; `refuse`, they are refused.
         principal: Who is behind the calls: a text, or a function of the request; None: who the
             token of the request belongs to, where there is one.
         state_keys: Secrets of at least 32 bytes, the newest first, that seal what clients carry
@@ -107,15 +111,19 @@ class MCPServer:
         name: str = "tool-engine",
         expose: ToolSelection | None = None,
         page_size: int = 500,
+        approvals: str = OPERATOR,
         principal: Principal = None,
         state_keys: Sequence[bytes] = (),
     ) -> None:
         selection = ToolSelection() if expose is None else expose
         _check_settings(engine, name, selection, page_size)
-        # Who serves the engine answers for it: see `engine.approvals`.
-        engine.approvals.take_questions()
+        check_choice("approvals", approvals, (OPERATOR, REFUSE))
+        if approvals == OPERATOR:
+            engine.approvals.take_questions()
         self._engine = engine
         self._principal = principal
+        self._served = 0
+        self._ends: list[Callable[[], object]] = []
         self._changes = Changes()
         self._logs = Logs()
         self._prompts = Prompts(engine)
@@ -145,18 +153,23 @@ class MCPServer:
         )
         self._server.middleware += [
             self._note_connection,
-            RequestStateBoundary(
-                RequestStateSecurity(
-                    keys=state_keys or [os.urandom(32)],
-                    ttl=_STATE_HOLDS,
-                    bind_principal=lambda ctx: find_principal(self._principal, ctx),
-                ),
-                default_audience=name,
-            ),
+            RequestStateBoundary(self._make_seal(state_keys), default_audience=name),
         ]
 
     def __repr__(self) -> str:
         return f"<MCPServer {self._server.name!r} of {self._engine!r}>"
+
+    def _make_seal(self, keys: Sequence[bytes]) -> RequestStateSecurity:
+        try:
+            return RequestStateSecurity(
+                keys=list(keys) or [os.urandom(32)],
+                ttl=_STATE_HOLDS,
+                bind_principal=lambda ctx: find_principal(self._principal, ctx),
+            )
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"state_keys must be secrets of at least 32 bytes: {error}"
+            ) from error
 
     async def run_stdio(self) -> None:
         """Serve one client over standard input and output, until it leaves.
@@ -200,6 +213,8 @@ class MCPServer:
     def _guard_app(
         self, path: str, guard: TransportSecuritySettings, tokens: TokenFile | None
     ) -> Any:
+        if not isinstance(path, str) or not path.startswith("/"):
+            raise ConfigurationError(f"path must begin with /, such as /mcp, got {path!r}")
         app = self._server.streamable_http_app(streamable_http_path=path, transport_security=guard)
         return app if tokens is None else TokenGuard(app, tokens)
 
@@ -293,14 +308,19 @@ class MCPServer:
 
     @contextlib.asynccontextmanager
     async def _follow_engine(self, _server: Server[None]) -> AsyncIterator[None]:
-        subscribe = self._engine.subscribe
-        ends = [self._changes.follow(subscribe), self._logs.follow(subscribe)]
+        # One server may be served in several ways at once: its events are heard once.
+        self._served += 1
+        if self._served == 1:
+            subscribe = self._engine.subscribe
+            self._ends = [self._changes.follow(subscribe), self._logs.follow(subscribe)]
         try:
             yield None
         finally:
-            for end_following in ends:
-                end_following()
-            await self._changes.close()
+            self._served -= 1
+            if not self._served:
+                for end_following in self._ends:
+                    end_following()
+                await self._changes.close()
 
     async def _note_connection(
         self, ctx: ServerRequestContext[None, Any], call_next: CallNext
@@ -339,8 +359,8 @@ class MCPServer:
         )
         if not result.is_success:
             request.raise_lack()
-        if request.wanted is not None:
-            return request.wanted
+            if request.wanted is not None:
+                return request.wanted
         return write_result(result, tool, is_modern=_is_modern(ctx))
 
     async def _list_prompts(self, ctx: Any, params: Any) -> Any:

@@ -134,7 +134,8 @@ async def _serve_clients(
     from tool_engine.mcp_server import MCPServer, ToolSelection
 
     picked = ToolSelection(names=options.names, groups=options.groups, tags=options.tags)
-    server = MCPServer(engine, name=options.title, expose=picked)
+    # Nothing outside this process could answer what waits in it.
+    server = MCPServer(engine, name=options.title, expose=picked, approvals="refuse")
     if address is None:
         await server.run_stdio()
         return
