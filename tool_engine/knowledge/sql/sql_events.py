@@ -286,15 +286,15 @@ class SQLEventStorage:
             await self._look_for_file()
             rows = await asyncio.to_thread(lambda some: list(map(row_of, some)), batch)
             await self._execute_statement(_INSERT, rows)
+            self._unpruned += len(batch)
+            if self._unpruned >= min(_BATCH, self._max_events):
+                self._unpruned = 0
+                await self._execute_statement(_PRUNE, {"most": self._max_events})
             with self._lock:
                 # What waited longest may have been let go meanwhile.
                 last = batch[-1].sequence or 0
                 while self._waiting and (self._waiting[0].sequence or 0) <= last:
                     self._waiting.popleft()
-            self._unpruned += len(batch)
-            if self._unpruned >= min(_BATCH, self._max_events):
-                self._unpruned = 0
-                await self._execute_statement(_PRUNE, {"most": self._max_events})
         if self.is_failing:
             self.is_failing = False
             _log.warning("events_written_again", dropped=self.dropped)
