@@ -1,0 +1,1 @@
+"""How do the tools of other programs run, which the Model Context Protocol reaches?"""

@@ -1,0 +1,55 @@
+"""Which server is it, how is it reached, and what holds for its tools here?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+TRANSPORTS: Final = ("stdio", "http", "sse")
+"""A process of ours, streamable HTTP, and the HTTP of before 2025."""
+
+
+class MCPServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One server of other people's tools; what it says of itself is not in here."""
+
+    name: str
+    """What it is called here: `Tool.origin` is `mcp:NAME`."""
+    transport: str = "stdio"
+    """One of `TRANSPORTS`."""
+    command: tuple[str, ...] = ()
+    """The program and its arguments; for `stdio`."""
+    env: Mapping[str, str] = {}
+    """Variables for the program, beside the few that every program needs. `${env:NAME}` and
+    `${file:/path}` stand for secrets, here and in `headers`."""
+    cwd: str | None = None
+    """Where the program runs; None: where the engine does."""
+    url: str = ""
+    """The endpoint; for `http` and `sse`."""
+    headers: Mapping[str, str] = {}
+    """Headers of each request."""
+    allow: tuple[str, ...] = ()
+    """Hosts and ports, as `host:port`, that may be reached although they are not public, beside
+    that of `url`."""
+    prefix: str = ""
+    """What stands in front of each tool's name, as `PREFIX_name`; empty: the name of the server, and
+    only where another tool has the name."""
+    expose: tuple[str, ...] | None = None
+    """Which of its tools are taken, by the server's own names, `*` for letters; None: all."""
+    definition: Mapping[str, Any] = {}
+    """Fields of a definition that hold for each of its tools, such as `timeout` and `bucket`."""
+    tools: Mapping[str, Mapping[str, Any]] = {}
+    """The same for single tools, by the server's own names, `*` for letters; later ones win."""
+    trust_annotations: bool = False
+    """True: what its tools say of their effect holds here; else each writes, unless the fields
+    above say otherwise."""
+    connect_timeout: float = 30.0
+    """Seconds that a connection may take, from the start of the program to the list."""
+    idle_timeout: float | None = None
+    """Seconds that a call may take without a sign of progress; None: only its deadline counts."""
+
+    @property
+    def origin(self) -> str:
+        """The `Tool.origin` of its tools."""
+        return f"mcp:{self.name}"
