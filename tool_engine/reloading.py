@@ -20,8 +20,7 @@ from tool_engine.catalog.approval.approved_tools import (
     load_comparison,
 )
 from tool_engine.catalog.approval.lock import default_lock_file
-from tool_engine.catalog.approval.lock_state import LockState
-from tool_engine.catalog.approval.locked_group import PREFIX
+from tool_engine.catalog.approval.lock_state import LockState, by_key
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.definition_files import SETTLE_TIME
 from tool_engine.catalog.folder.engine_files import EngineFiles
@@ -44,8 +43,9 @@ from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, prepare
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.definition import Definition
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.group import ToolGroup
+from tool_engine.model.server import ServerDefinition
 from tool_engine.model.tool import Tool, ToolCategory, is_source_name
 from tool_engine.trusted import TrustedPath, trust
 from tool_engine.validation import ToolParameterValidator
@@ -110,7 +110,13 @@ class Reloader:
         self._registrations = 0
         self._wanted = ToolIndex()
         self._offered = self._wanted
+        self._wanted_servers: Mapping[str, ServerDefinition] = {}
         self.sources = SourceTools()
+        self.servers: tuple[ServerDefinition, ...] = ()
+        """The servers that files define, as far as they are approved."""
+        self.on_servers: Callable[[], None] = lambda: None
+        """Called after each change of `servers`, and of what tools ask of servers."""
+        self._server_errors: list[tuple[str, str]] = []
         self._folder_errors: list[tuple[str, str]] = []
         self.errors: list[tuple[str, str]] = []
         self._published_errors: set[tuple[str, str]] = set()
@@ -213,29 +219,28 @@ class Reloader:
     async def lock_tools(self, names: Iterable[str] | None) -> ReloadChanges:
         """Approve tools as they are; see `ToolEngine.lock_tools`."""
         self._require_open()
-        tools, groups = self._find_lockable()
+        present = await self._find_lockable()
         known = None if names is None else await asyncio.to_thread(self._approvals.known)
-        every = [*tools, *(f"{PREFIX}{name}" for name in groups)]
-        chosen = every if names is None else [names] if isinstance(names, str) else names
-        await self._code.read(tools.values())
-        lock = self._approvals.with_approved(known, tools, chosen, groups)
+        chosen = present if names is None else [names] if isinstance(names, str) else names
+        lock = self._approvals.with_approved(known, present, chosen)
         await asyncio.to_thread(lock.write)
         return await self._in_pair(lambda: self._look_at_files("lock"))
 
     async def check_lock(self) -> list[LockState]:
         """Compare tools and groups with the lock file; see `ToolEngine.check_lock`."""
         self._require_open()
-        tools, groups = self._find_lockable()
+        present = await self._find_lockable()
         known = await asyncio.to_thread(self._approvals.known)
-        await self._code.read(tools.values())
-        return self._approvals.compare(known, tools, groups)
+        return self._approvals.compare(known, present)
 
-    def _find_lockable(self) -> tuple[dict[str, Tool], dict[str, ToolGroup]]:
+    async def _find_lockable(self) -> dict[str, Definition]:
         """Return what needs an approval: all that does not come from code."""
         shown = {tool.name: tool for tool in (*self._offered, *self._generations.index)}
         shown |= {name: quarantined.tool for name, quarantined in self.quarantined.items()}
-        tools = {name: tool for name, tool in shown.items() if tool.source is not None}
-        return tools, {name: each for name, each in self._wanted.groups.items() if each.source}
+        tools = [tool for tool in shown.values() if tool.source is not None]
+        await self._code.read(tools)
+        groups = [each for each in self._wanted.groups.values() if each.source is not None]
+        return by_key((*tools, *groups, *self._wanted_servers.values()))
 
     async def stop(self) -> None:
         """Stop watching; a running reload ends first, or is given up."""
@@ -370,8 +375,8 @@ class Reloader:
         await self._read_code(tool for file in folder.files for tool in file.tools)
         self._require_open()
         # From here to the swap nothing waits: no registration can be lost in between.
-        outcome = merge(self._with_registered(), folder)
-        self._wanted = outcome.index
+        outcome = merge(self._with_registered(), folder, self._wanted_servers)
+        self._wanted, self._wanted_servers = outcome.index, outcome.servers
         self._folder_errors = outcome.errors
         self.last_reload_at = datetime.now(UTC)
         self.is_loaded = True
@@ -424,7 +429,8 @@ class Reloader:
         after, self.quarantined = passed.index, passed.quarantined
         self._waiting = tuple(each.tool for each in self.quarantined.values())
         self._waiting_aliases = AliasTable(self._waiting)
-        errors = {*self._folder_errors, *source_errors, *passed.errors}
+        errors = {*self._folder_errors, *source_errors, *self._server_errors, *passed.errors}
+        errors |= self._choose_servers()
         errors |= {(each.file, str(each)) for each in clashes_of(after)}
         if self._approvals.problem is not None:
             errors.add((self._approvals.file, self._approvals.problem))
@@ -442,7 +448,21 @@ class Reloader:
         self._publish_quarantined(quarantined)
         self._tell_groups(before)
         self._publish_errors()
+        self.on_servers()
         return changes
+
+    def _choose_servers(self) -> set[tuple[str, str]]:
+        """Choose the servers that may run; return why the others may not."""
+        wanted = self._wanted_servers.values()
+        refused = self._approvals.refuse_servers(wanted)
+        self.servers = tuple(each for each in wanted if each.name not in refused)
+        return {(str(self._wanted_servers[name].source), why) for name, why in refused.items()}
+
+    def note_server_errors(self, errors: Iterable[tuple[str, str]]) -> None:
+        """Take in what is wrong with the servers that were asked for."""
+        before, self._server_errors = self._server_errors, sorted(errors)
+        self.errors = sorted({*set(self.errors) - set(before), *self._server_errors})
+        self._publish_errors()
 
     def _publish_changes(self, before: ToolIndex, passed: Passed, changes: ReloadChanges) -> None:
         for name in changes["added"]:

@@ -6,12 +6,17 @@ code is never touched.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 
 from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.group_merging import merged_groups
+from tool_engine.catalog.folder.server_merging import merged_servers
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import duplicate_error
+from tool_engine.model.server import ServerDefinition
 from tool_engine.model.tool import Tool
 
 
@@ -26,16 +31,22 @@ class ScanOutcome(msgspec.Struct, frozen=True):
     removed: list[str] = []
     errors: list[tuple[str, str]] = []
     """`(file, message)` of everything that could not be loaded."""
+    servers: Mapping[str, ServerDefinition] = {}
+    """The servers of tools, by name."""
 
 
-def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
-    """Build the snapshot after `previous` from a look at the folder.
+def merge(
+    previous: ToolIndex,
+    folder: FolderOutcome,
+    servers: Mapping[str, ServerDefinition] = MappingProxyType({}),
+) -> ScanOutcome:
+    """Build the snapshot after `previous`, with `servers`, from a look at the folder.
 
     Quick and without I/O, so that it can run where `previous` cannot change meanwhile.
     """
     errors = list(folder.errors)
     if not folder.is_complete:
-        return ScanOutcome(previous, errors=errors)
+        return ScanOutcome(previous, errors=errors, servers=servers)
     changes: dict[str, Tool | None] = {}
     claimed, known = new_tools(previous, folder), previous.new_since(folder.claims)
     for tool in claimed:
@@ -55,11 +66,13 @@ def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
         errors += [_describe_duplicate(rival, places) for rival in rivals]
     index = previous.with_changes(changes) if changes else previous
     groups, group_errors = merged_groups(previous.groups, folder.groups)
-    errors += group_errors
+    found_servers, server_errors = merged_servers(servers, folder.servers)
+    errors += [*group_errors, *server_errors]
     if groups != previous.groups:
         index = index.with_groups(groups)
     index.note_difference(folder.claims, {tool.name for tool in claimed + known} - changes.keys())
-    return ScanOutcome(index, *_compare_names(previous, changes), sorted(set(errors)))
+    changed = _compare_names(previous, changes)
+    return ScanOutcome(index, *changed, sorted(set(errors)), found_servers)
 
 
 def new_tools(previous: ToolIndex, folder: FolderOutcome) -> list[Tool]:
