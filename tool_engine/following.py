@@ -12,6 +12,7 @@ from tool_engine.catalog.generations import ReloadChanges
 from tool_engine.catalog.source_tools import (
     Reading,
     check_origin,
+    check_prefix,
     failed,
     read_given,
     snapshot,
@@ -58,7 +59,9 @@ class SourceFollowers:
                 f"there is a source {origin!r} already; remove it first, or name one of the two "
                 "otherwise"
             )
+        prefix = check_prefix(origin, getattr(source, "prefix", ""))
         self._registry.add_source(origin, source.executor)
+        self._reloader.sources.announce(origin, prefix)
         follower = _Follower(source, origin, timeout, self._reloader, self._registry)
         self._followers[origin] = follower
         try:

@@ -1,8 +1,9 @@
 """Which tools do the added sources give, beside those of files and code?
 
 A name means one tool: code comes before files, files before sources, and of two sources the one
-that has the name already, then the one that was added first. What is left out is an error of its
-source. A source that fails keeps its last good tools.
+that has the name already, then the one that was added first. The other tool gets the prefix of its
+source in front of its name; without one it is left out, which is an error of its source. A source
+that fails keeps its last good tools.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import marshal
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from hashlib import blake2b
 from itertools import compress, islice
 from operator import is_, is_not
@@ -29,6 +30,7 @@ from tool_engine.redaction import words_of
 MOST_TOOLS: Final = 100_000
 """The most tools of one source: a list that never ends is refused."""
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9_]*:[^\s<>][^\n\r<>]{0,199}")
+_PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
 _TAKEN: Final = ("file", "code")
 _PLAIN_MARSHAL: Final = 2
 """The last version of the format that does not depend on which values are the same objects."""
@@ -54,6 +56,20 @@ def check_origin(origin: object) -> str:
             f"the engine's own tools, got {origin!r}; take another word, such as 'own:NAME'"
         )
     return str(origin)
+
+
+def check_prefix(origin: str, prefix: object) -> str:
+    """Return the prefix of a source.
+
+    Raises:
+        ConfigurationError: No tool's name can begin with it.
+    """
+    if not isinstance(prefix, str) or (prefix and _PREFIX.fullmatch(prefix) is None):
+        raise ConfigurationError(
+            f"the prefix of the source {origin!r} must be a letter or _, then letters, digits, _ "
+            f"and -, at most 32 characters, or empty; got {prefix!r}"
+        )
+    return prefix
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -183,7 +199,10 @@ class SourceTools:
         self._readings: dict[str, Reading] = {}
         self._merged: dict[str, Tool] = {}
         self._clashes: list[Error] = []
+        self._prefixes: dict[str | None, str] = {}
+        self._renamed: dict[tuple[str | None, str], tuple[Tool, Tool]] = {}
         self._base = self._index = ToolIndex()
+        self._laid: dict[str, Tool] = self._merged
         self._shown: dict[str, Tool] = self._merged
         self._taken: list[str] = []
 
@@ -203,25 +222,37 @@ class SourceTools:
     def reading_of(self, origin: str) -> Reading:
         return self._readings.get(origin, Reading(None))
 
+    def announce(self, origin: str, prefix: str = "") -> None:
+        """Keep a place for a source: it comes before those that are announced later.
+
+        `prefix` stands in front of those of its names that are taken.
+        """
+        self._readings.setdefault(origin, Reading(None))
+        self._prefixes[_place_tool(origin)] = prefix
+
     def put(self, origin: str, reading: Reading) -> bool:
         """Take in a reading; return True if anything is different."""
-        before = self._readings.get(origin)
-        old = {} if before is None or before.tools is None else before.tools
+        before = self.reading_of(origin)
+        is_first, old = before.tools is None, before.tools or {}
         if reading.tools is None:
             reading = msgspec.structs.replace(reading, tools=old)
         self._readings[origin] = reading
         tools = reading.tools or {}
         is_same = len(old) == len(tools) and all(map(is_, tools.values(), map(old.get, tools)))
-        if before is None or not is_same:
-            self._merge_tools()
-        return before is None or not is_same or before.errors != reading.errors
+        if is_first or not is_same:
+            self._merge_tools(_place_tool(origin) if is_first else None)
+        return is_first or not is_same or before.errors != reading.errors
 
     def drop(self, origin: str) -> None:
         self._readings.pop(origin, None)
+        place = _place_tool(origin)
+        self._prefixes.pop(place, None)
+        self._renamed = {key: each for key, each in self._renamed.items() if key[0] != place}
         self._merge_tools()
         if not self._readings:
             self._base = self._index = ToolIndex()
-            self._shown, self._taken = self._merged, []
+            self._laid = self._shown = self._merged
+            self._taken = []
 
     def without_removed(self, index: ToolIndex, present: ToolIndex) -> ToolIndex:
         """Return `index` with what is `present` in place of tools of removed sources."""
@@ -237,7 +268,7 @@ class SourceTools:
         """Return `base`, of files and code, with the sources' tools, and what is wrong."""
         if not self._readings:
             return base, []
-        if base is not self._base or self._merged is not self._shown:
+        if base is not self._base or self._merged is not self._laid:
             self._lay_over(base)
         errors = [error for each in self._readings.values() for error in each.errors]
         errors += self._clashes
@@ -246,8 +277,15 @@ class SourceTools:
         return self._index, errors
 
     def _lay_over(self, base: ToolIndex) -> None:
-        merged = self._merged
-        taken = [name for name in self._merged if name in base]
+        merged, taken = self._merged, []
+        for name in [name for name in self._merged if name in base]:
+            place = base.get_or_raise(name).source
+            renamed = self._rename_tool(self._merged[name], place, self._merged)
+            if renamed is None or renamed.name in base:
+                taken.append(name)
+            else:
+                merged = {**merged, renamed.name: renamed} if merged is self._merged else merged
+                merged[renamed.name] = renamed
         if base is self._base:
             # From the last snapshot on: those that follow one another are compared quickly.
             shown, start = self._shown, self._index
@@ -258,24 +296,56 @@ class SourceTools:
             start, changes = base, dict(merged)
         changes = {name: tool for name, tool in changes.items() if name not in base}
         self._index = start.with_changes(changes) if changes else start
-        self._base, self._shown, self._taken = base, merged, taken
+        self._base, self._laid, self._shown, self._taken = base, self._merged, merged, taken
 
-    def _merge_tools(self) -> None:
+    def _merge_tools(self, newcomer: str | None = None) -> None:
+        """Give each name its tool; a newcomer has the place of its announcement."""
         before, merged = self._merged, dict[str, Tool]()
-        clashes: list[Error] = []
+        losers: list[tuple[Tool, str | None]] = []
         for reading in self._readings.values():
             tools = reading.tools or {}
             chosen = dict(tools)
             for name in merged.keys() & tools.keys():
-                holder = before.get(name)
-                if holder is not None and holder.source == tools[name].source:
-                    loser, winner = merged[name], tools[name]
+                holder, earlier, later = before.get(name), merged[name], tools[name]
+                is_held = holder is not None and holder.source == later.source
+                if is_held and earlier.source != newcomer:
+                    losers.append((earlier, later.source))
                 else:
-                    loser, winner = tools[name], merged[name]
+                    losers.append((later, earlier.source))
                     del chosen[name]
-                clashes.append(_describe_clash(loser, winner.source))
             merged |= chosen
-        self._merged, self._clashes = merged, clashes
+        self._clashes = []
+        for loser, place in losers:
+            renamed = self._rename_tool(loser, place, merged)
+            if renamed is None:
+                self._clashes.append(_describe_clash(loser, place))
+            else:
+                merged[renamed.name] = renamed
+        self._merged = merged
+
+    def _rename_tool(self, tool: Tool, holder: str | None, taken: Container[str]) -> Tool | None:
+        """Return a tool under the prefix of its source; None: there is no such name."""
+        prefix, key = self._prefixes.get(tool.source), (tool.source, tool.name)
+        name = f"{prefix}_{tool.name}"
+        if not prefix or name in taken:
+            return None
+        known = self._renamed.get(key)
+        if known is None or known[0] is not tool or known[1].name != name:
+            # Kept: what is equal to the tool of before costs nothing.
+            known = self._renamed[key] = (tool, _make_renamed(tool, name, holder or "<code>"))
+        return known[1]
+
+
+def _make_renamed(tool: Tool, name: str, holder: str) -> Tool:
+    finding = (
+        f"{tool.source}: the name {tool.name!r} is of {holder}, so this tool is {name!r} here; "
+        "rename one of the two to have another name"
+    )
+    said = hashlib.sha256(f"{name} {tool.definition_hash}".encode()).hexdigest()
+    findings = [*tool.findings, finding]
+    return pack(
+        msgspec.structs.replace(tool, id=name, name=name, definition_hash=said, findings=findings)
+    )
 
 
 def _name_of(item: Any) -> str:

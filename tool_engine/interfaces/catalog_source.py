@@ -24,6 +24,10 @@ class CatalogSource(Protocol):
     """Runs its tools, whatever their `entry` says; None: what `entry` says, as with files. The
     engine closes it, when it closes itself."""
 
+    prefix: str = ""
+    """Stands in front of those of its tools' names that are taken, as `PREFIX_name`; empty: these
+    tools are left out. The executor finds out by `entry` which tool is meant, not by the name."""
+
     @abstractmethod
     async def read_tools(self) -> Iterable[Tool | Mapping[str, Any]]:
         """Return all tools that it has now, as tools or as definitions.
