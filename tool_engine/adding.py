@@ -7,19 +7,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tool_engine.calls.home_loop import at_home
+from tool_engine.catalog.index import ToolIndex
 from tool_engine.interfaces import CatalogSource, ToolExecutor
+from tool_engine.model.tool import server_of
 
 if TYPE_CHECKING:
     from tool_engine.catalog.generations import ReloadChanges
+    from tool_engine.config import ToolEngineConfig
     from tool_engine.executors.executor_registry import ExecutorRegistry
     from tool_engine.following import SourceFollowers
+    from tool_engine.mcp_servers.hub import ServerHub
     from tool_engine.reloading import Reloader
 
 
 class AddsSources:
     """What an engine does with sources of tools."""
 
+    config: ToolEngineConfig
+    index: ToolIndex
     _followers: SourceFollowers
+    _reloader: Reloader
+    _searched: ToolIndex = ToolIndex()
     _run_at_home: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Coroutine[Any, Any, Any]]
 
     if TYPE_CHECKING:
@@ -27,10 +35,50 @@ class AddsSources:
         def _require_open(self) -> None:
             """Raise EngineClosedError if the engine is closed."""
 
+    @property
+    def mcp_servers(self) -> dict[str, Any]:
+        """The servers that the configuration and the files name, each as an `MCPSource`."""
+        return {} if self._hub is None else self._hub.sources
+
     def _make_followers(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
         # By name: few processes have an engine, and fewer a source.
         following = import_module("tool_engine.following")
         self._followers = following.SourceFollowers(reloader, registry)
+        self._reloader = reloader
+        self._hub: ServerHub | None = None
+        reloader.on_servers = self._notice_servers
+
+    def _find_hub(self) -> ServerHub | None:
+        """Return what runs servers; None: none is named."""
+        if self._hub is None and self._names_servers():
+            # By name: most engines have no servers.
+            made = import_module("tool_engine.mcp_servers.hub").ServerHub
+            self._hub = made(self.config, self._followers, self._reloader, lambda: self.index)
+        return self._hub
+
+    def _names_servers(self) -> bool:
+        if self.config.mcp_servers is not None or self._reloader.servers:
+            return True
+        found = any(server_of(tool) is not None for tool in self.index.new_since(self._searched))
+        self._searched = self.index
+        return found
+
+    def _notice_servers(self) -> None:
+        if self._reloader.is_loaded and (hub := self._find_hub()) is not None:
+            hub.notice()
+
+    async def _sync_servers(self) -> None:
+        """Have the servers run that are named now."""
+        if (hub := self._find_hub()) is not None:
+            await hub.sync()
+
+    async def _close_hub(self) -> None:
+        if self._hub is not None:
+            await self._hub.close()
+
+    def _find_server(self, name: str) -> Any:
+        """Return the server of a name, for tools of files; None: there is none."""
+        return None if self._hub is None else self._hub.find(name)
 
     @at_home
     async def add_source(

@@ -146,6 +146,7 @@ class ToolEngine(
             checked_sources(self.config.sources),
             self.get,
             self.store.get_tools_below,
+            self._find_server,
         )
         # A definition that is not approved must not run code, not even that of an import.
         self._registry.may_import = self.config.lock != ENFORCE
@@ -229,6 +230,7 @@ class ToolEngine(
         else:
             await self._bus.log.open()
             await self._reloader.load()
+            await self._sync_servers()
 
     @at_home
     async def reload(self) -> ReloadChanges:
@@ -243,7 +245,9 @@ class ToolEngine(
             EngineClosedError: The engine is closed.
         """
         self._require_open()
-        return await self._reloader.reload(await self._followers.read_all())
+        changes = await self._reloader.reload(await self._followers.read_all())
+        await self._sync_servers()
+        return changes
 
     @at_home
     async def rollback(self, generation: int) -> ReloadChanges:
@@ -337,6 +341,7 @@ class ToolEngine(
             )
             stack.push_async_callback(self._reloader.stop)
             stack.push_async_callback(self._followers.close)
+            stack.push_async_callback(self._close_hub)
 
     async def _end_leftovers(self) -> None:
         """End work that continues without its caller, then close the backend."""

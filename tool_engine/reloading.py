@@ -43,9 +43,8 @@ from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, prepare
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import suggest_near
-from tool_engine.model.definition import Definition
+from tool_engine.model.definition import Definition, ServerDefinition
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.server import ServerDefinition
 from tool_engine.model.tool import Tool, ToolCategory, is_source_name
 from tool_engine.trusted import TrustedPath, trust
 from tool_engine.validation import ToolParameterValidator

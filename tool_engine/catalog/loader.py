@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tool_engine.catalog.definition_files import (
     FolderError,
@@ -17,11 +17,14 @@ from tool_engine.catalog.definition_files import (
 from tool_engine.errors import DefinitionError, DefinitionProblem, DuplicateToolError
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.checks.setting_kinds import check_switch
-from tool_engine.model.definition import Definition, kind_of
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.server import ServerDefinition
 from tool_engine.model.tool import Tool
 
+if TYPE_CHECKING:
+    from tool_engine.model.definition import Definition, ServerDefinition
+
+KINDS: Final = ("tool", "group", "server")
+"""What `kind_of` returns."""
 StrPath = str | os.PathLike[str]
 
 
@@ -170,7 +173,9 @@ class ToolConfigLoader(KnownArguments):
                 )
         sole = [by_name[key][0] for key in sorted(by_name) if len(by_name[key]) == 1]
         self.groups = [each for each in sole if isinstance(each, ToolGroup)]
-        self.servers = [each for each in sole if isinstance(each, ServerDefinition)]
+        self.servers = [
+            cast("ServerDefinition", each) for each in sole if kind_of(each) == "server"
+        ]
         return _keep_tools(sole)
 
     def from_mapping(self, mapping: Mapping[str, Any], source: str = "<code>") -> Tool:
@@ -226,6 +231,13 @@ def _keep_tools(definitions: Iterable[Definition]) -> list[Tool]:
 def _import_module(name: str) -> ModuleType:
     """A module of the catalog that only those need who read or write definitions."""
     return import_module(f"tool_engine.catalog.definition.{name}")
+
+
+def kind_of(definition: Definition) -> str:
+    """What a definition is of: one of `KINDS`."""
+    if isinstance(definition, Tool):
+        return KINDS[0]
+    return KINDS[1] if isinstance(definition, ToolGroup) else KINDS[2]
 
 
 def duplicate_error(

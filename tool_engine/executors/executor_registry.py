@@ -51,6 +51,7 @@ BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
     "edit_file": "tool_engine.executors.files.editing:FileEditExecutor",
     "read_folder": "tool_engine.executors.files.listing:FolderReadExecutor",
     "search_files": "tool_engine.executors.files.searching:FileSearchExecutor",
+    "mcp_tool": "tool_engine.executors.mcp.file_tool:FileToolExecutor",
 }
 """Handler name -> where its class is."""
 
@@ -69,6 +70,7 @@ ENTRY_CHECKS: Final[Mapping[str, str]] = {
     "edit_file": "tool_engine.executors.files.file_entry",
     "read_folder": "tool_engine.executors.files.file_entry",
     "search_files": "tool_engine.executors.files.file_entry",
+    "mcp_tool": "tool_engine.executors.mcp.file_tool",
 }
 """Handler name -> the module whose `check_entry` reads the entry of its tools."""
 
@@ -82,6 +84,7 @@ _HTTP: Final = "http_request"
 _COMMAND: Final = "run_command"
 _WORKFLOW: Final = "run_workflow"
 _SQL: Final = "sql_query"
+_MCP: Final = "mcp_tool"
 
 _log = get_logger(__name__)
 
@@ -94,6 +97,7 @@ class ExecutorRegistry:
         find_call: Finds the record of a call, with its whole result, for the tool `read_result`.
         find_tool: Finds a tool by its name, for the tool `read_result`.
         find_below: Finds the tools that a call has called, for the tool `read_result`.
+        find_server: Finds a server that has tools, for tools of files that name it.
         sources: The databases of SQL tools; without any, none is missed before a call.
     """
 
@@ -104,12 +108,14 @@ class ExecutorRegistry:
         sources: Mapping[str, DatabaseSource] | None = None,
         find_tool: Callable[[str], Tool | None] | None = None,
         find_below: Callable[[str], Awaitable[frozenset[str]]] | None = None,
+        find_server: Callable[[str], Any] | None = None,
     ) -> None:
         self._sources = sources
         self._hooks: Mapping[str, Any] = {
             _SEARCH: (search_tools,),
             _READ_RESULT: (find_call, find_tool, find_below),
             BUILTIN_EXECUTORS[_SQL]: (sources,),
+            BUILTIN_EXECUTORS[_MCP]: (find_server,),
         }
         self._registered: dict[str, ToolExecutor] = {}
         self._loaded: dict[str, ToolExecutor] = {}
@@ -404,6 +410,8 @@ def _executor_name(entry: Mapping[str, Any], tool: Tool) -> str:
         return _HTTP
     if "steps" in entry or entry.get("type") == "workflow":
         return _WORKFLOW
+    if entry.get("type") == "mcp":
+        return _MCP
     if "sql" in entry:
         return _SQL
     return _COMMAND if "argv" in entry else tool.name

@@ -15,12 +15,11 @@ from tool_engine.catalog.definition.server_definition import SERVER
 from tool_engine.catalog.definition.short_form import short_form
 from tool_engine.catalog.yaml.scalars import UnreadableScalarError, resolve_plain
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.definition import Definition
+from tool_engine.model.definition import Definition, ServerDefinition
 from tool_engine.model.group import Skill, ToolGroup
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import CutStrategy, ResultLimits
 from tool_engine.model.schema import output_schema
-from tool_engine.model.server import ServerDefinition
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.tool import EVERYONE, RetryPolicy, Tool
 

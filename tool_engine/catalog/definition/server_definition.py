@@ -15,7 +15,7 @@ from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.servers.variables import find_strange
 from tool_engine.catalog.yaml.document import Path
-from tool_engine.model.server import ServerDefinition
+from tool_engine.model.definition import ServerDefinition
 
 SERVER: Final = "mcp_server"
 

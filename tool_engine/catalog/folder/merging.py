@@ -16,7 +16,7 @@ from tool_engine.catalog.folder.group_merging import merged_groups
 from tool_engine.catalog.folder.server_merging import merged_servers
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import duplicate_error
-from tool_engine.model.server import ServerDefinition
+from tool_engine.model.definition import ServerDefinition
 from tool_engine.model.tool import Tool
 
 

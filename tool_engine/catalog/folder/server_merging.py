@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tool_engine.catalog.loader import duplicate_error
-from tool_engine.model.server import ServerDefinition
+from tool_engine.model.definition import ServerDefinition
 
 
 def merged_servers(

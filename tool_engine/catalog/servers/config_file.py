@@ -16,7 +16,7 @@ from tool_engine.catalog.servers.json_text import JSONDocument, read_json
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.errors import DefinitionError
 from tool_engine.model.checks.nearness import find_nearest
-from tool_engine.model.server import ServerDefinition
+from tool_engine.model.definition import ServerDefinition
 from tool_engine.named_file import read_named, why_unread
 
 LISTS: Final = ("mcpServers", "servers")
@@ -31,6 +31,10 @@ class Servers(NamedTuple):
     servers: list[ServerDefinition]
     errors: list[tuple[str, str]]
     """The `(file, message)` of each entry that cannot be used."""
+    broken: list[str]
+    """The names of these entries."""
+    is_read: bool = True
+    """False: nothing of the file can be used."""
 
 
 def read_config_file(path: str) -> Servers:
@@ -38,11 +42,12 @@ def read_config_file(path: str) -> Servers:
     try:
         data = read_named(path)
     except OSError as error:
-        return Servers([], [(path, f"{path}: the file cannot be read: {why_unread(error)}")])
+        message = f"{path}: the file of servers cannot be read: {why_unread(error)}"
+        return Servers([], [(path, message)], [], is_read=False)
     try:
         document = read_json(data, path)
     except DefinitionError as error:
-        return Servers([], [(path, str(error))])
+        return Servers([], [(path, str(error))], [], is_read=False)
     return _read_lists(document, path, project_of(path))
 
 
@@ -64,13 +69,14 @@ def _read_lists(document: JSONDocument, path: str, folder: str) -> Servers:
     named = [key for key in LISTS if isinstance(value, dict) and key in value]
     if not named:
         fault = _no_servers(value)
-        return Servers([], [(path, str(locate([fault], path, document)[0]))])  # type: ignore[arg-type] # it has the same methods
-    found = Servers([], [])
+        return Servers([], _locate_errors([fault], path, document), [], is_read=False)
+    found = Servers([], [], [])
     seen: set[str] = set()
     for key in named:
-        servers, errors = _read_list(document, key, path, folder, seen)
-        found.servers.extend(servers)
-        found.errors.extend(errors)
+        of_list = _read_list(document, key, path, folder, seen)
+        found.servers.extend(of_list.servers)
+        found.errors.extend(of_list.errors)
+        found.broken.extend(of_list.broken)
     return found
 
 
@@ -90,8 +96,8 @@ def _read_list(
     listed = document.value[key]
     if not isinstance(listed, dict):
         fault = Fault((key,), expected="servers by their names", got=describe(listed))
-        return Servers([], _locate_errors([fault], source, document))
-    found = Servers([], [])
+        return Servers([], _locate_errors([fault], source, document), [], is_read=False)
+    found = Servers([], [], [])
     for name, entry in listed.items():
         definition, faults, findings = read_entry(name, entry, folder)
         if name in seen:
@@ -102,6 +108,7 @@ def _read_list(
         placed = [_place_fault(fault, (key, name)) for fault in faults]
         if placed:
             found.errors.extend(_locate_errors(placed, source, document))
+            found.broken.append(name)
             continue
         warnings = [_place_fault(each, (key, name)) for each in findings]
         said = [str(each) for each in locate(warnings, source, document)]  # type: ignore[arg-type] # the same

@@ -15,13 +15,14 @@ from tool_engine.catalog.approval.lock_state import (
     compare_lock,
     kind_named,
 )
+from tool_engine.catalog.loader import KINDS
 from tool_engine.cli.console import make_console, plain, visible
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import LockFileError
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.fingerprint import module_hash
-from tool_engine.model.definition import KINDS, Definition
+from tool_engine.model.definition import Definition
 from tool_engine.model.tool import Tool
 
 

@@ -1,0 +1,250 @@
+"""How do the servers that are wanted become sources of an engine, again and again?
+
+After each look at the folder and at the configuration, what is wanted is compared with what runs.
+What is different goes, and comes anew: all servers at once, so that a slow one holds up no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from tool_engine.catalog.index import ToolIndex
+from tool_engine.errors import ToolEngineError
+from tool_engine.executors.mcp.server_settings import MCPServerSettings
+from tool_engine.following import SourceFollowers
+from tool_engine.mcp_servers.configured import Configured, ConfiguredServers, Server
+from tool_engine.mcp_servers.settings import settings_of
+from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.definition import ServerDefinition
+from tool_engine.model.tool import server_of
+from tool_engine.reloading import Reloader
+
+if TYPE_CHECKING:
+    from tool_engine.config import ToolEngineConfig
+    from tool_engine.executors.mcp.mcp_source import MCPSource
+
+_LEEWAY: Final = 5.0
+"""Seconds that a reading may take beyond the time to connect."""
+Error = tuple[str, str]
+
+
+class ServerHub:
+    """The servers of one engine; lives on its loop.
+
+    Args:
+        config: Says which servers are wanted, and how long they are waited for.
+        followers: Take the servers in as sources.
+        reloader: Knows the servers of files, and takes in what is wrong.
+        index: Returns the tools, of which some name a server.
+    """
+
+    def __init__(
+        self,
+        config: ToolEngineConfig,
+        followers: SourceFollowers,
+        reloader: Reloader,
+        index: Callable[[], ToolIndex],
+    ) -> None:
+        self._followers = followers
+        self._reloader = reloader
+        self._index = index
+        self._patience = config.mcp_start_timeout
+        self._interval = config.reload_interval if config.auto_reload else None
+        if config.watch_for_changes:
+            self._interval = min(1.0, self._interval or 1.0)
+        self._configured = ConfiguredServers(config.mcp_servers)
+        self._sources: dict[str, MCPSource] = {}
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._places: dict[str, str] = {}
+        self._wrong: list[Error] = []
+        self._failed: dict[str, str] = {}
+        self._late: set[str] = set()
+        self._disabled: list[str] = []
+        self._findings: dict[str, tuple[str, ...]] = {}
+        self._calls: dict[str, str] = {}
+        """The server of each tool of a file that names one."""
+        self._seen = ToolIndex()
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._of_files: tuple[ServerDefinition, ...] = ()
+        self._is_due = False
+        self._is_closed = False
+        self._watch: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"ServerHub({list(self._sources.values())})"
+
+    @property
+    def sources(self) -> dict[str, MCPSource]:
+        """The servers that are used, by name."""
+        return dict(self._sources)
+
+    @property
+    def disabled(self) -> list[str]:
+        """The servers that are named and not used."""
+        return list(self._disabled)
+
+    def findings_of(self, name: str) -> tuple[str, ...]:
+        """Return the warnings about a server's definition."""
+        return self._findings.get(name, ())
+
+    def find(self, name: str) -> MCPSource | None:
+        return self._sources.get(name)
+
+    async def sync(self) -> None:
+        """Make the servers those that are wanted, and wait for them, but not for long."""
+        async with self._lock:
+            self._is_due, self._of_files = False, self._reloader.servers
+            configured = await asyncio.to_thread(self._configured.read)
+            wanted = self._choose_servers(configured)
+            loop = asyncio.get_running_loop()
+            for name in [*self._sources]:
+                if wanted.get(name) != self._sources[name].settings:
+                    self._start_task(name, self._end_server(name, wanted.get(name)))
+            for name, settings in wanted.items():
+                if name not in self._sources and name not in self._starting:
+                    self._start_task(name, self._begin_server(settings))
+            if self._starting:
+                await asyncio.wait(self._starting.values(), timeout=self._patience)
+            self._late = set(self._starting)
+            self._tell_errors()
+            if self._watch is None and self._interval is not None and not self._is_closed:
+                self._watch = loop.create_task(self._watch_file(), name="tool-engine-mcp-file")
+
+    def notice(self) -> None:
+        """Take in that files or tools have changed."""
+        if self._is_closed or self._is_due:
+            return
+        if self._reloader.servers != self._of_files:
+            self._is_due = True
+            self._spawn(self.sync())
+        else:
+            self._tell_errors()
+
+    async def close(self) -> None:
+        """Start nothing any more; what runs is closed with the sources of the engine."""
+        self._is_closed = True
+        tasks = [*self._tasks, *self._starting.values()]
+        tasks += [self._watch] if self._watch is not None else []
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _choose_servers(self, configured: Configured) -> dict[str, MCPServerSettings]:
+        """Return the settings of the servers that are used, by name; note what is wrong."""
+        wanted: dict[str, MCPServerSettings] = {}
+        self._wrong, self._disabled = list(configured.errors), []
+        self._places, self._findings = {}, {}
+        for server in (*configured.servers, *self._reloader.servers):
+            place = _place_of(server)
+            if server.name in self._places:
+                self._wrong.append((place, _describe_rival(server, place, self._places)))
+                continue
+            self._places[server.name] = place
+            if isinstance(server, MCPServerSettings):
+                wanted[server.name] = server
+                continue
+            self._findings[server.name] = server.findings
+            if not server.is_enabled:
+                self._disabled.append(server.name)
+                continue
+            try:
+                wanted[server.name] = settings_of(server)
+            except ToolEngineError as error:
+                self._wrong.append((place, str(error)))
+        return wanted
+
+    async def _begin_server(self, settings: MCPServerSettings) -> None:
+        # By name: it loads the SDK, which an engine without servers does not need.
+        made = import_module("tool_engine.executors.mcp.mcp_source").MCPSource
+        source: MCPSource = made(settings)
+        self._sources[settings.name] = source
+        try:
+            await self._followers.add(source, settings.connect_timeout + _LEEWAY)
+        except ToolEngineError as error:
+            self._sources.pop(settings.name, None)
+            self._failed[settings.name] = str(error)
+
+    async def _end_server(self, name: str, following: MCPServerSettings | None) -> None:
+        """End a server, and begin it anew with other settings, if there are some."""
+        source = self._sources.pop(name)
+        await self._followers.remove(source)
+        if following is not None:
+            await self._begin_server(following)
+
+    def _start_task(self, name: str, work: Any) -> None:
+        self._failed.pop(name, None)
+        task = asyncio.get_running_loop().create_task(work, name=f"tool-engine-mcp {name}")
+        self._starting[name] = task
+        task.add_done_callback(lambda ended: self._end_task(name, ended))
+
+    def _end_task(self, name: str, task: asyncio.Task[None]) -> None:
+        if self._starting.get(name) is task:
+            del self._starting[name]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed[name] = str(error)
+        if name in self._late:
+            self._late.discard(name)
+            self._tell_errors()
+
+    def _tell_errors(self) -> None:
+        if self._is_closed:
+            return
+        self._note_calls()
+        found = list(self._wrong)
+        found += [(self._places.get(name, name), text) for name, text in self._failed.items()]
+        for name in self._late:
+            found.append((self._places.get(name, name), _describe_late(name, self._patience)))
+        for tool_name, server in self._calls.items():
+            if server not in self._places:
+                found.append(self._describe_unknown(tool_name, server))
+        self._reloader.note_server_errors(found)
+
+    def _describe_unknown(self, tool_name: str, server: str) -> Error:
+        place = str(self._seen.get_or_raise(tool_name).source)
+        cure = suggest_near(server, self._places) or "; name it in mcp_servers, or in a file"
+        what = f"the tool {tool_name!r} is of the server {server!r}, which is not there"
+        return place, f"{place}: {what}{cure}"
+
+    def _note_calls(self) -> None:
+        """Note which tools of files name a server."""
+        index = self._index()
+        for tool in index.new_since(self._seen):
+            server = server_of(tool)
+            if server is not None and tool.source is not None and not tool.source.startswith("<"):
+                self._calls[tool.name] = server
+            else:
+                self._calls.pop(tool.name, None)
+        self._calls = {name: server for name, server in self._calls.items() if name in index}
+        self._seen = index
+
+    async def _watch_file(self) -> None:
+        """Compare again when the file of the configuration has changed."""
+        while self._interval is not None:
+            await asyncio.sleep(self._interval)
+            if await asyncio.to_thread(self._configured.has_changed):
+                await self.sync()
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="tool-engine-mcp-sync")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _place_of(server: Server) -> str:
+    return (server.source if isinstance(server, ServerDefinition) else None) or "mcp_servers"
+
+
+def _describe_rival(server: Server, place: str, places: dict[str, str]) -> str:
+    return f"{place}: the server {server.name!r} is also named in {places[server.name]}; rename one"
+
+
+def _describe_late(name: str, patience: float) -> str:
+    return (
+        f"the server {name!r} has not answered within {patience:g} s; its tools come when it does, "
+        "or raise mcp_start_timeout"
+    )
