@@ -33,7 +33,7 @@ class MCPServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts and ports, as `host:port`, that may be reached although they are not public, beside
     that of `url`."""
     prefix: str = ""
-    """What stands in front of each tool's name, as `PREFIX_name`; empty: the name of the server, and
+    """What stands in front of each tool's name, as `PREFIX_name`; empty: the name of the server,
     only where another tool has the name."""
     expose: tuple[str, ...] | None = None
     """Which of its tools are taken, by the server's own names, `*` for letters; None: all."""
