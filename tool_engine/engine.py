@@ -335,6 +335,7 @@ class ToolEngine(
             stack.push_async_callback(self._bus.close)
             patience = max(self.config.close_timeout, _LAST_GRACE)
             stack.push_async_callback(self._registry.close, patience)
+            stack.push_async_callback(self._followers.close_sources, patience)
             stack.push_async_callback(self._end_leftovers)
             stack.push_async_callback(
                 _end_calls, self._pipeline, self._admission, self.config.close_timeout

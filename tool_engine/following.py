@@ -18,7 +18,7 @@ from tool_engine.catalog.source_tools import (
     snapshot,
 )
 from tool_engine.errors import ConfigurationError, EngineClosedError
-from tool_engine.executors.executor_registry import ExecutorRegistry
+from tool_engine.executors.executor_registry import ExecutorRegistry, close_part
 from tool_engine.interfaces import CatalogSource
 from tool_engine.interfaces.checking import check_part
 from tool_engine.logger import get_logger
@@ -44,6 +44,9 @@ class SourceFollowers:
         self._reloader = reloader
         self._registry = registry
         self._followers: dict[str, _Follower] = {}
+        self._open: list[CatalogSource] = []
+        """Sources that nothing has closed, in the order of their adding."""
+        self._closings: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -64,6 +67,8 @@ class SourceFollowers:
         self._reloader.sources.announce(origin, prefix)
         follower = _Follower(source, origin, timeout, self._reloader, self._registry)
         self._followers[origin] = follower
+        if not any(each is source for each in self._open):
+            self._open.append(source)
         try:
             follower.start()
             changes = await follower.refresh()
@@ -76,6 +81,7 @@ class SourceFollowers:
                 follower.stop()
                 self._registry.remove_source(origin)
                 self._reloader.sources.drop(origin)
+                self._close_soon(source)
             raise
 
     async def remove(self, source: CatalogSource | str) -> ReloadChanges:
@@ -92,6 +98,7 @@ class SourceFollowers:
         finally:
             if follower.origin not in self._followers:
                 self._registry.remove_source(follower.origin)
+            self._close_soon(follower.source)
 
     async def read_all(self) -> Callable[[], dict[str, Reading]]:
         """Read every source, all at once; one that hangs is waited for until its timeout.
@@ -112,6 +119,25 @@ class SourceFollowers:
         tasks = [task for each in followers for task in each.stop()]
         if tasks:
             await asyncio.wait(tasks, timeout=_LAST_GRACE)
+
+    async def close_sources(self, limit: float) -> None:
+        """Close what was added, all at once; each has `limit` seconds."""
+        opened, self._open = self._open, []
+        closings = list(self._closings)
+        if closings:
+            await asyncio.wait(closings, timeout=limit)
+        for task in closings:
+            task.cancel()
+        await asyncio.gather(*(close_part(each, limit) for each in opened))
+
+    def _close_soon(self, source: CatalogSource) -> None:
+        """Close a source that was removed; its calls go on, and nothing waits for them."""
+        if not any(each is source for each in self._open):
+            return
+        self._open = [each for each in self._open if each is not source]
+        task = asyncio.create_task(close_part(source, None), name="tool-engine-source-close")
+        self._closings.add(task)
+        task.add_done_callback(self._closings.discard)
 
 
 class _Follower:

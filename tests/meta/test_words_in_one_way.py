@@ -32,6 +32,7 @@ OWN_WORDS = {
     "leftover_failed": "what a run left behind raises nothing but what ends the loop",
     "limit_for_unknown_bucket": "about a setting",
     "mcp_client_not_told": "the kind of the exception only",
+    "mcp_server_down": "the secrets of the server's settings are hidden, and texts like secrets",
     "load_error": "about a definition; load errors quote no secret",
     "records_not_pruned": "the words of a database driver, where no call is at hand",
     "records_unreachable": "the same",

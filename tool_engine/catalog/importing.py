@@ -6,7 +6,6 @@ left out of them, which is a finding of the tool.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
@@ -19,7 +18,7 @@ from tool_engine.catalog.definition.readers import HINTS
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.older_drafts import write_today
 from tool_engine.errors import ConfigurationError, DefinitionError
-from tool_engine.interfaces import CatalogSource, ToolExecutor
+from tool_engine.interfaces import CatalogSource, ListedTool, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.json.output import shown
@@ -66,14 +65,11 @@ class ImportedTools(CatalogSource):
         self.executor = (
             cast("ToolExecutor", call) if is_executor else _executor_for(cast("Call", call))
         )
-        self._listed = [each for item in tools for each in _functions_in(item)]
-        self._made: list[Tool | Mapping[str, Any]] | None = None
+        self._listed = [ListedTool(each) for item in tools for each in _functions_in(item)]
 
-    async def read_tools(self) -> Iterable[Tool | Mapping[str, Any]]:
-        """Return the tools; of one that is wrong its definition, which its error is about."""
-        if self._made is None:
-            self._made = await asyncio.to_thread(lambda: [*map(_make_tool, self._listed)])
-        return self._made
+    async def read_tools(self) -> Iterable[ListedTool]:
+        """Return the tools."""
+        return self._listed
 
 
 class _AsyncCalls:
@@ -127,13 +123,17 @@ def _read_entry(item: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _make_tool(entry: Mapping[str, Any]) -> Tool | Mapping[str, Any]:
-    notes: list[str] = []
-    definition = _write_definition(entry, notes)
-    try:
-        tool = _read_definition(definition, notes)
-    except Exception:  # noqa: BLE001 - the engine reads the definition again, and says what is wrong
-        return definition
+def read_listed(listed: ListedTool) -> Tool:
+    """Return the tool that a list describes.
+
+    Raises:
+        DefinitionError: It cannot be read.
+    """
+    if listed.fault:
+        raise ConfigurationError(listed.fault)
+    notes = list(listed.notes)
+    definition = _write_definition(listed.entry, notes) | dict(listed.definition)
+    tool = _read_definition(definition, notes)
     return replace(tool, findings=[*tool.findings, *notes])
 
 

@@ -20,9 +20,11 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.catalog.importing import read_listed
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
+from tool_engine.interfaces import ListedTool
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.tool import Tool, content_of, is_source_name, pack
 from tool_engine.redaction import words_of
@@ -78,7 +80,7 @@ class Reading(msgspec.Struct, frozen=True):
     tools: Mapping[str, Tool] | None
     """Its tools by name; None: it failed, and they stay as they were."""
     errors: tuple[Error, ...] = ()
-    given: dict[str, Tool | bytes] = {}
+    given: dict[str, Tool | ListedTool | bytes] = {}
     """What the tools were made of, for comparison with the next reading: the tool that the source
     gave or, of a mapping, what `_copy_plain` says."""
 
@@ -107,20 +109,24 @@ def _changed_places(items: list[Any], before: Reading) -> list[int] | None:
         return None
     changed = list(compress(range(len(items)), map(is_not, items, known)))
     names = list(before.given) if changed else []
-    is_alike = all(isinstance(items[at], Tool) and items[at].name == names[at] for at in changed)
+    is_alike = all(
+        isinstance(items[at], Tool | ListedTool) and items[at].name == names[at] for at in changed
+    )
     return changed if is_alike else None
 
 
 def _read_anew(origin: str, items: list[Any], check: Check, before: Reading) -> Reading:
     known, place = before.tools or {}, _place_tool(origin)
     tools: dict[str, Tool] = {}
-    given: dict[str, Tool | bytes] = {}
+    given: dict[str, Tool | ListedTool | bytes] = {}
     errors: list[Error] = []
     counts: Counter[str] = Counter()
     for item in items:
         name = ""
         try:
-            read, content = (item, item) if isinstance(item, Tool) else _copy_plain(item)
+            read, content = (
+                (item, item) if isinstance(item, Tool | ListedTool) else _copy_plain(item)
+            )
             name = _name_of(read)
             counts[name] += 1
             if name not in known or not _is_same(before.given.get(name), content):
@@ -146,7 +152,9 @@ def _read_anew(origin: str, items: list[Any], check: Check, before: Reading) -> 
     return Reading(tools, tuple(sorted(set(errors))), given)
 
 
-def _is_same(before: Tool | bytes | None, content: Tool | bytes | None) -> bool:
+def _is_same(
+    before: Tool | ListedTool | bytes | None, content: Tool | ListedTool | bytes | None
+) -> bool:
     """True if two things that a source gave make the same tool, and it is known without making."""
     if isinstance(content, bytes):
         return before == content
@@ -349,7 +357,7 @@ def _make_renamed(tool: Tool, name: str, holder: str) -> Tool:
 
 
 def _name_of(item: Any) -> str:
-    if isinstance(item, Tool):
+    if isinstance(item, Tool | ListedTool):
         name: Any = item.name
     elif isinstance(item, Mapping):
         name = item.get("name")
@@ -359,6 +367,8 @@ def _name_of(item: Any) -> str:
 
 
 def _make_tool(item: Any, place: str, check: Check) -> Tool:
+    if isinstance(item, ListedTool):
+        item = read_listed(item)
     if isinstance(item, Tool):
         if not item.name or not isinstance(item.name, str):
             raise ConfigurationError(f"a tool's name must be a non-empty text, got {item.name!r}")

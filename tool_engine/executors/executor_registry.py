@@ -281,7 +281,7 @@ class ExecutorRegistry:
         opened, self._opened, self._loaded, self._python = self._opened, [], {}, None
         async with contextlib.AsyncExitStack() as stack:
             for executor in opened:
-                stack.push_async_callback(_close_executor, executor, limit)
+                stack.push_async_callback(close_part, executor, limit)
 
     def _python_handlers(self) -> PythonHandlers:
         if self._python is None:
@@ -355,8 +355,14 @@ class ExecutorRegistry:
         return executor  # type: ignore[no-any-return]
 
 
-async def _close_executor(executor: ToolExecutor, limit: float) -> None:
-    close = getattr(executor, "close", None)
+async def close_part(part: object, limit: float | None) -> None:
+    """Close an executor or a source that can be closed; log what it raises, and go on.
+
+    Args:
+        part: What is closed.
+        limit: Seconds that it may take; None: as long as it likes.
+    """
+    close = getattr(part, "close", None)
     if close is None:
         return
     try:
@@ -366,11 +372,11 @@ async def _close_executor(executor: ToolExecutor, limit: float) -> None:
     except BaseException as error:  # a foreign executor may raise anything
         if ends_caller(error):
             raise
-        name = type(executor).__name__
+        name = type(part).__name__
         _log.error("executor_close_failed", executor=name, error=words_of(error))
 
 
-async def _wait_for_end(closing: Awaitable[Any], limit: float) -> None:
+async def _wait_for_end(closing: Awaitable[Any], limit: float | None) -> None:
     task = asyncio.ensure_future(_end_closing(closing))
     try:
         await asyncio.wait({task}, timeout=limit)

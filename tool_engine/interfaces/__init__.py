@@ -13,7 +13,7 @@ from tool_engine.interfaces.admission import (
 from tool_engine.interfaces.approver import Approver
 from tool_engine.interfaces.backend import ExecutionBackend, Run
 from tool_engine.interfaces.callbacks import EventCallback, FindCall, SearchTools
-from tool_engine.interfaces.catalog_source import CatalogSource
+from tool_engine.interfaces.catalog_source import CatalogSource, ListedTool
 from tool_engine.interfaces.executor import ToolExecutor
 from tool_engine.interfaces.model import ChatModel
 from tool_engine.interfaces.protocol import ReplyDecoder, ToolCallingProtocol
@@ -40,6 +40,7 @@ __all__ = [
     "EventStorage",
     "ExecutionBackend",
     "FindCall",
+    "ListedTool",
     "RecordStorage",
     "ReplyDecoder",
     "Run",

@@ -6,15 +6,38 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+import msgspec
+
 from tool_engine.interfaces.executor import ToolExecutor
 from tool_engine.model.tool import Tool
+
+
+class ListedTool(msgspec.Struct, frozen=True):
+    """A tool as a list in another format has it, with what its definition says beside that."""
+
+    entry: Mapping[str, Any]
+    """The tool as OpenAI, Anthropic, Gemini or MCP have it."""
+    definition: Mapping[str, Any] = {}
+    """Fields of a definition, such as `timeout`: they win over what is made of `entry`."""
+    notes: tuple[str, ...] = ()
+    """Sentences that become findings of the tool."""
+    fault: str = ""
+    """Why it is left out; empty: it is not."""
+
+    @property
+    def name(self) -> str:
+        """What it is called here."""
+        name = self.definition.get("name") or self.entry.get("name")
+        return name if isinstance(name, str) else ""
 
 
 class CatalogSource(Protocol):
     """Gives a whole set of tools, and says when it changes; see `ToolEngine.add_source`.
 
     Derive from this class; what is not abstract may be left out. All of it is called on the
-    engine's event loop.
+    engine's event loop. One that holds resources has `async def close(self)`: it is called once,
+    when the source was removed, which waits for nothing, or by the engine when it closes. Calls of
+    its tools may still run after it was removed, and it may wait for them.
     """
 
     origin: str
@@ -29,8 +52,8 @@ class CatalogSource(Protocol):
     tools are left out. The executor finds out by `entry` which tool is meant, not by the name."""
 
     @abstractmethod
-    async def read_tools(self) -> Iterable[Tool | Mapping[str, Any]]:
-        """Return all tools that it has now, as tools or as definitions.
+    async def read_tools(self) -> Iterable[Tool | ListedTool | Mapping[str, Any]]:
+        """Return all tools that it has now: as tools, as definitions, or as other lists have them.
 
         Whatever it raises is reported, and its tools stay as they were. A tool that did not change
         is best returned as the same object: then it costs nothing.

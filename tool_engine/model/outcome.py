@@ -26,6 +26,7 @@ class ErrorType(str, Enum):
     EXECUTION_REJECTED = "execution_rejected"
     RESULT_REJECTED = "result_rejected"
     LIMIT_REACHED = "limit_reached"
+    WORKER_LOST = "worker_lost"
 
 
 class Outcome(str, Enum):

@@ -53,6 +53,8 @@ FACTS: Final[dict[str, Fact]] = {
         "the lock file does not approve a group: it adds nothing, see "
         "[the lock](lock-tools.md#groups)",
     ),
+    "mcp_server_down": Fact("error", "an MCP server is lost or not reached; `server` and `error`"),
+    "mcp_server_back": Fact("warning", "an MCP server that was down is connected; `server`"),
     "records_not_written": Fact("error", "the database of records takes nothing; it is retried"),
     "records_written_again": Fact("warning", "it takes records again"),
     "records_dropped": Fact("error", "records had to go, as too many waited to be written"),

@@ -41,6 +41,7 @@ _RUN_BY: Final = {
     "http": ("request",),
     "workflow": ("steps",),
     "javascript": ("handler",),
+    "mcp": ("server", "tool"),
 }
 """Entry type -> the keys without which such an entry does nothing."""
 _OUTPUTS: Final = ("output", "returns")

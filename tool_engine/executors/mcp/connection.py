@@ -1,0 +1,418 @@
+"""How does a connection to a server stay open, come back, and hold up no other call?
+
+One task owns the connection: it opens it, reads the list, hears of changes, closes it, and opens it
+anew after a pause that grows. Calls only use what is open. One that finds nothing open has the
+owner try at once, and waits for that one try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from tool_engine.errors import MissingExtraError, ToolExecutionError
+from tool_engine.executors.mcp.faults import (
+    BadServerError,
+    NotSentError,
+    ServerLostError,
+)
+from tool_engine.executors.mcp.server_settings import MCPServerSettings
+from tool_engine.executors.secrets import SecretScope
+from tool_engine.logger import get_logger
+from tool_engine.redaction import shorten_words, words_of
+
+if TYPE_CHECKING:
+    from tool_engine.executors.mcp.peer import OnProgress, Peer
+
+_log: Final = get_logger(__name__)
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 30.0
+_SHORTEST_REST: Final = 0.25
+"""Seconds from the end of a try that failed to one that a call has made."""
+_PATIENCE: Final = 2.0
+"""Seconds that a call waits for a try after one that failed."""
+_CLOSE_LIMIT: Final = 8.0
+_LONGEST_REASON: Final = 600
+_INSTALL: Final = "pip install 'tool-engine[mcp]'"
+
+
+class Connection:
+    """The connection to one server; lives on the loop that it was started on.
+
+    Args:
+        settings: The server.
+        on_change: Called after its list was read, and differs or may differ.
+        options: See `open_peer`.
+    """
+
+    def __init__(
+        self,
+        settings: MCPServerSettings,
+        on_change: Callable[[], None],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.settings = settings
+        self.tools: list[dict[str, Any]] | None = None
+        """Its tools as they stood on the wire last; None: it has never given a list."""
+        self.faults: dict[str, str] = {}
+        """What is wrong with tools that are not in the list, by name."""
+        self.peer_version = ""
+        """The name and the version that it gives itself."""
+        self._on_change = on_change
+        self._options = options
+        self._peer: Peer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._wanted = asyncio.Event()
+        self._stale = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._reason = ""
+        self._down_since: float | None = None
+        self._next_try = 0.0
+        self._begun = 0
+        """Tries to connect so far."""
+        self._failed = 0
+        """The number of the last one that failed."""
+        self._is_trying = False
+        self._has_failed = False
+        self._opened = 0.0
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._secrets = SecretScope()
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.settings.name}: {self.state}>"
+
+    @property
+    def state(self) -> str:
+        """What it is doing, in words that follow the name of the server."""
+        if self._is_closing:
+            return "is closed"
+        if self._peer is not None:
+            return "is connected"
+        if self._down_since is None:
+            return "is being connected"
+        since = datetime.fromtimestamp(self._down_since).astimezone().strftime("%H:%M:%S")
+        wait = max(0.0, self._next_try - time.monotonic())
+        after = f", next try in {wait:.1f} s" if wait > 0 else ", being tried again"
+        return f"is down since {since} ({self._reason}){after}"
+
+    @property
+    def is_connected(self) -> bool:
+        return self._peer is not None
+
+    @property
+    def reason(self) -> str:
+        """Why the last try failed; empty: it did not."""
+        return self._reason
+
+    def start(self) -> None:
+        """Connect, in a task of its own.
+
+        Raises:
+            MissingExtraError: The SDK is not installed.
+        """
+        if self._owner is None and not self._is_closing:
+            _load_peer()
+            self._loop = asyncio.get_running_loop()
+            name = f"tool-engine-mcp {self.settings.name}"
+            self._owner = self._loop.create_task(self._keep_open(), name=name)
+
+    async def wait_for_try(self) -> None:
+        """Wait until the first try has succeeded or failed."""
+        while self._peer is None and not self._failed and not self._is_closing:
+            await self._tried.wait()
+
+    def refresh(self) -> None:
+        """Have the list read again."""
+        self._stale.set()
+
+    async def call(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        on_progress: OnProgress | None = None,
+        *,
+        is_repeatable: bool = False,
+    ) -> dict[str, Any]:
+        """Call a tool and return its result as it stands on the wire, secrets hidden.
+
+        Args:
+            name: The server's own name of the tool.
+            arguments: What it is called with.
+            on_progress: Hears of progress.
+            is_repeatable: Whether it may run twice where the server was lost.
+
+        Raises:
+            ToolExecutionError: The server is down, or it did not answer as it should.
+            TimeoutError: It gave no sign of progress for `idle_timeout` seconds.
+        """
+        running = asyncio.get_running_loop()
+        if self._loop is not None and self._loop is not running:
+            work = self._run_call(name, arguments, on_progress, is_repeatable)
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return await self._run_call(name, arguments, on_progress, is_repeatable)
+
+    async def close(self) -> None:
+        """End the connection, after the calls that run; at once where that is cancelled."""
+        self._is_closing = True
+        try:
+            while self._running:
+                self._idle.clear()
+                await self._idle.wait()
+        finally:
+            await self.cut()
+
+    async def cut(self) -> None:
+        """End the connection now; calls that run end with it."""
+        self._is_closing = True
+        self._wanted.set()
+        self._tried.set()
+        owner = self._owner
+        if owner is None or owner.done():
+            return
+        owner.cancel()
+        await asyncio.wait({owner}, timeout=_CLOSE_LIMIT)
+
+    async def _run_call(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        on_progress: OnProgress | None,
+        is_repeatable: bool,
+    ) -> dict[str, Any]:
+        self._running += 1
+        try:
+            try:
+                peer = self._peer or await self._wait_for_peer()
+                return await self._send_to(peer, name, arguments, on_progress)
+            except NotSentError:
+                # It has not run: what a new connection can do is done.
+                peer = await self._wait_for_peer()
+                return await self._send_to(peer, name, arguments, on_progress)
+            except ServerLostError:
+                if not is_repeatable:
+                    raise
+                peer = await self._wait_for_peer()
+                return await self._send_to(peer, name, arguments, on_progress)
+        except NotSentError as error:
+            raise self._make_failure(f"cannot be called: {error}") from None
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+    async def _send_to(
+        self, peer: Peer, name: str, arguments: dict[str, Any], on_progress: OnProgress | None
+    ) -> dict[str, Any]:
+        from mcp.shared.exceptions import MCPError
+
+        from tool_engine.executors.mcp.peer import LostError, is_unknown_tool
+
+        idle = self.settings.idle_timeout
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(idle) as bound:
+
+                def take_progress(done: float, total: float | None, message: str | None) -> None:
+                    if idle is not None and not bound.expired():
+                        bound.reschedule(loop.time() + idle)
+                    if on_progress is not None:
+                        on_progress(done, total, message)
+
+                hears = None if idle is None and on_progress is None else take_progress
+                result = await peer.call(name, arguments, hears)
+        except TimeoutError:
+            raise TimeoutError(
+                f"the server {self.settings.name!r} gave no sign of progress for {idle:g} s "
+                "(idle_timeout)"
+            ) from None
+        except LostError:
+            self._drop_peer(peer)
+            raise ServerLostError(
+                f"the server {self.settings.name!r} was lost during the call "
+                f"({self._hide_secrets(peer.find_fault())}); whether the tool ran is unknown: look before "
+                "you call it again",
+                is_final=True,
+            ) from None
+        except NotSentError:
+            self._drop_peer(peer)
+            raise
+        except BadServerError as error:
+            raise self._make_failure(f"did not answer as it should: {error}") from None
+        except MCPError as error:
+            if is_unknown_tool(error):
+                self.refresh()
+            raise self._make_failure(
+                f"answered with an error: {error.message} ({error.code})"
+            ) from None
+        hidden: dict[str, Any] = self._secrets.hide(result)
+        return hidden
+
+    def _make_failure(self, words: str) -> ToolExecutionError:
+        return ToolExecutionError(self._hide_secrets(f"the server {self.settings.name!r} {words}"))
+
+    def _hide_secrets(self, text: str) -> str:
+        return shorten_words(self._secrets.hide_text(text))
+
+    def _drop_peer(self, peer: Peer) -> None:
+        """Have the owner look at a connection that a call has found to be broken."""
+        if self._peer is peer:
+            peer.lost.set()
+            self._peer = None
+            self._wanted.set()
+
+    async def _wait_for_peer(self) -> Peer:
+        """Return what is open, after one more try at most."""
+        is_first = self._is_trying and not self._has_failed
+        last = self._begun if is_first else self._begun + 1
+        limit = _PATIENCE if self._has_failed else None
+        self._wanted.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                while self._peer is None and self._failed < last and not self._is_closing:
+                    await self._tried.wait()
+        if self._peer is None:
+            raise self._make_failure(self.state)
+        return self._peer
+
+    async def _keep_open(self) -> None:
+        pause = _FIRST_PAUSE
+        task = asyncio.current_task()
+        while not self._is_closing:
+            self._begun, self._is_trying = self._begun + 1, True
+            self._wanted.clear()
+            reason = ""
+            try:
+                await self._run_once()
+            except asyncio.CancelledError:
+                if self._is_closing or (task is not None and task.cancelling()):
+                    raise
+                reason = "its connection was cancelled from inside"
+            except Exception as error:  # noqa: BLE001 - what a server brings about is its own fault
+                reason = _describe_fault(error)
+            if self._is_trying:
+                self._note_failure(reason)
+                self._is_trying, self._has_failed, self._failed = False, True, self._begun
+                self._end_try()
+                await self._await_next_try(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                # It was open. The first try to come back is made at once, but none after another.
+                self._note_failure(self._reason or reason or "the connection ended")
+                pause = _FIRST_PAUSE
+                await asyncio.sleep(0 if time.monotonic() - self._opened > 1.0 else _FIRST_PAUSE)
+
+    async def _await_next_try(self, pause: float) -> None:
+        """Wait for the next try: until it is due, or a call wants it."""
+        self._next_try = time.monotonic() + pause
+        await asyncio.sleep(min(pause, _SHORTEST_REST))
+        left = self._next_try - time.monotonic()
+        if left > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), left)
+        self._next_try = 0.0
+
+    async def _run_once(self) -> None:
+        """Connect, and stay until the connection has ended."""
+        open_peer = _load_peer().open_peer
+        settings = await self._put_in_secrets()
+        peer: Peer | None = None
+        was_open = False
+        try:
+            async with asyncio.timeout(settings.connect_timeout) as bound:
+                async with open_peer(settings, self._secrets, self.refresh, self._options) as peer:
+                    watching = asyncio.ensure_future(peer.watch(self.refresh))
+                    try:
+                        # First it listens, so that no change is missed between list and listening.
+                        await peer.listening.wait()
+                        await self._read_list(peer)
+                        self.peer_version = peer.version
+                        bound.reschedule(None)
+                        self._take_peer(peer)
+                        was_open = True
+                        await self._follow_changes(peer)
+                    finally:
+                        watching.cancel()
+                        await asyncio.gather(watching, return_exceptions=True)
+        except TimeoutError:
+            if not was_open:
+                raise BadServerError(
+                    f"it did not answer within {settings.connect_timeout:g} s (connect_timeout)"
+                ) from None
+            raise
+        finally:
+            self._peer = None
+            if was_open and peer is not None:
+                self._reason = self._hide_secrets(peer.find_fault())[:_LONGEST_REASON]
+
+    async def _follow_changes(self, peer: Peer) -> None:
+        """Read the list again after each change, until the connection has ended."""
+        lost = asyncio.ensure_future(peer.lost.wait())
+        try:
+            while not peer.lost.is_set():
+                stale = asyncio.ensure_future(self._stale.wait())
+                await asyncio.wait({stale, lost}, return_when=asyncio.FIRST_COMPLETED)
+                stale.cancel()
+                if self._stale.is_set() and not peer.lost.is_set():
+                    self._stale.clear()
+                    with suppress(BadServerError, TimeoutError):
+                        async with asyncio.timeout(self.settings.connect_timeout):
+                            await self._read_list(peer)
+                    self._on_change()
+        finally:
+            lost.cancel()
+
+    async def _read_list(self, peer: Peer) -> None:
+        tools = await peer.list_tools()
+        self.faults = {name: self._hide_secrets(text) for name, text in peer.faults.items()}
+        self.tools = tools
+
+    def _take_peer(self, peer: Peer) -> None:
+        self._stale.clear()
+        self._peer = peer
+        if self._down_since is not None:
+            _log.warning("mcp_server_back", server=self.settings.name)
+        self._down_since, self._reason = None, ""
+        self._is_trying, self._has_failed, self._opened = False, False, time.monotonic()
+        self._end_try()
+        self._on_change()
+
+    def _note_failure(self, reason: str) -> None:
+        self._reason = self._hide_secrets(reason)[:_LONGEST_REASON]
+        if self._down_since is None:
+            self._down_since = time.time()
+            _log.error("mcp_server_down", server=self.settings.name, error=self._reason)
+            self._on_change()
+
+    def _end_try(self) -> None:
+        """Wake those who wait for this try; later ones wait for the next."""
+        self._tried.set()
+        self._tried = asyncio.Event()
+
+    async def _put_in_secrets(self) -> MCPServerSettings:
+        read = import_module("tool_engine.executors.mcp.server_secrets").put_in_secrets
+        settings: MCPServerSettings = await read(self.settings, self._secrets)
+        return settings
+
+
+def _load_peer() -> Any:
+    try:
+        return import_module("tool_engine.executors.mcp.peer")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"servers of the Model Context Protocol need an extra; install it: {_INSTALL}"
+        ) from error
+
+
+def _describe_fault(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return _describe_fault(error.exceptions[0])
+    known = isinstance(error, BadServerError | NotSentError | ToolExecutionError)
+    return str(error) if known else words_of(error)

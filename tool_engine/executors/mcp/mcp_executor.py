@@ -1,0 +1,74 @@
+"""How does a call of a tool become a call of the server that has it?"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError, ToolExecutionError
+from tool_engine.executors.entry_reader import CompiledEntries
+from tool_engine.executors.mcp.connection import Connection
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+
+_NOTHING: Final = "the server says only that the call failed"
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    name: str
+    """The server's own name of the tool."""
+    is_repeatable: bool
+
+
+class MCPExecutor(ToolExecutor):
+    """Calls the tools of one server.
+
+    Args:
+        connection: The connection to it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._plans = CompiledEntries(_read_plan)
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> Any:
+        """Call the tool and return what its server returned.
+
+        Returns:
+            `{"content": [...]}` with MCP's blocks, and `structuredContent` where there is some.
+
+        Raises:
+            ToolExecutionError: The tool failed, or its server is down or misbehaves.
+            TimeoutError: There was no sign of progress for too long.
+        """
+        plan = self._plans.of(tool)
+
+        def report(done: float, total: float | None, message: str | None) -> None:
+            # What a server reports need not be an amount.
+            with suppress(ConfigurationError):
+                context.report_progress(done, total, message)
+
+        result = await self._connection.call(
+            plan.name, params, report, is_repeatable=plan.is_repeatable
+        )
+        content = result.get("content") or []
+        if result.get("isError"):
+            raise ToolExecutionError(_read_texts(content) or _NOTHING)
+        output: dict[str, Any] = {"content": content}
+        if "structuredContent" in result:
+            output["structuredContent"] = result["structuredContent"]
+        return output
+
+
+def _read_plan(tool: Tool) -> _Plan:
+    name = tool.implementation_config["tool"]
+    return _Plan(name, tool.idempotent or tool.effect == "read")
+
+
+def _read_texts(content: list[dict[str, Any]]) -> str:
+    return "\n".join(str(each["text"]) for each in content if each.get("type") == "text")

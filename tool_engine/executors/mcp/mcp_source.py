@@ -1,0 +1,185 @@
+"""How do the tools of a server become tools of an engine, and stay what the server has?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tool_engine.errors import ConfigurationError, ToolExecutionError
+from tool_engine.executors.mcp.connection import Connection
+from tool_engine.executors.mcp.mcp_executor import MCPExecutor
+from tool_engine.executors.mcp.server_settings import MCPServerSettings
+from tool_engine.interfaces.catalog_source import CatalogSource, ListedTool
+from tool_engine.visible import visible, without_unseen
+
+LONGEST_DESCRIPTION: Final = 4_000
+"""Characters of a tool's description that are taken."""
+_ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_LONGEST_NAME: Final = 64
+"""Characters of a name that every provider of models takes."""
+
+
+class MCPSource(CatalogSource):
+    """The tools of a server of the Model Context Protocol, for `ToolEngine.add_source`.
+
+    The server's program is started, or its address reached, when the source is added; it is held
+    open, and reached again when it was lost. Its tools stay as they were meanwhile.
+
+    Args:
+        server: Its settings, or its name, with the settings as keywords.
+        in_memory: A server of the SDK in this process, in place of a program or an address.
+        auth: An `httpx2.Auth`, such as the SDK's `OAuthClientProvider`, for requests over HTTP.
+        callbacks: Answers of this client to questions of the server: arguments of the SDK's
+            `Client`, such as `elicitation_callback`. Without them it is not asked.
+        settings: Fields of `MCPServerSettings`.
+
+    Raises:
+        ConfigurationError: The settings say not, or twice, how the server is reached.
+
+    Example:
+        >>> source = MCPSource("files", command=["npx", "-y", "server-files", "."])
+        >>> await engine.add_source(source)
+    """
+
+    def __init__(
+        self,
+        server: MCPServerSettings | str,
+        *,
+        in_memory: Any = None,
+        auth: Any = None,
+        callbacks: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        if isinstance(server, str):
+            server = make_settings(server, is_in_memory=in_memory is not None, **settings)
+        elif settings:
+            server = replace(server, **settings)
+        self.settings = server
+        self.origin = server.origin
+        self.prefix = server.prefix or server.name
+        options = {"server": in_memory, "auth": auth, "callbacks": dict(callbacks or {})}
+        self._notify: Callable[[], None] | None = None
+        self.connection = Connection(server, self._note_change, options)
+        self.executor = MCPExecutor(self.connection)
+        self._made: dict[str, tuple[dict[str, Any], ListedTool]] = {}
+
+    def __repr__(self) -> str:
+        return f"<MCPSource {self.settings.name}: {self.connection.state}>"
+
+    def follow(self, notify: Callable[[], None]) -> None:
+        """Connect, and keep `notify`."""
+        self._notify = notify
+        self.connection.start()
+
+    def _note_change(self) -> None:
+        if self._notify is not None:
+            self._notify()
+
+    async def read_tools(self) -> Iterable[ListedTool]:
+        """Return the tools of the server's last list.
+
+        Raises:
+            ToolExecutionError: There is no list yet, because the server is down.
+        """
+        connection = self.connection
+        connection.start()
+        await connection.wait_for_try()
+        if connection.tools is None:
+            raise ToolExecutionError(f"the server {self.settings.name!r} {connection.state}")
+        listed = [each for each in connection.tools if self._is_exposed(each["name"])]
+        made = [self._make_listed(each) for each in listed]
+        self._made = {each["name"]: (each, tool) for each, tool in zip(listed, made, strict=True)}
+        return [
+            *made,
+            *(ListedTool({"name": name}, fault=text) for name, text in self._list_faults()),
+        ]
+
+    async def close(self) -> None:
+        """End the connection, after the calls that run."""
+        await self.connection.close()
+
+    def _list_faults(self) -> list[tuple[str, str]]:
+        return [
+            (name, text) for name, text in self.connection.faults.items() if self._is_exposed(name)
+        ]
+
+    def _is_exposed(self, name: str) -> bool:
+        patterns = self.settings.expose
+        return patterns is None or any(fnmatchcase(name, each) for each in patterns)
+
+    def _make_listed(self, listed: dict[str, Any]) -> ListedTool:
+        known = self._made.get(listed["name"])
+        if known is not None and known[0] == listed:
+            return known[1]
+        return make_listed(listed, self.settings)
+
+
+def make_settings(name: str, *, is_in_memory: bool = False, **fields: Any) -> MCPServerSettings:
+    """Return the settings of a server that is reached in one way.
+
+    Raises:
+        ConfigurationError: There is none, or more than one.
+    """
+    ways = [bool(fields.get("command")), bool(fields.get("url")), is_in_memory]
+    if sum(ways) != 1:
+        raise ConfigurationError(
+            f"the server {name!r} must be reached in one way: give a command, a url, or in_memory"
+        )
+    if fields.get("url") and "transport" not in fields:
+        fields["transport"] = "http"
+    for key in ("command", "allow", "expose"):
+        if isinstance(fields.get(key), list):
+            fields[key] = tuple(fields[key])
+    return MCPServerSettings(name=name, **fields)
+
+
+def make_listed(listed: Mapping[str, Any], settings: MCPServerSettings) -> ListedTool:
+    """Return a tool of a server's list with what holds for it here.
+
+    What the server says of its effect holds only where it is trusted.
+    """
+    own_name = listed["name"]
+    entry = {key: value for key, value in listed.items() if key not in ("_meta", "icons")}
+    notes: list[str] = []
+    definition: dict[str, Any] = {
+        "name": shorten_name(own_name, settings.prefix),
+        "effect": "write",
+        "entry": {"type": "mcp", "server": settings.name, "tool": own_name},
+    }
+    if settings.trust_annotations:
+        del definition["effect"]
+    else:
+        hints = entry.pop("annotations", None) or {}
+        if "title" not in entry and isinstance(hints.get("title"), str):
+            entry["title"] = hints["title"]
+    text = without_unseen(str(entry.get("description") or ""))
+    if len(text) > LONGEST_DESCRIPTION:
+        notes.append(
+            f"its description has {len(text):,} characters, of which the first "
+            f"{LONGEST_DESCRIPTION:,} are told"
+        )
+        text = text[:LONGEST_DESCRIPTION]
+    entry["description"] = text
+    definition |= settings.definition
+    for pattern, fields in settings.tools.items():
+        if fnmatchcase(own_name, pattern):
+            definition |= fields
+    if definition["name"] != own_name:
+        notes.append(f"the server {settings.name!r} calls it {visible(own_name)!r}")
+    return ListedTool(entry, definition, tuple(notes))
+
+
+def shorten_name(name: str, prefix: str = "") -> str:
+    """Return a name that models and files take, for one of a server."""
+    whole = f"{prefix}_{name}" if prefix else name
+    kept = _ODD.sub("_", whole).lstrip("-.") or "_"
+    if kept[0].isdigit():
+        kept = f"_{kept}"
+    if len(kept) <= _LONGEST_NAME:
+        return kept
+    return f"{kept[: _LONGEST_NAME - 9]}_{sha256(name.encode()).hexdigest()[:8]}"

@@ -1,0 +1,272 @@
+"""How does a server run as a process of ours, so that nothing of it is left when it ends?
+
+It starts in a session, and so in a process group, of its own, and speaks lines of JSON. A line is
+bounded, what it writes to standard error is read and dropped but for its last words, and at the end
+the whole group is killed before its leader is reaped, so that no number is used twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, Final
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
+from tool_engine.executors.mcp.faults import BadServerError
+
+MAX_LINE: Final = 32 * 1024 * 1024
+"""The most bytes of one message."""
+_INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
+_CHUNK: Final = 64 * 1024
+_LAST_WORDS: Final = 2_000
+"""Characters of standard error that an error shows."""
+_SECONDS_TO_END: Final = 2.0
+"""Seconds that a server has after its input is closed, and again after SIGTERM."""
+_POLL: Final = 0.01
+_SECONDS_TO_DRAIN: Final = 0.2
+"""Seconds for what an ended server has written and we have not read."""
+
+Reads = "MemoryObjectReceiveStream[SessionMessage | Exception]"
+Writes = "MemoryObjectSendStream[SessionMessage]"
+
+
+class StdioTransport:
+    """One run of a server's program, as a transport of the SDK.
+
+    Args:
+        command: The program and its arguments.
+        env: Variables for it, beside those that every program needs.
+        cwd: Where it runs.
+    """
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
+        self._command = list(command)
+        self._mark = new_mark()
+        inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        self._env = {**inherited, **env, MARK: marks_with(self._mark)}
+        self._cwd = cwd
+        self._process: subprocess.Popen[bytes] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closers: list[Any] = []
+        self._errors: deque[bytes] = deque(maxlen=8)
+        self._ended = asyncio.Event()
+        self.fault: BadServerError | None = None
+        """Why the connection ended, where the server broke a rule or ended."""
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        """Start the program.
+
+        Raises:
+            BadServerError: It cannot be started.
+        """
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start_program))
+        try:
+            process = self._process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # The thread cannot be stopped: what it starts ends with it.
+            with contextlib.suppress(BadServerError):
+                self._process = await starting
+                await self._end_program()
+            raise
+        try:
+            return await self._connect_pipes(process)
+        except BaseException:
+            await self._end_program()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the program and all that it has started."""
+        await self._end_program()
+
+    def last_words(self) -> str:
+        """Return the end of what it wrote to standard error."""
+        text = b"".join(self._errors).decode("utf-8", "replace").strip()
+        return text[-_LAST_WORDS:]
+
+    def _start_program(self) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(  # noqa: S603 - the operator's own program, without a shell
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._env,
+                cwd=self._cwd,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise BadServerError(
+                f"its program {self._command[0]!r} cannot be started: {reason}; correct its command"
+            ) from None
+
+    async def _connect_pipes(self, process: subprocess.Popen[bytes]) -> tuple[Any, Any]:
+        loop = asyncio.get_running_loop()
+        out, err = asyncio.StreamReader(limit=_CHUNK), asyncio.StreamReader(limit=_CHUNK)
+        for reader, pipe in ((out, process.stdout), (err, process.stderr)):
+            transport, _ = await loop.connect_read_pipe(
+                partial(asyncio.StreamReaderProtocol, reader), pipe
+            )
+            self._closers.append(transport)
+        flow = asyncio.streams.FlowControlMixin(loop)
+        writing, _ = await loop.connect_write_pipe(lambda: flow, process.stdin)
+        self._closers.append(writing)
+        stdin = asyncio.StreamWriter(writing, flow, None, loop)
+        arriving, reads = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        writes, leaving = anyio.create_memory_object_stream[SessionMessage](0)
+        self._closers += (arriving, reads, writes, leaving)
+        self._tasks = [
+            loop.create_task(self._read_messages(out, arriving)),
+            loop.create_task(self._write_messages(leaving, stdin, arriving)),
+            loop.create_task(self._read_errors(err)),
+            loop.create_task(self._watch_process(process, arriving)),
+        ]
+        return reads, writes
+
+    async def _read_messages(self, out: asyncio.StreamReader, arriving: Any) -> None:
+        """Pass on each line as a message; the end, or a line too long, ends the connection."""
+        pieces: list[bytes] = []
+        size = 0
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            while chunk := await out.read(_CHUNK):
+                *lines, rest = chunk.split(b"\n")
+                for line in lines:
+                    await arriving.send(_read_message(b"".join((*pieces, line))))
+                    pieces, size = [], 0
+                pieces.append(rest)
+                size += len(rest)
+                if size > MAX_LINE:
+                    self.fault = BadServerError(
+                        f"it sent a line of more than {MAX_LINE // 2**20} MiB"
+                    )
+                    break
+        if self.fault is None:
+            # Its end is a moment away, and says why.
+            await asyncio.wait(
+                {asyncio.ensure_future(self._ended.wait())}, timeout=_SECONDS_TO_DRAIN
+            )
+        arriving.close()
+
+    async def _write_messages(
+        self, leaving: Any, stdin: asyncio.StreamWriter, arriving: Any
+    ) -> None:
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            async for sent in leaving:
+                text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
+                stdin.write(text.encode() + b"\n")
+                await stdin.drain()
+            return
+        arriving.close()
+
+    async def _read_errors(self, err: asyncio.StreamReader) -> None:
+        """Keep the last of what it writes there: a full pipe would stop it."""
+        with contextlib.suppress(OSError):
+            while chunk := await err.read(_CHUNK):
+                self._errors.append(chunk[-_LAST_WORDS:])
+
+    async def _watch_process(self, process: subprocess.Popen[bytes], arriving: Any) -> None:
+        """End the connection with the process, whatever else holds its pipes."""
+        await _wait_for_end(process.pid)
+        self.fault = self.fault or BadServerError(_describe_end(process.pid))
+        self._ended.set()
+        await asyncio.sleep(_SECONDS_TO_DRAIN)
+        arriving.close()
+
+    async def _end_program(self) -> None:
+        process = self._process
+        for task in self._tasks:
+            task.cancel()
+        for each in reversed(self._closers):
+            each.close()
+        if process is not None:
+            ending = asyncio.ensure_future(asyncio.to_thread(_end_process, process, self._mark))
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError:
+                await ending
+                raise
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _read_message(line: bytes) -> SessionMessage | Exception:
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        return error
+
+
+async def _wait_for_end(pid: int) -> None:
+    """Wait until a child has ended, without reaping it."""
+    loop = asyncio.get_running_loop()
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        while not _has_ended(pid):  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(50 * _POLL)
+        return
+    ended = asyncio.Event()
+    loop.add_reader(handle, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return found is not None
+
+
+def _describe_end(pid: int) -> str:
+    try:
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+    except ChildProcessError:
+        found = None
+    if found is None:
+        return "its program ended"
+    if found.si_code == os.CLD_EXITED:
+        return f"its program ended with exit code {found.si_status}"
+    return f"its program was ended by {signal.Signals(found.si_status).name}"
+
+
+def _end_process(process: subprocess.Popen[bytes], mark: str) -> None:
+    """End a program, its group and its strays. Blocks for a few seconds at most."""
+    for number in (None, signal.SIGTERM):
+        if number is not None:
+            _signal_group(process.pid, number)
+        until = monotonic() + _SECONDS_TO_END
+        while not _has_ended(process.pid) and monotonic() < until:
+            sleep(_POLL)
+        if _has_ended(process.pid):
+            break
+    _signal_group(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_SECONDS_TO_END)
+    end_strays(mark)
+
+
+def _signal_group(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
