@@ -170,9 +170,14 @@ class Reloader:
         self, origin: str, reading: Reading, is_wanted: Callable[[], bool]
     ) -> ReloadChanges:
         """Swap in what a source gave; nothing is published when nothing is different."""
+        return await self.take_readings(lambda: {origin: reading} if is_wanted() else {})
+
+    async def take_readings(self, readings: Callable[[], Mapping[str, Reading]]) -> ReloadChanges:
+        """Swap in what several sources gave, as one change."""
         async with self._lock:
             self._require_open()
-            if not is_wanted() or not self.sources.put(origin, reading):
+            changed = [self.sources.put(*each) for each in readings().items()]
+            if not any(changed):
                 return _make_no_changes()
             return await self._publish_around(self._swap_sources)
 

@@ -32,7 +32,7 @@ from tool_engine.redaction import words_of
 MOST_TOOLS: Final = 100_000
 """The most tools of one source: a list that never ends is refused."""
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9_]*:[^\s<>][^\n\r<>]{0,199}")
-_PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
+_PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _TAKEN: Final = ("file", "code")
 _PLAIN_MARSHAL: Final = 2
 """The last version of the format that does not depend on which values are the same objects."""
@@ -69,7 +69,7 @@ def check_prefix(origin: str, prefix: object) -> str:
     if not isinstance(prefix, str) or (prefix and _PREFIX.fullmatch(prefix) is None):
         raise ConfigurationError(
             f"the prefix of the source {origin!r} must be a letter or _, then letters, digits, _ "
-            f"and -, at most 32 characters, or empty; got {prefix!r}"
+            f". and -, at most 32 characters, or empty; got {prefix!r}"
         )
     return prefix
 

@@ -7,25 +7,30 @@ What is different goes, and comes anew: all servers at once, so that a slow one 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.errors import ToolEngineError
+from tool_engine.catalog.source_tools import Reading
+from tool_engine.errors import EngineClosedError, ToolEngineError
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
-from tool_engine.following import SourceFollowers
+from tool_engine.following import Follower, SourceFollowers
+from tool_engine.logger import get_logger
 from tool_engine.mcp_servers.configured import Configured, ConfiguredServers, Server
 from tool_engine.mcp_servers.settings import settings_of
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.definition import ServerDefinition
 from tool_engine.model.tool import server_of
+from tool_engine.redaction import words_of
 from tool_engine.reloading import Reloader
 
 if TYPE_CHECKING:
     from tool_engine.config import ToolEngineConfig
     from tool_engine.executors.mcp.mcp_source import MCPSource
 
+_log = get_logger(__name__)
+_T = TypeVar("_T")
 _LEEWAY: Final = 5.0
 """Seconds that a reading may take beyond the time to connect."""
 Error = tuple[str, str]
@@ -57,11 +62,10 @@ class ServerHub:
             self._interval = min(1.0, self._interval or 1.0)
         self._configured = ConfiguredServers(config.mcp_servers)
         self._sources: dict[str, MCPSource] = {}
-        self._starting: dict[str, asyncio.Task[None]] = {}
         self._places: dict[str, str] = {}
         self._wrong: list[Error] = []
         self._failed: dict[str, str] = {}
-        self._late: set[str] = set()
+        self._late: dict[str, asyncio.Task[None]] = {}
         self._disabled: list[str] = []
         self._findings: dict[str, tuple[str, ...]] = {}
         self._calls: dict[str, str] = {}
@@ -98,21 +102,71 @@ class ServerHub:
         """Make the servers those that are wanted, and wait for them, but not for long."""
         async with self._lock:
             self._is_due, self._of_files = False, self._reloader.servers
-            configured = await asyncio.to_thread(self._configured.read)
-            wanted = self._choose_servers(configured)
-            loop = asyncio.get_running_loop()
-            for name in [*self._sources]:
-                if wanted.get(name) != self._sources[name].settings:
-                    self._start_task(name, self._end_server(name, wanted.get(name)))
+            wanted = self._choose_servers(await asyncio.to_thread(self._configured.read))
+            for name in [name for name in self._sources if name not in wanted]:
+                self._late.pop(name, None)
+                await self._followers.remove(self._sources.pop(name))
+            self._failed = {}
+            begun: dict[str, tuple[Follower, asyncio.Task[Reading]]] = {}
             for name, settings in wanted.items():
-                if name not in self._sources and name not in self._starting:
-                    self._start_task(name, self._begin_server(settings))
-            if self._starting:
-                await asyncio.wait(self._starting.values(), timeout=self._patience)
-            self._late = set(self._starting)
+                known = self._sources.get(name)
+                if known is None or known.settings != settings:
+                    self._begin_server(settings, begun)
+            await self._await_readings(begun)
             self._tell_errors()
             if self._watch is None and self._interval is not None and not self._is_closed:
-                self._watch = loop.create_task(self._watch_file(), name="tool-engine-mcp-file")
+                self._watch = asyncio.create_task(self._watch_file(), name="tool-engine-mcp-file")
+
+    def _begin_server(
+        self,
+        settings: MCPServerSettings,
+        begun: dict[str, tuple[Follower, asyncio.Task[Reading]]],
+    ) -> None:
+        # By name: it loads the SDK, which an engine without servers does not need.
+        made = import_module("tool_engine.executors.mcp.mcp_source").MCPSource
+        name, known = settings.name, self._sources.get(settings.name)
+        source: MCPSource = made(settings)
+        patience = settings.connect_timeout + _LEEWAY
+        try:
+            follower = self._followers.begin(source, patience, replaces=known)
+        except ToolEngineError as error:
+            self._failed[name] = str(error)
+            return
+        self._late.pop(name, None)
+        self._sources[name] = source
+        # Its first tools come together with those of the others.
+        follower.hold()
+        begun[name] = follower, self._spawn(follower.read())
+
+    async def _await_readings(
+        self, begun: dict[str, tuple[Follower, asyncio.Task[Reading]]]
+    ) -> None:
+        """Take in the tools of all servers that answer in time, as one change."""
+        if not begun:
+            return
+        await asyncio.wait([task for _, task in begun.values()], timeout=self._patience)
+        done = {each.origin: (each, task) for each, task in begun.values() if task.done()}
+        await self._reloader.take_readings(
+            lambda: {
+                origin: task.result()
+                for origin, (each, task) in done.items()
+                if not task.cancelled() and each.is_wanted(task.result())
+            }
+        )
+        for name, (follower, task) in begun.items():
+            if task.done():
+                follower.release()
+            else:
+                self._late[name] = self._spawn(self._take_late(name, follower, task))
+
+    async def _take_late(self, name: str, follower: Follower, task: asyncio.Task[Reading]) -> None:
+        reading = await task
+        await self._reloader.take_reading(
+            follower.origin, reading, lambda: follower.is_wanted(reading)
+        )
+        follower.release()
+        if self._late.pop(name, None) is not None:
+            self._tell_errors()
 
     def notice(self) -> None:
         """Take in that files or tools have changed."""
@@ -127,8 +181,7 @@ class ServerHub:
     async def close(self) -> None:
         """Start nothing any more; what runs is closed with the sources of the engine."""
         self._is_closed = True
-        tasks = [*self._tasks, *self._starting.values()]
-        tasks += [self._watch] if self._watch is not None else []
+        tasks = [*self._tasks, *([self._watch] if self._watch is not None else [])]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -157,39 +210,6 @@ class ServerHub:
             except ToolEngineError as error:
                 self._wrong.append((place, str(error)))
         return wanted
-
-    async def _begin_server(self, settings: MCPServerSettings) -> None:
-        # By name: it loads the SDK, which an engine without servers does not need.
-        made = import_module("tool_engine.executors.mcp.mcp_source").MCPSource
-        source: MCPSource = made(settings)
-        self._sources[settings.name] = source
-        try:
-            await self._followers.add(source, settings.connect_timeout + _LEEWAY)
-        except ToolEngineError as error:
-            self._sources.pop(settings.name, None)
-            self._failed[settings.name] = str(error)
-
-    async def _end_server(self, name: str, following: MCPServerSettings | None) -> None:
-        """End a server, and begin it anew with other settings, if there are some."""
-        source = self._sources.pop(name)
-        await self._followers.remove(source)
-        if following is not None:
-            await self._begin_server(following)
-
-    def _start_task(self, name: str, work: Any) -> None:
-        self._failed.pop(name, None)
-        task = asyncio.get_running_loop().create_task(work, name=f"tool-engine-mcp {name}")
-        self._starting[name] = task
-        task.add_done_callback(lambda ended: self._end_task(name, ended))
-
-    def _end_task(self, name: str, task: asyncio.Task[None]) -> None:
-        if self._starting.get(name) is task:
-            del self._starting[name]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._failed[name] = str(error)
-        if name in self._late:
-            self._late.discard(name)
-            self._tell_errors()
 
     def _tell_errors(self) -> None:
         if self._is_closed:
@@ -229,10 +249,17 @@ class ServerHub:
             if await asyncio.to_thread(self._configured.has_changed):
                 await self.sync()
 
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work, name="tool-engine-mcp-sync")
+    def _spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = asyncio.create_task(work, name="tool-engine-mcp-servers")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end_task)
+        return task
+
+    def _end_task(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, EngineClosedError):
+            _log.error("mcp_servers_not_compared", error=words_of(error))
 
 
 def _place_of(server: Server) -> str:

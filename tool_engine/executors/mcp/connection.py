@@ -237,8 +237,8 @@ class Connection:
             self._drop_peer(peer)
             raise ServerLostError(
                 f"the server {self.settings.name!r} was lost during the call "
-                f"({self._hide_secrets(peer.find_fault())}); whether the tool ran is unknown: look before "
-                "you call it again",
+                f"({self._hide_secrets(peer.find_fault())}); whether the tool ran is unknown: look "
+                "before you call it again",
                 is_final=True,
             ) from None
         except NotSentError:

@@ -41,12 +41,13 @@ class FileToolExecutor(ToolExecutor):
         """
         name = tool.implementation_config["server"]
         source = None if self._find_server is None else self._find_server(name)
-        if source is None:
+        executor = None if source is None else source.executor
+        if executor is None:
             raise ToolExecutionError(
                 f"the server {name!r} is not there; name it in mcp_servers, or in a file with "
                 "kind: mcp_server"
             )
-        return await source.executor.execute(tool, params, context)
+        return await executor.execute(tool, params, context)
 
 
 class _Reader(EntryReader[bool]):
