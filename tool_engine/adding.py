@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tool_engine.executors.executor_registry import ExecutorRegistry
     from tool_engine.following import SourceFollowers
     from tool_engine.mcp_servers.hub import ServerHub
+    from tool_engine.mcp_servers.state import MCPServerState
     from tool_engine.reloading import Reloader
 
 
@@ -35,10 +36,25 @@ class AddsSources:
         def _require_open(self) -> None:
             """Raise EngineClosedError if the engine is closed."""
 
-    @property
-    def mcp_servers(self) -> dict[str, Any]:
-        """The servers that the configuration and the files name, each as an `MCPSource`."""
-        return {} if self._hub is None else self._hub.sources
+    @at_home
+    async def start_mcp_servers(self) -> None:
+        """Start and reach the servers that the configuration and the files name.
+
+        `load` does, unless `mcp_autostart` is off. Waits as long as `mcp_start_timeout` says.
+
+        Raises:
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        self._runs_servers = True
+        await self._sync_servers()
+
+    def list_mcp_servers(self) -> list[MCPServerState]:
+        """Return how it is with each server that the configuration and the files name."""
+        if self._hub is None:
+            return []
+        quarantined = (each.tool for each in self._reloader.quarantined.values())
+        return self._hub.list_states((*self.index, *quarantined))
 
     def _make_followers(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
         # By name: few processes have an engine, and fewer a source.
@@ -46,18 +62,20 @@ class AddsSources:
         self._followers = following.SourceFollowers(reloader, registry)
         self._reloader = reloader
         self._hub: ServerHub | None = None
+        self._runs_servers = self.config.mcp_autostart
         reloader.on_servers = self._notice_servers
 
     def _find_hub(self) -> ServerHub | None:
-        """Return what runs servers; None: none is named."""
-        if self._hub is None and self._names_servers():
+        """Return what runs servers; None: none is named, or none is to run yet."""
+        if self._hub is None and self._runs_servers and self._names_servers():
             # By name: most engines have no servers.
             made = import_module("tool_engine.mcp_servers.hub").ServerHub
             self._hub = made(self.config, self._followers, self._reloader, lambda: self.index)
         return self._hub
 
     def _names_servers(self) -> bool:
-        if self.config.mcp_servers is not None or self._reloader.servers:
+        reloader = self._reloader
+        if self.config.mcp_servers is not None or reloader.servers or reloader.refused_servers:
             return True
         found = any(server_of(tool) is not None for tool in self.index.new_since(self._searched))
         self._searched = self.index

@@ -34,6 +34,7 @@ _SWITCHES: Final = (
     "strict_validation",
     "recursive",
     "preload",
+    "mcp_autostart",
 )
 STRATEGIES: Final = ("fifo", "priority", "fair", "reject")
 KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
@@ -292,7 +293,10 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     `postgresql://user:${env:PASSWORD}@host/records`. None: memory."""
     mcp_servers: Any = None
     """The servers of tools that speak the Model Context Protocol: the path of a `.mcp.json`, a
-    mapping of its entries by name, or a list of `MCPServerSettings`. Needs the extra `mcp`."""
+    mapping of its entries by name, or a list of `MCPServerSettings`. Those of files run beside
+    them. Needs the extra `mcp`."""
+    mcp_autostart: bool = True
+    """Starts and reaches these servers with `load`. False: with `start_mcp_servers`."""
     mcp_start_timeout: float = 10.0
     """Seconds that `load` and `reload` wait for servers which are still connecting; the tools of
     the others come later."""

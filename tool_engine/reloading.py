@@ -113,6 +113,8 @@ class Reloader:
         self.sources = SourceTools()
         self.servers: tuple[ServerDefinition, ...] = ()
         """The servers that files define, as far as they are approved."""
+        self.refused_servers: dict[str, str] = {}
+        """Why the others may not run, by name."""
         self.on_servers: Callable[[], None] = lambda: None
         """Called after each change of `servers`, and of what tools ask of servers."""
         self._server_errors: list[tuple[str, str]] = []
@@ -458,7 +460,7 @@ class Reloader:
     def _choose_servers(self) -> set[tuple[str, str]]:
         """Choose the servers that may run; return why the others may not."""
         wanted = self._wanted_servers.values()
-        refused = self._approvals.refuse_servers(wanted)
+        refused = self.refused_servers = self._approvals.refuse_servers(wanted)
         self.servers = tuple(each for each in wanted if each.name not in refused)
         return {(str(self._wanted_servers[name].source), why) for name, why in refused.items()}
 

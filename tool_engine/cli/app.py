@@ -187,6 +187,16 @@ def _read_options(
         ),
     ] = None,
     path: PathOption = None,
+    mcp_config: Annotated[
+        str | None,
+        typer.Option(
+            "--mcp-config",
+            metavar="FILE",
+            envvar="TOOL_ENGINE_MCP_CONFIG",
+            help="The servers whose tools are used too: a file such as .mcp.json.",
+            show_default=False,
+        ),
+    ] = None,
     is_version: Annotated[
         bool,
         typer.Option(
@@ -205,4 +215,5 @@ def _read_options(
         sources=tuple(source or ()),
         records=records,
         path=path,
+        mcp_config=mcp_config,
     )

@@ -7,7 +7,7 @@ What is different goes, and comes anew: all servers at once, so that a slow one 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,9 +19,10 @@ from tool_engine.following import Follower, SourceFollowers
 from tool_engine.logger import get_logger
 from tool_engine.mcp_servers.configured import Configured, ConfiguredServers, Server
 from tool_engine.mcp_servers.settings import settings_of
+from tool_engine.mcp_servers.state import MCPServerState
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.definition import ServerDefinition
-from tool_engine.model.tool import server_of
+from tool_engine.model.tool import Tool, server_of
 from tool_engine.redaction import words_of
 from tool_engine.reloading import Reloader
 
@@ -81,19 +82,41 @@ class ServerHub:
     def __repr__(self) -> str:
         return f"ServerHub({list(self._sources.values())})"
 
-    @property
-    def sources(self) -> dict[str, MCPSource]:
-        """The servers that are used, by name."""
-        return dict(self._sources)
+    def list_states(self, tools: Iterable[Tool]) -> list[MCPServerState]:
+        """Return how it is with each server; `tools` are those that are there, or quarantined."""
+        names: dict[str, list[str]] = {}
+        for tool in tools:
+            names.setdefault(tool.origin, []).append(tool.name)
+        found = [
+            self._describe_server(name, place, tuple(sorted(names.get(f"mcp:{name}", ()))))
+            for name, place in self._places.items()
+        ]
+        for name, why in self._reloader.refused_servers.items():
+            # What a file says that is not approved is not even shown.
+            if name not in self._places:
+                found.append(
+                    MCPServerState(name=name, place="", state="is quarantined", findings=(why,))
+                )
+        return found
 
-    @property
-    def disabled(self) -> list[str]:
-        """The servers that are named and not used."""
-        return list(self._disabled)
-
-    def findings_of(self, name: str) -> tuple[str, ...]:
-        """Return the warnings about a server's definition."""
-        return self._findings.get(name, ())
+    def _describe_server(self, name: str, place: str, tools: tuple[str, ...]) -> MCPServerState:
+        source, is_enabled = self._sources.get(name), name not in self._disabled
+        known: dict[str, Any] = {
+            "name": name,
+            "place": place,
+            "tools": tools,
+            "is_enabled": is_enabled,
+        }
+        known["findings"] = self._findings.get(name, ())
+        if source is None:
+            return MCPServerState(state="is not used" if is_enabled else "is turned off", **known)
+        connection = source.connection
+        return MCPServerState(
+            state=connection.state,
+            is_connected=connection.is_connected,
+            version=connection.peer_version,
+            **known,
+        )
 
     def find(self, name: str) -> MCPSource | None:
         return self._sources.get(name)

@@ -37,6 +37,7 @@ from tool_engine.cli.files.locking import (
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
+from tool_engine.config import ENFORCE
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import LockFileError
 from tool_engine.model.definition import Definition
@@ -77,8 +78,11 @@ def run_command(
     if check and approve:
         raise CommandError("--check looks at all tools and groups; leave out --approve")
     names = sorted({*(approve or ())})
-    if app is None:
-        report, broken = lock_folder(settings_of(ctx, tools), names, check=check, file=file)
+    settings = settings_of(ctx, tools)
+    if app is None and names_servers(settings):
+        report, broken = lock_servers(settings, names, check=check, file=file)
+    elif app is None:
+        report, broken = lock_folder(settings, names, check=check, file=file)
     elif file is not None:
         raise CommandError("--app has a lock file of its own; leave out --file")
     else:
@@ -124,6 +128,34 @@ def lock_folder(
     known = {each.name for each in found}
     unseen = [] if names else sorted(lock.tools.keys() - known)
     return _Report(path, found, not check, problem, unseen), broken
+
+
+def names_servers(settings: Settings) -> bool:
+    """Return True if tools may come from servers."""
+    if settings.mcp_config is not None:
+        return True
+    checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
+    return any(each.servers for each in checked)
+
+
+def lock_servers(
+    settings: Settings, names: Sequence[str], *, check: bool, file: str | None
+) -> tuple[_Report, list[str]]:
+    """Write or check the lock file of a folder and servers, as `lock_folder` does.
+
+    No program runs here that is not approved, unless all is to be approved.
+    """
+    lock = ENFORCE if names or check else "off"
+    engine = ToolEngine(settings.engine_config(lock=lock, lock_file=file))
+    reports: list[tuple[_Report, list[str]]] = []
+
+    async def lock_tools() -> int:
+        async with engine:
+            reports.append(await _lock_engine(engine, names, check=check))
+        return EXIT_OK
+
+    run_async(lock_tools(), log_level=logging.CRITICAL)
+    return reports[0]
 
 
 def lock_app(app: str, names: Sequence[str], *, check: bool) -> tuple[_Report, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,14 +15,24 @@ import typer
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
-from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
+from tool_engine.cli.mcp.request import Request
+from tool_engine.cli.options import (
+    JSONOption,
+    MCPConfigOption,
+    RecordsOption,
+    ToolsOption,
+    settings_of,
+)
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_async
 
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
 
-_WORDS: Final = ("serve", "install")
+_WORDS: Final = ("serve", "install", "list", "call", "import")
+_OF_SERVERS: Final = ("list", "call", "import")
+"""Words about servers whose tools are used here; each has a module of its own."""
+_ROOM: Final = "tool_engine.cli.mcp"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _PORT: Final = 8931
 _PATH: Final = "/mcp"
@@ -41,8 +52,16 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 def run_command(
     ctx: typer.Context,
     word: Annotated[
-        str, typer.Argument(metavar="serve|install", help="Serve, or print how clients start it.")
+        str,
+        typer.Argument(
+            metavar="WORD",
+            help="serve: serve the tools; install: print how clients start that. Of the servers of "
+            "--mcp-config and of files: list, call SERVER TOOL KEY=VALUE, import SERVER.",
+        ),
     ],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGUMENT", help="What the word is about.")
+    ] = None,
     *,
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Over standard input and output, as is the default.")
@@ -72,15 +91,29 @@ def run_command(
         str | None,
         typer.Option("--app", metavar="MODULE:NAME", help="The engine of a program of yours."),
     ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="DIR", help="import: the folder for the files."),
+    ] = None,
+    as_json: JSONOption = False,
+    mcp_config: MCPConfigOption = None,
     tools: ToolsOption = None,
     records: RecordsOption = None,
 ) -> int:
-    """Serve the tools to clients of the Model Context Protocol, such as Claude and Cursor.
+    """Serve the tools to clients of the Model Context Protocol, or use servers of it.
 
     Example: tool-engine mcp serve --http 127.0.0.1:8931
     """
     if word not in _WORDS:
         raise CommandError(f"there is no `mcp {word}`{suggest_name(word, _WORDS)}")
+    settings = settings_of(ctx, tools, records, mcp_config)
+    if word in _OF_SERVERS:
+        request = Request(
+            words=tuple(words or ()), names=tuple(name or ()), output=output, as_json=as_json
+        )
+        return int(import_module(f"{_ROOM}.{word}_word").run_word(settings, request))
+    if words:
+        raise CommandError(f"`mcp {word}` takes options only, not {words[0]!r}")
     if stdio and http is not None:
         raise CommandError("--stdio and --http are two ways to serve: leave one out")
     if token_file is not None and http is None:
@@ -94,7 +127,6 @@ def run_command(
         token_file=token_file,
         title=title,
     )
-    settings = settings_of(ctx, tools, records)
     if word == "install":
         return _print_entries(settings, options)
     return serve_tools(settings, options)
@@ -186,7 +218,7 @@ def find_entry(settings: Settings, options: ServeOptions) -> dict[str, Any]:
 
 def _list_words(settings: Settings, options: ServeOptions) -> list[str]:
     words: list[str] = []
-    if options.app is None:
+    if options.app is None and not settings.is_without_folder:
         words += ["--tools", str(Path(settings.folder()).absolute())]
     if settings.is_recursive:
         words.append("--recursive")
@@ -196,6 +228,8 @@ def _list_words(settings: Settings, options: ServeOptions) -> list[str]:
         words += ["--records", settings.records]
     if settings.path is not None:
         words += ["--path", str(Path(settings.path).absolute())]
+    if settings.mcp_config is not None:
+        words += ["--mcp-config", str(Path(settings.mcp_config).absolute())]
     words += ["mcp", "serve"]
     for option, values in _list_options(options):
         for value in values:
