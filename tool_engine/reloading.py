@@ -230,6 +230,9 @@ class Reloader:
         chosen = present if names is None else [names] if isinstance(names, str) else names
         lock = self._approvals.with_approved(known, present, chosen)
         await asyncio.to_thread(lock.write)
+        # By name: few engines have tools of sources in their lock.
+        texts = import_module("tool_engine.catalog.approval.approved_texts")
+        await asyncio.to_thread(texts.write_texts, lock, present)
         return await self._in_pair(lambda: self._look_at_files("lock"))
 
     async def check_lock(self) -> list[LockState]:

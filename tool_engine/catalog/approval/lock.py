@@ -133,8 +133,8 @@ class ToolLock:
         name, cure = tool.name, f"read it, then `tool-engine lock --approve {tool.name}`"
         if is_source_name(tool.source):
             cure += (
-                f" with --mcp-config FILE or --app MODULE:NAME, or await engine.lock_tools([{name!r}])"
-                f" in the program that adds the source {tool.origin!r}"
+                " with --mcp-config FILE or --app MODULE:NAME, or await engine.lock_tools("
+                f"[{name!r}]) in the program that adds the source {tool.origin!r}"
             )
         known = self.tools.get(name)
         if self.problem is not None:

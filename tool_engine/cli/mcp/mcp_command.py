@@ -29,8 +29,8 @@ from tool_engine.cli.settings import Settings, run_async
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
 
-_WORDS: Final = ("serve", "install", "list", "call", "import")
-_OF_SERVERS: Final = ("list", "call", "import")
+_WORDS: Final = ("serve", "install", "list", "call", "diff", "import")
+_OF_SERVERS: Final = ("list", "call", "diff", "import")
 """Words about servers whose tools are used here; each has a module of its own."""
 _ROOM: Final = "tool_engine.cli.mcp"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -56,7 +56,7 @@ def run_command(
         typer.Argument(
             metavar="WORD",
             help="serve: serve the tools; install: print how clients start that. Of the servers of "
-            "--mcp-config and of files: list, call SERVER TOOL KEY=VALUE, import SERVER.",
+            "--mcp-config and of files: list, call SERVER TOOL KEY=VALUE, diff, import SERVER.",
         ),
     ],
     words: Annotated[
