@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -130,6 +131,8 @@ class ServerHub:
                 self._late.pop(name, None)
                 await self._followers.remove(self._sources.pop(name))
             self._failed = {}
+            if wanted.keys() - self._sources.keys():
+                await asyncio.to_thread(_load_sdk)
             begun: dict[str, tuple[Follower, asyncio.Task[Reading]]] = {}
             for name, settings in wanted.items():
                 known = self._sources.get(name)
@@ -145,7 +148,6 @@ class ServerHub:
         settings: MCPServerSettings,
         begun: dict[str, tuple[Follower, asyncio.Task[Reading]]],
     ) -> None:
-        # By name: it loads the SDK, which an engine without servers does not need.
         made = import_module("tool_engine.executors.mcp.mcp_source").MCPSource
         name, known = settings.name, self._sources.get(settings.name)
         source: MCPSource = made(settings)
@@ -283,6 +285,14 @@ class ServerHub:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, EngineClosedError):
             _log.error("mcp_servers_not_compared", error=words_of(error))
+
+
+def _load_sdk() -> None:
+    """Import what speaks to servers, which takes too long for the loop."""
+    # By name: an engine without servers does without it. What is missing is said by each server.
+    with suppress(ImportError):
+        import_module("tool_engine.executors.mcp.mcp_source")
+        import_module("tool_engine.executors.mcp.peer")
 
 
 def _place_of(server: Server) -> str:

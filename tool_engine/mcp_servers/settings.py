@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tool_engine.catalog.servers.variables import MARK, VARIABLE
+from tool_engine.catalog.definition.server_variables import MARK, VARIABLE
 from tool_engine.errors import ConfigurationError
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.model.definition import ServerDefinition

@@ -11,9 +11,9 @@ import msgspec
 
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.definition.plain_data import plain_data
+from tool_engine.catalog.definition.server_variables import find_strange
 from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.limits import MAX_PROBLEMS
-from tool_engine.catalog.servers.variables import find_strange
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.definition import ServerDefinition
 

@@ -77,6 +77,7 @@ def _read_lists(document: JSONDocument, path: str, folder: str) -> Servers:
         found.servers.extend(of_list.servers)
         found.errors.extend(of_list.errors)
         found.broken.extend(of_list.broken)
+        found = found._replace(is_read=found.is_read and of_list.is_read)
     return found
 
 
@@ -95,7 +96,8 @@ def _read_list(
 ) -> Servers:
     listed = document.value[key]
     if not isinstance(listed, dict):
-        fault = Fault((key,), expected="servers by their names", got=describe(listed))
+        cure = 'write {"NAME": {...}}'
+        fault = Fault((key,), expected="servers by their names", got=describe(listed), cure=cure)
         return Servers([], _locate_errors([fault], source, document), [], is_read=False)
     found = Servers([], [], [])
     for name, entry in listed.items():
