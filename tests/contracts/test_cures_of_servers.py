@@ -6,6 +6,7 @@ The rows are as those of `test_cures_of_errors`, which counts what is tried.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ async def test_a_server_that_is_lost(tmp_path: Path) -> None:
     ],
 )
 async def test_settings(
-    cure: str, wrong: dict[str, object], right: dict[str, object], tmp_path: Path
+    cure: str, wrong: dict[str, Any], right: dict[str, Any], tmp_path: Path
 ) -> None:
     """With the setting as it says, the tools come."""
     async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
