@@ -20,6 +20,7 @@ from tests.contracts.test_cures_of_outside import TRIED as OUTSIDE
 from tests.contracts.test_cures_of_programs import TRIED as PROGRAMS
 from tests.contracts.test_cures_of_records import TRIED as RECORDS
 from tests.contracts.test_cures_of_running import TRIED as RUNNING
+from tests.contracts.test_cures_of_servers import TRIED as SERVERS
 from tests.contracts.test_cures_of_serving import TRIED as SERVING
 from tests.contracts.test_cures_of_sessions import TRIED as SESSIONS
 from tests.meta.sources import tree
@@ -36,6 +37,7 @@ TRIED = set().union(
     OUTSIDE,
     PROGRAMS,
     RUNNING,
+    SERVERS,
     SERVING,
     SESSIONS,
     RECORDS,

@@ -1,7 +1,7 @@
 """A server of the SDK with odd tools, as a program: over standard input and output, or HTTP.
 
-`python server_program.py` speaks over standard input and output; `python server_program.py http`
-prints its address first.
+`python server_program.py` speaks over standard input and output; with a port, or 0 for a free one,
+it serves over HTTP and prints its address first.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from typing import Any
 
 import mcp_types as types
+import uvicorn
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
@@ -73,11 +75,23 @@ def make_server() -> Server[Any]:
     )
 
 
-async def main() -> None:
+async def speak_lines() -> None:
     async with stdio_server() as (reads, writes):
         server = make_server()
         await server.run(reads, writes, server.create_initialization_options())
 
 
+async def serve_http(port: int) -> None:
+    app = make_server().streamable_http_app(host="127.0.0.1")
+    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error")
+    serving = uvicorn.Server(config)
+    task = asyncio.create_task(serving.serve())
+    while not serving.started:  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.01)
+    (listener,) = serving.servers[0].sockets
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+    await task
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(serve_http(int(sys.argv[1])) if len(sys.argv) > 1 else speak_lines())

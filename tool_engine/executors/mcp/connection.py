@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from tool_engine.errors import MissingExtraError, ToolExecutionError
@@ -38,7 +39,10 @@ _PATIENCE: Final = 2.0
 """Seconds that a call waits for a try after one that failed."""
 _CLOSE_LIMIT: Final = 8.0
 _LONGEST_REASON: Final = 600
-_INSTALL: Final = "pip install 'tool-engine[mcp]'"
+_MISSING: Final = (
+    "servers of the Model Context Protocol need an extra; install it: "
+    "pip install 'tool-engine[mcp]'"
+)
 
 
 class Connection:
@@ -119,7 +123,8 @@ class Connection:
             MissingExtraError: The SDK is not installed.
         """
         if self._owner is None and not self._is_closing:
-            _load_peer()
+            if find_spec("mcp") is None:
+                raise MissingExtraError(_MISSING)
             self._loop = asyncio.get_running_loop()
             name = f"tool-engine-mcp {self.settings.name}"
             self._owner = self._loop.create_task(self._keep_open(), name=name)
@@ -235,10 +240,10 @@ class Connection:
             ) from None
         except LostError:
             self._drop_peer(peer)
+            fault = self._hide_secrets(peer.find_fault())
             raise ServerLostError(
-                f"the server {self.settings.name!r} was lost during the call "
-                f"({self._hide_secrets(peer.find_fault())}); whether the tool ran is unknown: look "
-                "before you call it again",
+                f"the server {self.settings.name!r} was lost during the call ({fault}), and "
+                "whether the tool ran is unknown; look before you call it again",
                 is_final=True,
             ) from None
         except NotSentError:
@@ -321,13 +326,15 @@ class Connection:
 
     async def _run_once(self) -> None:
         """Connect, and stay until the connection has ended."""
-        open_peer = _load_peer().open_peer
+        peers = await asyncio.to_thread(import_module, "tool_engine.executors.mcp.peer")
         settings = await self._put_in_secrets()
         peer: Peer | None = None
         was_open = False
         try:
             async with asyncio.timeout(settings.connect_timeout) as bound:
-                async with open_peer(settings, self._secrets, self.refresh, self._options) as peer:
+                async with peers.open_peer(
+                    settings, self._secrets, self.refresh, self._options
+                ) as peer:
                     watching = asyncio.ensure_future(peer.watch(self.refresh))
                     try:
                         # First it listens, so that no change is missed between list and listening.
@@ -355,18 +362,19 @@ class Connection:
     async def _follow_changes(self, peer: Peer) -> None:
         """Read the list again after each change, until the connection has ended."""
         lost = asyncio.ensure_future(peer.lost.wait())
+        stale = asyncio.ensure_future(self._stale.wait())
         try:
-            while not peer.lost.is_set():
-                stale = asyncio.ensure_future(self._stale.wait())
+            while not lost.done():
                 await asyncio.wait({stale, lost}, return_when=asyncio.FIRST_COMPLETED)
-                stale.cancel()
-                if self._stale.is_set() and not peer.lost.is_set():
+                if stale.done() and not lost.done():
                     self._stale.clear()
+                    stale = asyncio.ensure_future(self._stale.wait())
                     with suppress(BadServerError, TimeoutError):
                         async with asyncio.timeout(self.settings.connect_timeout):
                             await self._read_list(peer)
                     self._on_change()
         finally:
+            stale.cancel()
             lost.cancel()
 
     async def _read_list(self, peer: Peer) -> None:
@@ -400,15 +408,6 @@ class Connection:
         read = import_module("tool_engine.executors.mcp.server_secrets").put_in_secrets
         settings: MCPServerSettings = await read(self.settings, self._secrets)
         return settings
-
-
-def _load_peer() -> Any:
-    try:
-        return import_module("tool_engine.executors.mcp.peer")
-    except ImportError as error:
-        raise MissingExtraError(
-            f"servers of the Model Context Protocol need an extra; install it: {_INSTALL}"
-        ) from error
 
 
 def _describe_fault(error: BaseException) -> str:

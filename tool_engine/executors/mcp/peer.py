@@ -30,7 +30,7 @@ from mcp_types import (
     Tool,
     ToolListChangedNotification,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from tool_engine.executors.mcp.faults import BadServerError, NotSentError
@@ -269,7 +269,7 @@ async def open_peer(
 
         client = Client(
             watched,
-            mode=options.get("mode", "auto"),
+            mode=_mode_of(settings.revision),
             cache=None,
             message_handler=take_message,
             client_info=Implementation(name=_NAME, version=options.get("version", "")),
@@ -280,6 +280,20 @@ async def open_peer(
         except (MCPError, ValidationError, RuntimeError, httpx2.HTTPError) as error:
             raise BadServerError(find_fault() or _describe_error(error)) from None
         yield Peer(client, lost, faults, lambda: find_fault() or "the connection ended")
+
+
+def _mode_of(revision: str | None) -> str:
+    """Return the SDK's word for a revision.
+
+    Raises:
+        BadServerError: There is no such revision.
+    """
+    known = (*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS)
+    if revision is not None and revision not in known:
+        raise BadServerError(f"there is no revision {revision!r}; write one of {', '.join(known)}")
+    if revision is None:
+        return "auto"
+    return revision if revision in MODERN_PROTOCOL_VERSIONS else "legacy"
 
 
 async def _make_transport(
@@ -294,7 +308,8 @@ async def _make_transport(
         allow = allow_of(settings.url, settings.allow)
     except ValueError as error:
         raise BadServerError(str(error)) from None
-    client = make_client(settings.headers, allow, options.get("auth"))
+    # It reads the certificates of the machine.
+    client = await asyncio.to_thread(make_client, settings.headers, allow, options.get("auth"))
     if settings.transport == "sse":
         return open_sse(settings.url, client), lambda: ""
     await stack.enter_async_context(client)

@@ -44,6 +44,9 @@ class MCPServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     trust_annotations: bool = False
     """True: what its tools say of their effect holds here; else each writes, unless the fields
     above say otherwise."""
+    revision: str | None = None
+    """The revision of the protocol that is spoken, such as `2025-11-25`; None: the newest that both
+    know, for which a server of before 2026 is asked twice."""
     connect_timeout: float = 30.0
     """Seconds that a connection may take, from the start of the program to the list."""
     idle_timeout: float | None = None

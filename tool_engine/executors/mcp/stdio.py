@@ -128,8 +128,8 @@ class StdioTransport:
             self._closers.append(transport)
         flow = asyncio.streams.FlowControlMixin(loop)
         writing, _ = await loop.connect_write_pipe(lambda: flow, process.stdin)
-        self._closers.append(writing)
         stdin = asyncio.StreamWriter(writing, flow, None, loop)
+        self._closers.append(stdin)
         arriving, reads = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         writes, leaving = anyio.create_memory_object_stream[SessionMessage](0)
         self._closers += (arriving, reads, writes, leaving)
@@ -160,9 +160,8 @@ class StdioTransport:
                     break
         if self.fault is None:
             # Its end is a moment away, and says why.
-            await asyncio.wait(
-                {asyncio.ensure_future(self._ended.wait())}, timeout=_SECONDS_TO_DRAIN
-            )
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), _SECONDS_TO_DRAIN)
         arriving.close()
 
     async def _write_messages(

@@ -1,0 +1,62 @@
+"""An engine, and servers of other people's tools."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tool_engine import ToolEngine, ToolEngineConfig
+from tool_engine.executors.mcp.mcp_source import MCPSource
+
+PROGRAM = str(Path(__file__).with_name("server_program.py"))
+COMMAND = (sys.executable, PROGRAM)
+LIMIT = 20.0
+Serve = Callable[..., AbstractContextManager[str]]
+
+
+async def until(condition: Callable[[], Any], limit: float = LIMIT) -> None:
+    """Wait, for a bounded time, for what comes from another process."""
+    async with asyncio.timeout(limit):
+        while not condition():  # noqa: ASYNC110 - it happens in another process
+            await asyncio.sleep(0.01)
+
+
+def running(engine: ToolEngine) -> int:
+    """How many calls hold a slot."""
+    return engine.controller.snapshot().metrics.active
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
+    (tmp_path / "tools").mkdir()
+    async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path / "tools"))) as engine:
+        yield engine
+
+
+@contextmanager
+def serve_http(port: int = 0) -> Iterator[str]:
+    """Run the program over HTTP and return its address."""
+    words = [*COMMAND, str(port)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+@pytest.fixture(params=["stdio", "http"])
+def source(request: pytest.FixtureRequest) -> Iterator[MCPSource]:
+    """The program's tools, over each of the ways to reach them."""
+    if request.param == "stdio":
+        yield MCPSource("odd", command=COMMAND)
+    else:
+        with serve_http() as url:
+            yield MCPSource("odd", url=url)

@@ -1,0 +1,126 @@
+"""A call of a server's tool is a call like any other, and always ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from tests.executors.mcp.conftest import COMMAND, LIMIT, running, serve_http, until
+from tool_engine import ToolEngine, ToolExecutionContext
+from tool_engine.executors.mcp.mcp_source import MCPSource
+from tool_engine.model.progress import ToolProgress
+
+pytestmark = pytest.mark.timeout(60)
+
+
+async def test_results(engine: ToolEngine, source: MCPSource) -> None:
+    """Its text, its values and its failures arrive."""
+    changes = await engine.add_source(source)
+    assert "echo" in changes["added"]
+    echoed = await engine.execute("echo", {"text": "hello"})
+    assert echoed.output == {"content": [{"type": "text", "text": "hello"}]}
+    both = await engine.execute("both", {})
+    assert both.output["structuredContent"] == {"number": 1}
+    failed = await engine.execute("fail", {"text": "money"})
+    assert (failed.error_type, failed.error) == ("execution_error", "no money")
+    wrong = await engine.execute("echo", {"text": 3})
+    assert wrong.error_type == "validation_error"
+    assert [record.tool_name for record in await engine.store.query_call_records()][:1] == ["echo"]
+
+
+async def test_progress(engine: ToolEngine, source: MCPSource) -> None:
+    """What the server reports is the call's progress."""
+    await engine.add_source(source)
+    heard: list[ToolProgress] = []
+    context = ToolExecutionContext(on_progress=heard.append)
+    assert (await engine.execute("steps", {"text": "3"}, context)).is_success
+    assert [each.done for each in heard][-1] == 3.0
+    assert heard[0].message == "step 1"
+
+
+async def test_deadline_and_cancellation(engine: ToolEngine, source: MCPSource) -> None:
+    """A call that is given up ends at once, and the connection is as good as before."""
+    await engine.add_source(source)
+    late = await engine.execute("slow", {}, ToolExecutionContext(timeout=0.2))
+    assert late.error_type == "timeout"
+    task = asyncio.create_task(engine.execute("slow", {}))
+    await until(lambda: running(engine) == 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await engine.execute("echo", {"text": "on"})).is_success
+    assert source.connection.is_connected
+
+
+async def test_no_sign_of_progress(engine: ToolEngine) -> None:
+    """`idle_timeout` ends a silent call; one that reports progress goes on."""
+    source = MCPSource("odd", command=COMMAND, idle_timeout=0.5)
+    await engine.add_source(source)
+    silent = await engine.execute("slow", {})
+    assert silent.error_type == "timeout"
+    assert "no sign of progress for 0.5 s (idle_timeout)" in str(silent.error)
+    assert (await engine.execute("steps", {"text": "5"})).is_success
+
+
+async def test_killed_in_a_call(engine: ToolEngine) -> None:
+    """Nobody knows whether it ran; the next call finds a new process."""
+    await engine.add_source(MCPSource("odd", command=COMMAND))
+    before = await engine.execute("whoami", {})
+    lost = await engine.execute("die", {})
+    assert lost.error_type == "worker_lost"
+    assert "its program was ended by SIGKILL" in str(lost.error)
+    assert "whether the tool ran is unknown; look before" in str(lost.error)
+    after = await engine.execute("whoami", {})
+    assert after.is_success
+    assert after.output != before.output
+
+
+async def test_what_may_run_twice_does(engine: ToolEngine) -> None:
+    """A call that only reads is made again by itself, once."""
+    tools = {name: {"effect": "read"} for name in ("slow", "whoami")}
+    source = MCPSource("odd", command=COMMAND, tools=tools)
+    await engine.add_source(source)
+    first = pid_in(await engine.execute("whoami", {}))
+    call = asyncio.create_task(engine.execute("slow", {}, ToolExecutionContext(timeout=LIMIT)))
+    await until(lambda: running(engine) == 1)
+    await asyncio.sleep(0.1)  # it is sent, which only the server could say
+    os.kill(first, signal.SIGKILL)
+    second = pid_in(await engine.execute("whoami", {}))
+    assert second != first
+    assert not call.done()
+    os.kill(second, signal.SIGKILL)
+    result = await call
+    assert result.error_type == "worker_lost"
+
+
+def pid_in(result: object) -> int:
+    return int(result.output["content"][0]["text"].split()[0])  # type: ignore[attr-defined]
+
+
+async def test_a_server_that_is_away(engine: ToolEngine) -> None:
+    """Over HTTP, a call says since when; its tools stay, and it comes back by itself."""
+    with serve_http() as url:
+        source = MCPSource("odd", url=url)
+        await engine.add_source(source)
+        assert (await engine.execute("echo", {"text": "a"})).is_success
+    down = await engine.execute("echo", {"text": "b"})
+    assert down.error_type == "execution_error"
+    assert "the server 'odd' is down since" in str(down.error)
+    assert engine.get("echo") is not None
+    port = int(url.split(":")[2].split("/")[0])
+    with serve_http(port):
+        assert (await engine.execute("echo", {"text": "c"})).is_success
+
+
+async def test_closing_in_a_call(engine: ToolEngine, source: MCPSource) -> None:
+    """The calls of a removed source go on; the engine's end ends them."""
+    await engine.add_source(source)
+    steps = asyncio.create_task(engine.execute("steps", {"text": "4"}))
+    await until(lambda: running(engine) == 1)
+    await engine.remove_source(source)
+    assert engine.get("steps") is None
+    assert (await steps).is_success
+    await until(lambda: source.connection.state == "is closed")

@@ -1,0 +1,165 @@
+"""A server's tools are what it lists, with what the operator says of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp.server import Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+
+from tests.executors.mcp.conftest import COMMAND, until
+from tool_engine import ConfigurationError, ToolEngine
+from tool_engine.executors.mcp.mcp_source import MCPSource, shorten_name
+
+pytestmark = pytest.mark.timeout(60)
+ANY: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+class Shop:
+    """A server in memory whose tools a test changes."""
+
+    def __init__(self, *tools: types.Tool) -> None:
+        self.tools = list(tools)
+        self.bus = InMemorySubscriptionBus()
+        self.called: list[str] = []
+        self.server: Server[Any] = Server(
+            "shop",
+            version="1",
+            on_list_tools=self.list_tools,
+            on_call_tool=self.call_tool,
+            on_subscriptions_listen=ListenHandler(self.bus),
+        )
+
+    async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=self.tools)
+
+    async def call_tool(self, ctx: Any, params: Any) -> types.CallToolResult:
+        self.called.append(params.name)
+        return types.CallToolResult(content=[])
+
+    async def change(self, *tools: types.Tool) -> None:
+        self.tools = list(tools)
+        await self.bus.publish(ToolsListChanged())
+
+
+def tool(name: str, **fields: Any) -> types.Tool:
+    return types.Tool(name=name, input_schema=fields.pop("schema", ANY), **fields)
+
+
+async def add(engine: ToolEngine, shop: Shop, **settings: Any) -> MCPSource:
+    source = MCPSource("shop", in_memory=shop.server, **settings)
+    await engine.add_source(source)
+    return source
+
+
+async def test_changes_are_heard(engine: ToolEngine) -> None:
+    """Tools come, change and go when the server says so; what is the same stays the same."""
+    shop = Shop(tool("buy"), tool("sell"))
+    await add(engine, shop)
+    kept = engine.get("buy")
+    await shop.change(tool("buy"), tool("lend"))
+    await until(lambda: engine.get("lend"))
+    assert engine.get("sell") is None
+    assert engine.get("buy") is kept
+
+
+async def test_changes_are_heard_of_older_servers(engine: ToolEngine) -> None:
+    """A program that only knows 2025-11-25 says it on its connection."""
+    source = MCPSource("odd", command=COMMAND, revision="2025-11-25")
+    await engine.add_source(source)
+    assert (await engine.execute("grow", {"text": "grown"})).is_success
+    await until(lambda: engine.get("grown"))
+
+
+async def test_what_the_operator_says_holds(engine: ToolEngine) -> None:
+    """Its own words about effect do not, unless they are trusted."""
+    read = types.ToolAnnotations(read_only_hint=True, title="Look")
+    shop = Shop(tool("look", annotations=read), tool("buy"), tool("hide_me"))
+    source = await add(
+        engine,
+        shop,
+        expose=("look", "buy"),
+        definition={"timeout": 7.0},
+        tools={"b*": {"permission": {"execution": "ask_once"}, "timeout": 3.0}},
+    )
+    look, buy = engine.get_or_raise("look"), engine.get_or_raise("buy")
+    assert (look.effect, look.timeout, look.title) == ("write", 7.0, "Look")
+    assert buy.timeout == 3.0
+    assert engine.get("hide_me") is None
+    assert look.origin == buy.origin == "mcp:shop"
+    await engine.remove_source(source)
+    await add(engine, Shop(tool("look", annotations=read)), trust_annotations=True)
+    assert engine.get_or_raise("look").effect == "read"
+
+
+async def test_one_bad_tool_does_not_hide_the_others(engine: ToolEngine) -> None:
+    """It is a load error that names it and its server."""
+    bad = tool("bad", schema={"type": "object", "properties": {"a": {"type": "strange"}}})
+    await add(engine, Shop(bad, tool("good")))
+    assert engine.get("good") is not None
+    ((place, error),) = engine.load_errors
+    assert place == "<mcp:shop>"
+    assert "'bad'" in error
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("read", "read"),
+        ("files/read", "files_read"),
+        ("../../x", "_.._x"),
+        ("3d", "_3d"),
+        ("名字", "__"),
+        ("a" * 64, "a" * 64),
+    ],
+)
+def test_names(name: str, shown: str) -> None:
+    """Each name is one that files, models and people can have."""
+    assert shorten_name(name) == shown
+
+
+def test_long_names_stay_apart() -> None:
+    """Two that begin alike are two."""
+    names = {shorten_name("a" * 70 + each) for each in "bc"}
+    assert len(names) == 2
+    assert all(len(each) == 64 for each in names)
+
+
+async def test_the_servers_own_name_is_called(engine: ToolEngine) -> None:
+    """Whatever it is called here."""
+    shop = Shop(tool("files/read"))
+    await add(engine, shop)
+    read = engine.get_or_raise("files_read")
+    assert any("'files/read'" in str(each) for each in read.findings)
+    assert (await engine.execute("files_read", {})).is_success
+    assert shop.called == ["files/read"]
+
+
+async def test_descriptions_are_plain_and_short(engine: ToolEngine) -> None:
+    """Nothing unseen reaches a model, and no book."""
+    text = "Buy\u202e\u200b now\x1b[2J\n" + "x" * 10_000
+    await add(engine, Shop(tool("buy", description=text)))
+    buy = engine.get_or_raise("buy")
+    assert buy.description.startswith("Buy now[2J\nxxx")
+    assert len(buy.description) == 4_000
+    assert any("10,0" in str(each) for each in buy.findings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"command": ["x"], "url": "http://127.0.0.1:1/"}])
+def test_a_server_is_reached_in_one_way(settings: dict[str, Any]) -> None:
+    """Neither none nor two."""
+    with pytest.raises(ConfigurationError, match="reached in one way: give a command, a url, or"):
+        MCPSource("shop", **settings)
+
+
+async def test_a_server_that_is_not_there(engine: ToolEngine) -> None:
+    """It is said at once; its tools come when it does."""
+    missing = MCPSource("gone", command=("/nowhere/program",))
+    closed = MCPSource("shut", url="http://127.0.0.1:9/mcp")
+    await asyncio.gather(engine.add_source(missing), engine.add_source(closed))
+    errors = dict(engine.load_errors)
+    assert "program '/nowhere/program' cannot be started: No such file" in errors["<mcp:gone>"]
+    assert "it cannot be reached" in errors["<mcp:shut>"]
