@@ -63,7 +63,8 @@ class AddsSources:
         self._reloader = reloader
         self._hub: ServerHub | None = None
         self._runs_servers = self.config.mcp_autostart
-        reloader.on_servers = self._notice_servers
+        reloader.servers.on_change = self._notice_servers
+        registry.find_server = self._find_server
 
     def _find_hub(self) -> ServerHub | None:
         """Return what runs servers; None: none is named, or none is to run yet."""
@@ -74,8 +75,7 @@ class AddsSources:
         return self._hub
 
     def _names_servers(self) -> bool:
-        reloader = self._reloader
-        if self.config.mcp_servers is not None or reloader.servers or reloader.refused_servers:
+        if self.config.mcp_servers is not None or self._reloader.servers.wanted:
             return True
         found = any(server_of(tool) is not None for tool in self.index.new_since(self._searched))
         self._searched = self.index
@@ -90,9 +90,15 @@ class AddsSources:
         if (hub := self._find_hub()) is not None:
             await hub.sync()
 
-    async def _close_hub(self) -> None:
+    async def _reload_all(self) -> ReloadChanges:
+        changes = await self._reloader.reload(await self._followers.read_all())
+        await self._sync_servers()
+        return changes
+
+    async def _stop_following(self) -> None:
         if self._hub is not None:
             await self._hub.close()
+        await self._followers.close()
 
     def _find_server(self, name: str) -> Any:
         """Return the server of a name, for tools of files; None: there is none."""

@@ -146,7 +146,6 @@ class ToolEngine(
             checked_sources(self.config.sources),
             self.get,
             self.store.get_tools_below,
-            self._find_server,
         )
         # A definition that is not approved must not run code, not even that of an import.
         self._registry.may_import = self.config.lock != ENFORCE
@@ -245,9 +244,7 @@ class ToolEngine(
             EngineClosedError: The engine is closed.
         """
         self._require_open()
-        changes = await self._reloader.reload(await self._followers.read_all())
-        await self._sync_servers()
-        return changes
+        return await self._reload_all()
 
     @at_home
     async def rollback(self, generation: int) -> ReloadChanges:
@@ -341,8 +338,7 @@ class ToolEngine(
                 _end_calls, self._pipeline, self._admission, self.config.close_timeout
             )
             stack.push_async_callback(self._reloader.stop)
-            stack.push_async_callback(self._followers.close)
-            stack.push_async_callback(self._close_hub)
+            stack.push_async_callback(self._stop_following)
 
     async def _end_leftovers(self) -> None:
         """End work that continues without its caller, then close the backend."""

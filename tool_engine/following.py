@@ -9,10 +9,9 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from tool_engine.catalog.generations import ReloadChanges
+from tool_engine.catalog.source_names import check_origin, check_prefix
 from tool_engine.catalog.source_tools import (
     Reading,
-    check_origin,
-    check_prefix,
     failed,
     read_given,
     snapshot,

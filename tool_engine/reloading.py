@@ -24,6 +24,7 @@ from tool_engine.catalog.approval.lock_state import LockState, by_key
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.definition_files import SETTLE_TIME
 from tool_engine.catalog.folder.engine_files import EngineFiles
+from tool_engine.catalog.folder.file_servers import FileServers
 from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import PATIENCE, Catalog
 from tool_engine.catalog.folder.group_merging import with_registered
@@ -32,6 +33,7 @@ from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.catalog.former_secrets import FormerSecrets
 from tool_engine.catalog.generations import Generations, ReloadChanges, changes_between
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.source_tools import Reading, SourceTools
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
 from tool_engine.errors import EngineClosedError
@@ -43,7 +45,6 @@ from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, prepare
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import suggest_near
-from tool_engine.model.definition import Definition, ServerDefinition
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.tool import Tool, ToolCategory, is_source_name
 from tool_engine.trusted import TrustedPath, trust
@@ -109,15 +110,8 @@ class Reloader:
         self._registrations = 0
         self._wanted = ToolIndex()
         self._offered = self._wanted
-        self._wanted_servers: Mapping[str, ServerDefinition] = {}
+        self.servers = FileServers(self._approvals)
         self.sources = SourceTools()
-        self.servers: tuple[ServerDefinition, ...] = ()
-        """The servers that files define, as far as they are approved."""
-        self.refused_servers: dict[str, str] = {}
-        """Why the others may not run, by name."""
-        self.on_servers: Callable[[], None] = lambda: None
-        """Called after each change of `servers`, and of what tools ask of servers."""
-        self._server_errors: list[tuple[str, str]] = []
         self._folder_errors: list[tuple[str, str]] = []
         self.errors: list[tuple[str, str]] = []
         self._published_errors: set[tuple[str, str]] = set()
@@ -249,7 +243,7 @@ class Reloader:
         tools = [tool for tool in shown.values() if tool.source is not None]
         await self._code.read(tools)
         groups = [each for each in self._wanted.groups.values() if each.source is not None]
-        return by_key((*tools, *groups, *self._wanted_servers.values()))
+        return by_key((*tools, *groups, *self.servers.wanted.values()))
 
     async def stop(self) -> None:
         """Stop watching; a running reload ends first, or is given up."""
@@ -384,9 +378,10 @@ class Reloader:
         await self._read_code(tool for file in folder.files for tool in file.tools)
         self._require_open()
         # From here to the swap nothing waits: no registration can be lost in between.
-        outcome = merge(self._with_registered(), folder, self._wanted_servers)
-        self._wanted, self._wanted_servers = outcome.index, outcome.servers
-        self._folder_errors = outcome.errors
+        outcome = merge(self._with_registered(), folder)
+        self._wanted = outcome.index
+        clashes = self.servers.take(folder.servers) if folder.is_complete else []
+        self._folder_errors = [*outcome.errors, *clashes]
         self.last_reload_at = datetime.now(UTC)
         self.is_loaded = True
         self._merged = self._describe_look(folder)
@@ -438,8 +433,8 @@ class Reloader:
         after, self.quarantined = passed.index, passed.quarantined
         self._waiting = tuple(each.tool for each in self.quarantined.values())
         self._waiting_aliases = AliasTable(self._waiting)
-        errors = {*self._folder_errors, *source_errors, *self._server_errors, *passed.errors}
-        errors |= self._choose_servers()
+        errors = {*self._folder_errors, *source_errors, *passed.errors}
+        errors.update(self.servers.errors, self.servers.choose())
         errors |= {(each.file, str(each)) for each in clashes_of(after)}
         if self._approvals.problem is not None:
             errors.add((self._approvals.file, self._approvals.problem))
@@ -457,20 +452,13 @@ class Reloader:
         self._publish_quarantined(quarantined)
         self._tell_groups(before)
         self._publish_errors()
-        self.on_servers()
+        self.servers.on_change()
         return changes
-
-    def _choose_servers(self) -> set[tuple[str, str]]:
-        """Choose the servers that may run; return why the others may not."""
-        wanted = self._wanted_servers.values()
-        refused = self.refused_servers = self._approvals.refuse_servers(wanted)
-        self.servers = tuple(each for each in wanted if each.name not in refused)
-        return {(str(self._wanted_servers[name].source), why) for name, why in refused.items()}
 
     def note_server_errors(self, errors: Iterable[tuple[str, str]]) -> None:
         """Take in what is wrong with the servers that were asked for."""
-        before, self._server_errors = self._server_errors, sorted(errors)
-        self.errors = sorted({*set(self.errors) - set(before), *self._server_errors})
+        before, self.servers.errors = self.servers.errors, sorted(errors)
+        self.errors = sorted({*set(self.errors) - set(before), *self.servers.errors})
         self._publish_errors()
 
     def _publish_changes(self, before: ToolIndex, passed: Passed, changes: ReloadChanges) -> None:

@@ -21,7 +21,7 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 if TYPE_CHECKING:
-    from tool_engine.model.definition import Definition, ServerDefinition
+    from tool_engine.catalog.kinds import Definition, ServerDefinition
 
 KINDS: Final = ("tool", "group", "server")
 """What `kind_of` returns."""

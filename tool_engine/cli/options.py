@@ -31,6 +31,16 @@ PathOption = Annotated[
         show_default=False,
     ),
 ]
+ServersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mcp-config",
+        metavar="FILE",
+        envvar="TOOL_ENGINE_MCP_CONFIG",
+        help="The servers whose tools are used too: a file such as .mcp.json.",
+        show_default=False,
+    ),
+]
 ToolsOption = Annotated[str | None, typer.Option("--tools", metavar="DIR", hidden=True)]
 MCPConfigOption = Annotated[str | None, typer.Option("--mcp-config", metavar="FILE", hidden=True)]
 RecordsOption = Annotated[str | None, typer.Option("--records", metavar="URL", hidden=True)]

@@ -97,7 +97,6 @@ class ExecutorRegistry:
         find_call: Finds the record of a call, with its whole result, for the tool `read_result`.
         find_tool: Finds a tool by its name, for the tool `read_result`.
         find_below: Finds the tools that a call has called, for the tool `read_result`.
-        find_server: Finds a server that has tools, for tools of files that name it.
         sources: The databases of SQL tools; without any, none is missed before a call.
     """
 
@@ -108,14 +107,13 @@ class ExecutorRegistry:
         sources: Mapping[str, DatabaseSource] | None = None,
         find_tool: Callable[[str], Tool | None] | None = None,
         find_below: Callable[[str], Awaitable[frozenset[str]]] | None = None,
-        find_server: Callable[[str], Any] | None = None,
     ) -> None:
         self._sources = sources
         self._hooks: Mapping[str, Any] = {
             _SEARCH: (search_tools,),
             _READ_RESULT: (find_call, find_tool, find_below),
             BUILTIN_EXECUTORS[_SQL]: (sources,),
-            BUILTIN_EXECUTORS[_MCP]: (find_server,),
+            BUILTIN_EXECUTORS[_MCP]: (self._find_server,),
         }
         self._registered: dict[str, ToolExecutor] = {}
         self._loaded: dict[str, ToolExecutor] = {}
@@ -127,6 +125,8 @@ class ExecutorRegistry:
         self.may_import = False
         """True if `check` may import the modules of handlers, which runs their code; otherwise the
         source is read."""
+        self.find_server: Callable[[str], Any] = lambda _: None
+        """Finds a server that has tools, for tools of files that name it."""
         self.approved_code: Callable[[Tool], str | None] = lambda _: None
         """The hash of the only code that may run a Python handler; None: any may."""
 
@@ -307,6 +307,9 @@ class ExecutorRegistry:
                     # Read here because it reads files: messages on the loop use what is stored.
                     self._origins[name] = [*map(_describe_origin, offered[name])]
                     offered[name][0].load()
+
+    def _find_server(self, name: str) -> Any:
+        return self.find_server(name)
 
     def _remember_opened(self, executor: ToolExecutor) -> None:
         if not any(known is executor for known in self._opened):

@@ -38,6 +38,10 @@ class CatalogSource(Protocol):
     engine's event loop. One that holds resources has `async def close(self)`: it is called once,
     when the source was removed, which waits for nothing, or by the engine when it closes. Calls of
     its tools may still run after it was removed, and it may wait for them.
+
+    One with a text `prefix` has it put before those of its tools' names that are taken, as
+    `PREFIX_name`; without one these tools are left out. Its executor then finds out by `entry`
+    which tool is meant, and not by the name.
     """
 
     origin: str
@@ -46,10 +50,6 @@ class CatalogSource(Protocol):
     executor: ToolExecutor | None = None
     """Runs its tools, whatever their `entry` says; None: what `entry` says, as with files. The
     engine closes it, when it closes itself."""
-
-    prefix: str = ""
-    """Stands in front of those of its tools' names that are taken, as `PREFIX_name`; empty: these
-    tools are left out. The executor finds out by `entry` which tool is meant, not by the name."""
 
     @abstractmethod
     async def read_tools(self) -> Iterable[Tool | ListedTool | Mapping[str, Any]]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tool_engine.catalog.definition_files import FileStamp, stamp_of
+from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.servers.config_file import Servers, read_config_file, read_entries
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
-from tool_engine.model.definition import ServerDefinition
 
 Server = ServerDefinition | MCPServerSettings
 _PLACE = "mcp_servers"

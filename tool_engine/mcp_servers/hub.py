@@ -13,25 +13,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.source_tools import Reading
-from tool_engine.errors import EngineClosedError, ToolEngineError
+from tool_engine.errors import ToolEngineError
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.following import Follower, SourceFollowers
-from tool_engine.logger import get_logger
 from tool_engine.mcp_servers.configured import Configured, ConfiguredServers, Server
 from tool_engine.mcp_servers.settings import settings_of
 from tool_engine.mcp_servers.state import MCPServerState
 from tool_engine.model.checks.nearness import suggest_near
-from tool_engine.model.definition import ServerDefinition
 from tool_engine.model.tool import Tool, server_of
-from tool_engine.redaction import words_of
 from tool_engine.reloading import Reloader
 
 if TYPE_CHECKING:
     from tool_engine.config import ToolEngineConfig
     from tool_engine.executors.mcp.mcp_source import MCPSource
 
-_log = get_logger(__name__)
 _T = TypeVar("_T")
 _LEEWAY: Final = 5.0
 """Seconds that a reading may take beyond the time to connect."""
@@ -92,7 +89,7 @@ class ServerHub:
             self._describe_server(name, place, tuple(sorted(names.get(f"mcp:{name}", ()))))
             for name, place in self._places.items()
         ]
-        for name, why in self._reloader.refused_servers.items():
+        for name, why in self._reloader.servers.refused.items():
             # What a file says that is not approved is not even shown.
             if name not in self._places:
                 found.append(
@@ -125,7 +122,7 @@ class ServerHub:
     async def sync(self) -> None:
         """Make the servers those that are wanted, and wait for them, but not for long."""
         async with self._lock:
-            self._is_due, self._of_files = False, self._reloader.servers
+            self._is_due, self._of_files = False, self._reloader.servers.approved
             wanted = self._choose_servers(await asyncio.to_thread(self._configured.read))
             for name in [name for name in self._sources if name not in wanted]:
                 self._late.pop(name, None)
@@ -161,7 +158,7 @@ class ServerHub:
         self._sources[name] = source
         # Its first tools come together with those of the others.
         follower.hold()
-        begun[name] = follower, self._spawn(follower.read())
+        begun[name] = follower, self._spawn_task(follower.read())
 
     async def _await_readings(
         self, begun: dict[str, tuple[Follower, asyncio.Task[Reading]]]
@@ -182,7 +179,7 @@ class ServerHub:
             if task.done():
                 follower.release()
             else:
-                self._late[name] = self._spawn(self._take_late(name, follower, task))
+                self._late[name] = self._spawn_task(self._take_late(name, follower, task))
 
     async def _take_late(self, name: str, follower: Follower, task: asyncio.Task[Reading]) -> None:
         reading = await task
@@ -197,9 +194,9 @@ class ServerHub:
         """Take in that files or tools have changed."""
         if self._is_closed or self._is_due:
             return
-        if self._reloader.servers != self._of_files:
+        if self._reloader.servers.approved != self._of_files:
             self._is_due = True
-            self._spawn(self.sync())
+            self._spawn_task(self.sync())
         else:
             self._tell_errors()
 
@@ -217,7 +214,7 @@ class ServerHub:
         wanted: dict[str, MCPServerSettings] = {}
         self._wrong, self._disabled = list(configured.errors), []
         self._places, self._findings = {}, {}
-        for server in (*configured.servers, *self._reloader.servers):
+        for server in (*configured.servers, *self._reloader.servers.approved):
             place = _place_of(server)
             if server.name in self._places:
                 self._wrong.append((place, _describe_rival(server, place, self._places)))
@@ -274,17 +271,11 @@ class ServerHub:
             if await asyncio.to_thread(self._configured.has_changed):
                 await self.sync()
 
-    def _spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    def _spawn_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.create_task(work, name="tool-engine-mcp-servers")
         self._tasks.add(task)
-        task.add_done_callback(self._end_task)
+        task.add_done_callback(self._tasks.discard)
         return task
-
-    def _end_task(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, EngineClosedError):
-            _log.error("mcp_servers_not_compared", error=words_of(error))
 
 
 def _load_sdk() -> None:

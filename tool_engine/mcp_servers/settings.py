@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tool_engine.catalog.definition.server_variables import MARK, VARIABLE
+from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.errors import ConfigurationError
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
-from tool_engine.model.definition import ServerDefinition
 
 _OF_TOOLS: Final = (
     *("timeout", "permission", "effect", "idempotent", "concurrency", "rate", "result"),

@@ -88,8 +88,8 @@ def test_what_only_other_programs_do_is_a_finding(tmp_path: Path) -> None:
     said = [each.partition("mcpServers.one.")[2] for each in server.findings]
     assert said == [
         (
-            "autoApprove: 'autoApprove' is passed over: consent is decided here; set permission under "
-            "tool-engine"
+            "autoApprove: 'autoApprove' is passed over: consent is decided here; set "
+            "permission under tool-engine"
         ),
         (
             "timeout: 'timeout' is passed over: programs count it in different units; set it under "
@@ -108,45 +108,118 @@ def test_one_that_is_turned_off_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({}, [("1:17: mcpServers.one: nothing says how the server is reached; add the program as "
-              "command, or the endpoint as url")]),
-        (3, [("1:17: mcpServers.one: expected a mapping, got the number 3; write a mapping with "
-             "command or url")]),
-        ({"comand": "x"}, [("1:25: mcpServers.one.comand: unknown key 'comand'; did you mean "
-                           "'command'?")]),
-        ({"command": "x", "args": "y"}, [("1:49: mcpServers.one.args: expected a list, got the text "
-                                         "'y'; write it as a list: [\"y\"]")]),
-        ({"command": "x", "url": "https://x"}, [("1:41: mcpServers.one.url: command and url are two "
-                                                "servers; remove one of them")]),
-        ({"command": "x", "bucket": "b"}, [("1:41: mcpServers.one.bucket: bucket is a key of ours; "
-                                           "put it under tool-engine")]),
-        ({"command": "x", "tool-engine": {"timout": 1}},
-         [("1:57: mcpServers.one.tool-engine.timout: unknown key 'timout'; did you mean "
-          "'timeout'?")]),
-        ({"command": "x", "tool-engine": {"tools": {"a": {"effect": "wrote"}}}},
-         [("1:83: mcpServers.one.tool-engine.tools.a.effect: expected one of read, write, unknown, "
-          "got the text 'wrote'; did you mean 'write'?")]),
-        ({"url": "ftp://x"}, [("1:32: mcpServers.one.url: the url is no address of HTTP; begin it "
-                              "with https://, or http://")]),
-        ({"url": "https://x", "type": "htp"}, [("1:53: mcpServers.one.type: expected one of stdio, "
-                                               "http, sse, got the text 'htp'; did you mean "
-                                               "'http'?")]),
-        ({"url": "https://x", "type": "stdio"}, [("1:53: mcpServers.one.type: the type does not go "
-                                                 "with url; write http or sse")]),
-        ({"url": "https://x", "env": {}}, [("1:45: mcpServers.one.env: env belongs to command; "
-                                           "remove it")]),
-        ({"url": "https://x", "serverUrl": "https://x"},
-         ["1:45: mcpServers.one.serverUrl: url and serverUrl say the same; give one"]),
-        ({"url": "https://x", "headers": {"A": "${input:key}"}},
-         [("1:62: mcpServers.one.headers.A: ${input:key} asks a person, and there may be none; set "
-          "a variable, and write ${env:NAME}")]),
-        ({"command": "x", "args": ["${file:/a}"]},
-         [("1:50: mcpServers.one.args[0]: ${file:/a} would show the secret here; put it into env or "
-          "headers")]),
-        ({"command": "x", "disabled": "yes"}, [("1:53: mcpServers.one.disabled: expected true or "
-                                               "false, got the text 'yes'")]),
+        (
+            {},
+            [
+                (
+                    "1:17: mcpServers.one: nothing says how the server is reached; add the "
+                    "program as command, or the endpoint as url"
+                )
+            ],
+        ),
+        (
+            3,
+            [
+                (
+                    "1:17: mcpServers.one: expected a mapping, got the number 3; write a "
+                    "mapping with command or url"
+                )
+            ],
+        ),
+        (
+            {"comand": "x"},
+            [("1:25: mcpServers.one.comand: unknown key 'comand'; did you mean 'command'?")],
+        ),
+        (
+            {"command": "x", "args": "y"},
+            [
+                (
+                    "1:49: mcpServers.one.args: expected a list, got the text "
+                    "'y'; write it as a list: [\"y\"]"
+                )
+            ],
+        ),
+        (
+            {"command": "x", "url": "https://x"},
+            [("1:41: mcpServers.one.url: command and url are two servers; remove one of them")],
+        ),
+        (
+            {"command": "x", "bucket": "b"},
+            [("1:41: mcpServers.one.bucket: bucket is a key of ours; put it under tool-engine")],
+        ),
+        (
+            {"command": "x", "tool-engine": {"timout": 1}},
+            [
+                (
+                    "1:57: mcpServers.one.tool-engine.timout: unknown key 'timout'; did you mean "
+                    "'timeout'?"
+                )
+            ],
+        ),
+        (
+            {"command": "x", "tool-engine": {"tools": {"a": {"effect": "wrote"}}}},
+            [
+                (
+                    "1:83: mcpServers.one.tool-engine.tools.a.effect: expected one of read, "
+                    "write, unknown, got the text 'wrote'; did you mean 'write'?"
+                )
+            ],
+        ),
+        (
+            {"url": "ftp://x"},
+            [
+                (
+                    "1:32: mcpServers.one.url: the url is no address of HTTP; begin it "
+                    "with https://, or http://"
+                )
+            ],
+        ),
+        (
+            {"url": "https://x", "type": "htp"},
+            [
+                (
+                    "1:53: mcpServers.one.type: expected one of stdio, "
+                    "http, sse, got the text 'htp'; did you mean "
+                    "'http'?"
+                )
+            ],
+        ),
+        (
+            {"url": "https://x", "type": "stdio"},
+            [("1:53: mcpServers.one.type: the type does not go with url; write http or sse")],
+        ),
+        (
+            {"url": "https://x", "env": {}},
+            [("1:45: mcpServers.one.env: env belongs to command; remove it")],
+        ),
+        (
+            {"url": "https://x", "serverUrl": "https://x"},
+            ["1:45: mcpServers.one.serverUrl: url and serverUrl say the same; give one"],
+        ),
+        (
+            {"url": "https://x", "headers": {"A": "${input:key}"}},
+            [
+                (
+                    "1:62: mcpServers.one.headers.A: ${input:key} asks a person, and there "
+                    "may be none; set a variable, and write ${env:NAME}"
+                )
+            ],
+        ),
+        (
+            {"command": "x", "args": ["${file:/a}"]},
+            [
+                (
+                    "1:50: mcpServers.one.args[0]: ${file:/a} would show the secret here; put "
+                    "it into env or headers"
+                )
+            ],
+        ),
+        (
+            {"command": "x", "disabled": "yes"},
+            [("1:53: mcpServers.one.disabled: expected true or false, got the text 'yes'")],
+        ),
     ],
-)  # fmt: skip
+)
 def test_each_mistake_is_said_with_its_place_and_cure(
     tmp_path: Path, entry: Any, said: list[str]
 ) -> None:

@@ -20,9 +20,9 @@ from tool_engine.catalog.approval.lock_state import (
 )
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.loader import kind_of
 from tool_engine.errors import LockFileError, ToolNotFoundError
-from tool_engine.model.definition import Definition, ServerDefinition
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 

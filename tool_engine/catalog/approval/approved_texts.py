@@ -14,9 +14,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from tool_engine.catalog.approval.lock import ToolLock, content_hash
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import LockFileError, ToolEngineError
-from tool_engine.model.definition import Definition
 from tool_engine.model.tool import Tool
 from tool_engine.named_file import why_unwritten, write_named
 
@@ -40,9 +40,9 @@ def read_texts(lock: ToolLock) -> dict[str, Tool]:
         for tool in ToolConfigLoader().load_tools(data, texts_file(lock.file)):
             known = lock.tools.get(tool.name)
             if known is not None and known.origin is not None:
-                told = replace(tool, source=f"<{known.origin}>", findings=[])
-                if content_hash(told) == known.definition:
-                    found[tool.name] = told
+                said = replace(tool, source=f"<{known.origin}>", findings=[])
+                if content_hash(said) == known.definition:
+                    found[tool.name] = said
     return found
 
 

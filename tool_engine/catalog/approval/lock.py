@@ -24,8 +24,8 @@ import msgspec
 
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup, held_back
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.errors import LockFileError
-from tool_engine.model.definition import Definition, ServerDefinition
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool, is_source_name
 from tool_engine.named_file import why_unread, why_unwritten

@@ -14,8 +14,8 @@ from tool_engine.catalog.approval.lock import (
     content_hash,
 )
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import kind_of
-from tool_engine.model.definition import Definition
 
 APPROVED: Final = "approved"
 NEW: Final = "new"

@@ -29,10 +29,10 @@ from tool_engine.catalog.definition.tool_definition import (
     definition_faults,
     definition_warnings,
 )
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Document, Path
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.model.definition import Definition
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 

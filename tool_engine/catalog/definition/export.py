@@ -13,9 +13,9 @@ from tool_engine.catalog.definition.group_definition import GROUP
 from tool_engine.catalog.definition.permission import permission_spec
 from tool_engine.catalog.definition.server_definition import SERVER
 from tool_engine.catalog.definition.short_form import short_form
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.yaml.scalars import UnreadableScalarError, resolve_plain
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.definition import Definition, ServerDefinition
 from tool_engine.model.group import Skill, ToolGroup
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import CutStrategy, ResultLimits

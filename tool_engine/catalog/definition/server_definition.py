@@ -13,9 +13,9 @@ from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.definition.plain_data import plain_data
 from tool_engine.catalog.definition.server_variables import find_strange
 from tool_engine.catalog.definition.structure import structure_faults
+from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
-from tool_engine.model.definition import ServerDefinition
 
 SERVER: Final = "mcp_server"
 
@@ -96,7 +96,7 @@ def _bucket_faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield where two keys say which limit counts."""
     named = definition.get("tools")
     places: list[tuple[Path, Any]] = [((), definition)]
-    places += [(("tools", name), each) for name, each in _items(named)]
+    places += [(("tools", name), each) for name, each in _list_items(named)]
     for path, each in places:
         concurrency = each.get("concurrency") if isinstance(each, Mapping) else None
         if isinstance(concurrency, Mapping) and "bucket" in concurrency and "bucket" in each:
@@ -112,9 +112,9 @@ def _variable_faults(value: Any, path: Path, *, may_be_file: bool) -> Iterator[F
         for number, each in enumerate(value):
             yield from _variable_faults(each, (*path, number), may_be_file=may_be_file)
     else:
-        for key, each in _items(value):
+        for key, each in _list_items(value):
             yield from _variable_faults(each, (*path, key), may_be_file=may_be_file)
 
 
-def _items(value: Any) -> list[tuple[Any, Any]]:
+def _list_items(value: Any) -> list[tuple[Any, Any]]:
     return list(value.items()) if isinstance(value, Mapping) else []

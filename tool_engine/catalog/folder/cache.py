@@ -19,9 +19,9 @@ from typing import Final
 from tool_engine.catalog.folder.cache_file import SUFFIX, read_cache, write_cache
 from tool_engine.catalog.folder.cached_text import entry_of, tools_of
 from tool_engine.catalog.folder.second_reader import MIN_UNREAD, SecondReader
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.model.definition import Definition
 from tool_engine.model.tool import Tool
 
 AUTO: Final = "auto"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.model.definition import Definition, ServerDefinition
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 

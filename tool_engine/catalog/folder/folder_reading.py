@@ -30,9 +30,9 @@ from tool_engine.catalog.folder.cache import CachedLoader
 from tool_engine.catalog.folder.folder_outcome import FileOutcome, FolderOutcome
 from tool_engine.catalog.folder.merging import ScanOutcome, merge
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import kind_of
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.model.definition import Definition
 from tool_engine.model.tool import Tool
 
 PATIENCE: Final = 1.0

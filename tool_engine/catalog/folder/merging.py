@@ -6,17 +6,12 @@ code is never touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 import msgspec
 
 from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.group_merging import merged_groups
-from tool_engine.catalog.folder.server_merging import merged_servers
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import duplicate_error
-from tool_engine.model.definition import ServerDefinition
 from tool_engine.model.tool import Tool
 
 
@@ -31,22 +26,16 @@ class ScanOutcome(msgspec.Struct, frozen=True):
     removed: list[str] = []
     errors: list[tuple[str, str]] = []
     """`(file, message)` of everything that could not be loaded."""
-    servers: Mapping[str, ServerDefinition] = {}
-    """The servers of tools, by name."""
 
 
-def merge(
-    previous: ToolIndex,
-    folder: FolderOutcome,
-    servers: Mapping[str, ServerDefinition] = MappingProxyType({}),
-) -> ScanOutcome:
-    """Build the snapshot after `previous`, with `servers`, from a look at the folder.
+def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
+    """Build the snapshot after `previous` from a look at the folder.
 
     Quick and without I/O, so that it can run where `previous` cannot change meanwhile.
     """
     errors = list(folder.errors)
     if not folder.is_complete:
-        return ScanOutcome(previous, errors=errors, servers=servers)
+        return ScanOutcome(previous, errors=errors)
     changes: dict[str, Tool | None] = {}
     claimed, known = new_tools(previous, folder), previous.new_since(folder.claims)
     for tool in claimed:
@@ -66,13 +55,11 @@ def merge(
         errors += [_describe_duplicate(rival, places) for rival in rivals]
     index = previous.with_changes(changes) if changes else previous
     groups, group_errors = merged_groups(previous.groups, folder.groups)
-    found_servers, server_errors = merged_servers(servers, folder.servers)
-    errors += [*group_errors, *server_errors]
+    errors += group_errors
     if groups != previous.groups:
         index = index.with_groups(groups)
     index.note_difference(folder.claims, {tool.name for tool in claimed + known} - changes.keys())
-    changed = _compare_names(previous, changes)
-    return ScanOutcome(index, *changed, sorted(set(errors)), found_servers)
+    return ScanOutcome(index, *_compare_names(previous, changes), sorted(set(errors)))
 
 
 def new_tools(previous: ToolIndex, folder: FolderOutcome) -> list[Tool]:

@@ -140,16 +140,16 @@ def _fill_places(definition: dict[str, Any], folder: str) -> None:
         if isinstance(value, str):
             definition[key] = spell_variables(value, folder)
         elif isinstance(value, list):
-            definition[key] = [_spell(each, folder) for each in value]
+            definition[key] = [_spell_value(each, folder) for each in value]
         elif isinstance(value, Mapping):
-            definition[key] = {name: _spell(each, folder) for name, each in value.items()}
+            definition[key] = {name: _spell_value(each, folder) for name, each in value.items()}
     if "command" in definition:
         cwd = definition.get("cwd", "")
         if isinstance(cwd, str) and not cwd.startswith("${"):
             definition["cwd"] = f"{folder}/{cwd}".rstrip("/") if not cwd.startswith("/") else cwd
 
 
-def _spell(value: Any, folder: str) -> Any:
+def _spell_value(value: Any, folder: str) -> Any:
     return spell_variables(value, folder) if isinstance(value, str) else value
 
 

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.definition.fault import Fault, describe, locate
 from tool_engine.catalog.definition.server_definition import build_server
+from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.servers.config_entry import read_entry
 from tool_engine.catalog.servers.json_text import JSONDocument, read_json
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.errors import DefinitionError
 from tool_engine.model.checks.nearness import find_nearest
-from tool_engine.model.definition import ServerDefinition
 from tool_engine.named_file import read_named, why_unread
 
 LISTS: Final = ("mcpServers", "servers")

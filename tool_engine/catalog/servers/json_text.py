@@ -69,11 +69,11 @@ def read_json(data: bytes, source: str) -> JSONDocument:
         DefinitionError: It is no JSON; says where.
     """
     if len(data) > MAX_BYTES:
-        _refuse(source, f"the file has {len(data)} bytes; it may have {MAX_BYTES}")
+        _refuse_file(source, f"the file has {len(data)} bytes; it may have {MAX_BYTES}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        _refuse(source, f"the file is not UTF-8 text (byte {error.start}); save it as UTF-8")
+        _refuse_file(source, f"the file is not UTF-8 text (byte {error.start}); save it as UTF-8")
     places: dict[tuple[Path, bool], int] = {}
     reader = _Reader(text, source, places)
     plain = reader.read()
@@ -82,7 +82,7 @@ def read_json(data: bytes, source: str) -> JSONDocument:
     except json.JSONDecodeError as error:
         reader.refuse(error.pos, f"this is no JSON: {error.msg}; correct it")
     except (ValueError, RecursionError) as error:
-        _refuse(source, f"this is no JSON: {error}; correct it")
+        _refuse_file(source, f"this is no JSON: {error}; correct it")
     return JSONDocument(value, text, places)
 
 
@@ -123,7 +123,7 @@ class _Reader:
     def refuse(self, offset: int, message: str) -> NoReturn:
         lines = [0, *(found.end() for found in re.finditer(r"\n", self._text))]
         mark = mark_at(lines, min(offset, len(self._text)))
-        _refuse(self._source, message, mark.line + 1, mark.column + 1)
+        _refuse_file(self._source, message, mark.line + 1, mark.column + 1)
 
     def _list_tokens(self) -> Iterator[tuple[str, int, str]]:
         at = 0
@@ -161,12 +161,12 @@ class _Reader:
             self.refuse(start, f"the key {key[:80]!r} stands here a second time; remove one")
         self._open[-1][0] = key
         self._open[-1][1].add(key)
-        self._places[(self._path(), True)] = start
+        self._places[(self._find_path(), True)] = start
 
     def _note_value(self, start: int) -> None:
-        self._places[(self._path(), False)] = start
+        self._places[(self._find_path(), False)] = start
 
-    def _path(self) -> Path:
+    def _find_path(self) -> Path:
         return tuple(each[0] for each in self._open)
 
 
@@ -174,7 +174,7 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
 
 
-def _refuse(
+def _refuse_file(
     source: str, message: str, line: int | None = None, column: int | None = None
 ) -> NoReturn:
     cure = message.rpartition("; ")[2]

@@ -21,6 +21,7 @@ from tool_engine.catalog.definition_files import (
 )
 from tool_engine.catalog.group_links import link_faults
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error, kind_of
 from tool_engine.catalog.yaml.document import format_path
 from tool_engine.cli.console import make_console, plain
@@ -30,7 +31,6 @@ from tool_engine.cli.tables import count_text
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.executors.executor_registry import PYTHON, ExecutorRegistry
 from tool_engine.executors.workflow.linker import WorkflowLinker
-from tool_engine.model.definition import Definition, ServerDefinition
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 from tool_engine.validation import ToolParameterValidator

@@ -22,6 +22,7 @@ from tool_engine.catalog.approval.lock_state import (
     kind_named,
 )
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import KINDS
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import make_console, plain, print_json
@@ -40,7 +41,6 @@ from tool_engine.cli.tables import count_text
 from tool_engine.config import ENFORCE
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import LockFileError
-from tool_engine.model.definition import Definition
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 

@@ -15,6 +15,7 @@ from tool_engine.catalog.approval.lock_state import (
     compare_lock,
     kind_named,
 )
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import KINDS
 from tool_engine.cli.console import make_console, plain, visible
 from tool_engine.cli.settings import Settings
@@ -22,7 +23,6 @@ from tool_engine.cli.tables import count_text
 from tool_engine.errors import LockFileError
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.fingerprint import module_hash
-from tool_engine.model.definition import Definition
 from tool_engine.model.tool import Tool
 
 

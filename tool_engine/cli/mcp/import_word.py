@@ -107,7 +107,7 @@ def _write_files(found: list[_Written], folder: Path) -> list[str]:
         ) from error
     targets = {folder / f"{each.tool.name}.yaml": each.text for each in found}
     for path, text in targets.items():
-        # The same text again is no change; another one may be somebody's work.
+        # The same text again is no change; another one may be a person's work.
         if path.exists() and path.read_bytes() != text.encode():
             raise CommandError(
                 f"{str(path)!r} is there already, and says something else; remove it, or name "

@@ -15,7 +15,13 @@ import typer
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
-from tool_engine.cli.mcp.request import Request
+from tool_engine.cli.mcp.request import (
+    NamesOption,
+    OutputOption,
+    Request,
+    WordArgument,
+    WordsArgument,
+)
 from tool_engine.cli.options import (
     JSONOption,
     MCPConfigOption,
@@ -38,6 +44,15 @@ _PORT: Final = 8931
 _PATH: Final = "/mcp"
 
 
+StdioOption = Annotated[
+    bool, typer.Option("--stdio", help="Over standard input and output, as is the default.")
+]
+HTTPOption = Annotated[
+    str | None,
+    typer.Option("--http", metavar="HOST:PORT", help="Over HTTP, such as 127.0.0.1:8931."),
+]
+
+
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     http: str | None = None
     """Where to serve over HTTP, as `HOST:PORT`; None: over standard input and output."""
@@ -51,29 +66,12 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_command(
     ctx: typer.Context,
-    word: Annotated[
-        str,
-        typer.Argument(
-            metavar="WORD",
-            help="serve: serve the tools; install: print how clients start that. Of the servers of "
-            "--mcp-config and of files: list, call SERVER TOOL KEY=VALUE, diff, import SERVER.",
-        ),
-    ],
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGUMENT", help="What the word is about.")
-    ] = None,
+    word: WordArgument,
+    words: WordsArgument = None,
     *,
-    stdio: Annotated[
-        bool, typer.Option("--stdio", help="Over standard input and output, as is the default.")
-    ] = False,
-    http: Annotated[
-        str | None,
-        typer.Option("--http", metavar="HOST:PORT", help="Over HTTP, such as 127.0.0.1:8931."),
-    ] = None,
-    name: Annotated[
-        list[str] | None,
-        typer.Option("--tool", metavar="NAME", help="Only these tools, * for letters."),
-    ] = None,
+    stdio: StdioOption = False,
+    http: HTTPOption = None,
+    name: NamesOption = None,
     group: Annotated[
         list[str] | None, typer.Option("--group", metavar="NAME", help="Only tools of the group.")
     ] = None,
@@ -91,10 +89,7 @@ def run_command(
         str | None,
         typer.Option("--app", metavar="MODULE:NAME", help="The engine of a program of yours."),
     ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="DIR", help="import: the folder for the files."),
-    ] = None,
+    output: OutputOption = None,
     as_json: JSONOption = False,
     mcp_config: MCPConfigOption = None,
     tools: ToolsOption = None,
@@ -108,9 +103,7 @@ def run_command(
         raise CommandError(f"there is no `mcp {word}`{suggest_name(word, _WORDS)}")
     settings = settings_of(ctx, tools, records, mcp_config)
     if word in _OF_SERVERS:
-        request = Request(
-            words=tuple(words or ()), names=tuple(name or ()), output=output, as_json=as_json
-        )
+        request = Request(tuple(words or ()), tuple(name or ()), output, as_json)
         return int(import_module(f"{_ROOM}.{word}_word").run_word(settings, request))
     if words:
         raise CommandError(f"`mcp {word}` takes options only, not {words[0]!r}")
