@@ -35,7 +35,7 @@ NOT_SENT: Final = -32_098
 """The code of an error about a request that did not reach the server."""
 BROKEN: Final = -32_097
 """The code of an error about a request that the server may have got."""
-MAX_ANSWER: Final = 32 * 1024 * 1024
+MAX_ANSWER: Final = 16 * 1024 * 1024
 """The most bytes of one answer, or of one event of a stream."""
 _CONNECT: Final = 30.0
 _JSON: Final = "application/json"

@@ -23,7 +23,6 @@ from mcp_types import (
     INVALID_PARAMS,
     CallToolRequest,
     CallToolRequestParams,
-    CallToolResult,
     ErrorData,
     Implementation,
     InputRequiredResult,
@@ -52,7 +51,8 @@ MOST_TOOLS: Final = 20_000
 MOST_PAGES: Final = 1_000
 _NAME: Final = "tool-engine"
 _VERSION: Final = version(_NAME)
-_RESULT: Final[TypeAdapter[Any]] = TypeAdapter(CallToolResult | InputRequiredResult)
+_RESULT: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
+"""A result as it stands on the wire: the SDK has compared it with the revision before."""
 _MOST_ROUNDS: Final = 10
 """How often a server may ask for input in one call."""
 SHORTEST_TTL: Final = 300.0
@@ -123,7 +123,9 @@ class Peer:
                     params=PaginatedRequestParams(cursor=cursor)
                 )
             except ValidationError as error:
-                raise BadServerError(f"its list of tools is none: {words_of(error)}") from None
+                raise BadServerError(
+                    f"its list of tools is none: {_describe_invalid(error)}"
+                ) from None
             found += [_dump_model(each) for each in page.tools]
             self._note_ttl(page.ttl_ms)
             if page.next_cursor is None:
@@ -155,9 +157,10 @@ class Peer:
         state: str | None = None
         for _ in range(_MOST_ROUNDS):
             result = await self._send_call(name, arguments, on_progress, answers, state)
-            if isinstance(result, CallToolResult):
-                return _dump_model(result)
-            answers, state = await self._answer_questions(result), result.request_state
+            if result.get("resultType") != "input_required":
+                return result
+            asked = InputRequiredResult.model_validate(result, by_name=False)
+            answers, state = await self._answer_questions(asked), asked.request_state
         raise BadServerError(f"it asked for input {_MOST_ROUNDS} times")
 
     async def watch(self, on_change: Callable[[], None]) -> None:
@@ -197,7 +200,7 @@ class Peer:
         on_progress: OnProgress | None,
         answers: dict[str, Any] | None,
         state: str | None,
-    ) -> Any:
+    ) -> dict[str, Any]:
         async def report(progress: float, total: float | None, message: str | None) -> None:
             if on_progress is not None:
                 on_progress(progress, total, message)
@@ -208,13 +211,16 @@ class Peer:
         for is_last in (False, True):
             try:
                 # Not `call_tool`, which checks results again that the engine checks.
-                return await self._client.session.send_request(
+                result: dict[str, Any] = await self._client.session.send_request(
                     CallToolRequest(params=params),
                     _RESULT,
                     progress_callback=None if on_progress is None else report,
                 )
+                return result
             except ValidationError as error:
-                raise BadServerError(f"its answer is no result: {words_of(error)}") from None
+                raise BadServerError(
+                    f"its answer is no result: {_describe_invalid(error)}"
+                ) from None
             except MCPError as error:
                 if error.code == HEADER_MISMATCH and self.is_modern and not is_last:
                     await self.list_tools()
@@ -369,11 +375,21 @@ def _describe_error(error: BaseException) -> str:
     if isinstance(error, MCPError):
         is_own = error.code in (NOT_SENT, BROKEN)
         return error.message if is_own else f"it refused the connection: {error.message}"
+    if isinstance(error, ValidationError):
+        return f"its answer is none: {_describe_invalid(error)}"
     return words_of(error)
 
 
+def _describe_invalid(error: ValidationError) -> str:
+    """Return the first thing that is wrong with an answer, in one line."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(each) for each in first["loc"])
+    return f"{place}: {first['msg']}" if place else first["msg"]
+
+
 def _dump_model(model: Any) -> dict[str, Any]:
-    dumped: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True, mode="json")
+    # Not as JSON, which would make None of a number that is infinite.
+    dumped: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True)
     return dumped
 
 
@@ -441,7 +457,7 @@ class _WatchedReads:
                 Tool.model_validate(each, by_name=False)
             except ValidationError as error:
                 name = each.get("name") if isinstance(each, dict) else None
-                self._link.faults[str(name)] = words_of(error)
+                self._link.faults[str(name)] = f"it is no tool: {_describe_invalid(error)}"
             else:
                 kept.append(each)
         return kept
