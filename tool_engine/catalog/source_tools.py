@@ -124,7 +124,7 @@ class _Reader:
         try:
             is_tool = isinstance(item, Tool)
             data = None if is_tool else _dump_plain(item)
-            content = item if is_tool else data and _digest(data)
+            content = item if is_tool else data and _digest_data(data)
             name = _name_of(item)
             if not self._is_known(name, content):
                 # The source may write in it meanwhile.
@@ -178,7 +178,7 @@ def _mark_part(items: list[Any]) -> bytes | tuple[int, ...] | None:
     if all(item.__class__ is Tool for item in items):
         return tuple(map(id, items))
     data = _dump_plain(items)
-    return None if data is None else _digest(data)
+    return None if data is None else _digest_data(data)
 
 
 def _dump_plain(value: Any) -> bytes | None:
@@ -193,7 +193,7 @@ def _dump_plain(value: Any) -> bytes | None:
         return None
 
 
-def _digest(data: bytes) -> bytes:
+def _digest_data(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
