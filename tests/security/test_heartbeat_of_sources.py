@@ -49,3 +49,16 @@ async def test_the_loop_is_not_held_up(engine: ToolEngine, form: str) -> None:
         assert len((await engine.remove_source(source))["removed"]) == MANY - 1
 
     await assert_beats_on(attack)
+
+
+async def test_thousands_that_are_wrong(engine: ToolEngine) -> None:
+    """Each is an entry of `load_errors`; they do not hold up the loop, nor does their going."""
+
+    async def attack() -> None:
+        source = ListSource("own:many", [{"name": f"t{number}"} for number in range(MANY)])
+        await engine.add_source(source)
+        assert len(engine.load_errors) == MANY
+        await engine.remove_source(source)
+        assert engine.load_errors == []
+
+    await assert_beats_on(attack)
