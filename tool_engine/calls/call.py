@@ -75,6 +75,8 @@ class Call(msgspec.Struct, eq=False):
     retries: int = 0
     attempt_log: list[dict[str, Any]] | None = None
     findings: list[dict[str, Any]] | None = None
+    misfits: tuple[dict[str, Any], ...] = ()
+    """Those of its findings that are about its output."""
     waited: float = 0.0
     """Seconds of waiting for a slot that never came."""
     limited: Any = None
@@ -125,8 +127,8 @@ class Call(msgspec.Struct, eq=False):
 
     def note_misfits(self, found: list[ValidationError]) -> None:
         """Note where its output differs from the declaration, as warnings."""
-        warnings = [{**each.to_dict(), "level": "warning"} for each in found]
-        self.findings = [*(self.findings or ()), *warnings]
+        self.misfits = tuple({**each.to_dict(), "level": "warning"} for each in found)
+        self.findings = [*(self.findings or ()), *self.misfits]
 
     def note_for_maker(self, tool: Tool) -> None:
         """Note that its caller gets the result of a run of the tool."""

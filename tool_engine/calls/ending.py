@@ -236,6 +236,8 @@ class CallEnding:
         output, limited = shared.output, None if leader is None else leader.limited
         if limited is not None and shared.is_success:
             output = _shape_for_caller(call, limited, metadata)
+        if leader is not None and leader.misfits:
+            call.findings = [*(call.findings or ()), *_copy_output(leader.misfits)]
         findings = _list_findings(call)
         if shared.error_type == "validation_error":
             # The arguments are the same, and the leader knows their findings.

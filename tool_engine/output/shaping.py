@@ -17,7 +17,7 @@ from tool_engine.model.result import MOST_KEPT, ResultLimits
 from tool_engine.model.tool import Tool
 from tool_engine.output.limited import Kept, LimitedOutput, Reader, cut_output, is_known
 from tool_engine.output.measure import Measure, plain
-from tool_engine.output.plain import plain_output
+from tool_engine.output.plain import check_unfolding, plain_output
 from tool_engine.redaction import OwnSecrets, secrets_of
 
 _AT_ONCE: Final = 32_768
@@ -76,6 +76,7 @@ class _Shaper:
 
     def _shape_value(self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext) -> Any:
         value = lay_out(value)
+        check_unfolding(value)
         if is_quick(value) and not has_own_form(value):
             value = plain_output(value)
         returned = output = as_output(value)

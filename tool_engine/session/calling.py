@@ -20,7 +20,7 @@ from tool_engine.calls.uses import is_use
 from tool_engine.errors import ApprovalError, VariableError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext
-from tool_engine.model.caller import check_context, is_of_own
+from tool_engine.model.caller import check_context, heard_by, is_of_own
 from tool_engine.model.finding import finding_of
 from tool_engine.model.json.plain import read_plain
 from tool_engine.model.json.secret_schema import UNNAMED
@@ -246,7 +246,8 @@ class SessionCalls:
         expanded = Expanded(request.params, variables, read=self._read_labels.labels)
         source = "" if placed.is_own else source_of(self._source, name)
         ready = _Ready(placed, source, expanded, kept.paid or self._meter.spenders())
-        return await self._run_call(ready, request.params, None, request, kept=kept)
+        context = None if kept.listener is None else heard_by(kept.listener, None)
+        return await self._run_call(ready, request.params, context, request, kept=kept)
 
     def forbids(self, tool: Tool, request: ApprovalRequest) -> Refusal | None:
         """Return why a call that this session asked about may not run after all."""
@@ -323,7 +324,10 @@ class SessionCalls:
         finally:
             for token, is_itself in scope.deferred.items():
                 name = tool_name if is_itself else None
-                note_deferred(self._deferred, self._gate.book, token, scope, name, asker=self)
+                heard = context.on_progress if is_itself and context is not None else None
+                note_deferred(
+                    self._deferred, self._gate.book, token, scope, name, asker=self, listener=heard
+                )
         for part in kept.parts:
             scope.take_asks(part)
         if scope.tool is not None and not result.is_success:
