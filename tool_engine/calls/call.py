@@ -258,7 +258,11 @@ class Call(msgspec.Struct, eq=False):
 
     def deadline_from(self, started: float) -> float:
         """Return the deadline on the loop's clock if the tool starts at `started`."""
-        deadline, outer = started + self.timeout, self.context.deadline
+        context = self.context
+        timeout, outer = context.timeout, context.deadline
+        if timeout is DEFAULT_TIMEOUT or timeout is None:
+            timeout = self.timeout
+        deadline = started + timeout
         return deadline if outer is None or deadline < outer else outer
 
     @property

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Annotated, Any, Final, NamedTuple, Self
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 
@@ -98,7 +98,7 @@ def make_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
     return msgspec.structs.replace(variable, value=value, chars=chars, labels=labels)
 
 
-class Unmade(NamedTuple):
+class Unmade(msgspec.Struct, frozen=True, eq=False):
     """Variables that are made when one of them is first read."""
 
     most: int
@@ -203,20 +203,28 @@ class VariableStore(KnownArguments):
             self._evict_oldest()
         return variable
 
-    def take_later(self, names: Sequence[str], unmade: Unmade) -> None:
+    def take_later(self, names: Sequence[str], unmade: Unmade) -> bool:
         """Keep variables under new names, and make them when one of them is first read.
 
         Most variables of calls are never read.
 
         Args:
-            names: Theirs, which variables may have and none has.
+            names: Theirs, which variables may have.
             unmade: Makes them.
+
+        Returns:
+            Whether it did: no variable had one of the names.
         """
+        used = self._used
         for name in names:
-            self._used[name] = unmade
+            if name in used or name in self._kept:
+                return False
+        for name in names:
+            used[name] = unmade
             self._unmade += unmade.most
-        if len(self._used) > self.capacity or self._chars + self._unmade > self.max_chars:
+        if len(used) > self.capacity or self._chars + self._unmade > self.max_chars:
             self._evict_oldest()
+        return True
 
     def get(self, name: str) -> Variable:
         """Return the variable of that name, as one use of it.
@@ -357,13 +365,27 @@ class VariableStore(KnownArguments):
         return vars(self)
 
     def _evict_oldest(self) -> None:
-        if self._unmade and self._chars + self._unmade > self.max_chars:
-            self._make_all()
-        while len(self._used) > self.capacity or (
-            self._chars > self.max_chars and len(self._used) > 1
-        ):
-            self._let_go(self._used.popitem(last=False)[1])
+        used = self._used
+        for _ in range(len(used) - self.capacity):
+            _, old = used.popitem(last=False)
+            if type(old) is Unmade:
+                self._unmade -= old.most
+            else:
+                self._let_go(old)
             self.evicted += 1
+        if self._chars + self._unmade > self.max_chars:
+            self._measure_oldest()
+        while self._chars > self.max_chars and len(used) > 1:
+            self._let_go(used.popitem(last=False)[1])
+            self.evicted += 1
+
+    def _measure_oldest(self) -> None:
+        """Make variables, the longest unused first, until all are known to be short enough."""
+        unmade = [name for name, each in self._used.items() if isinstance(each, Unmade)]
+        for name in unmade:
+            if self._chars + self._unmade <= self.max_chars:
+                return
+            self._make_one(name)
 
     def _find_near_names(self, name: str) -> str:
         if not len(self):
