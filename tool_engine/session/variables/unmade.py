@@ -11,12 +11,12 @@ import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.plain import is_exact
+from tool_engine.model.json.weighing import pack_small
 from tool_engine.model.tool import Tool
 from tool_engine.session.variables.store import Unmade, Variable, VariableStore
 from tool_engine.session.variables.texts import LARGE
 from tool_engine.session.variables.variable_tools import make_variables
 
-_pack: Final = msgspec.msgpack.Encoder().encode
 _unpack: Final = msgspec.msgpack.Decoder().decode
 _LONGEST_BYTE: Final = 16
 """More characters than any byte of packed values becomes in the text of a variable."""
@@ -41,26 +41,26 @@ def keep_call_later(
     if tool.secret_names or tool.secret_parts:
         return False
     output = result.output if result.is_success else None
-    try:
-        # As bytes: the program may change both later.
-        packed = _pack((params, output))
-    except Exception:  # noqa: BLE001 - a foreign value may raise anything
+    # As bytes: the program may change both later.
+    sent, returned = pack_small(params, _MOST), pack_small(output, _MOST)
+    if sent is None or returned is None or len(sent) + len(returned) > _MOST:
         return False
-    if len(packed) > _MOST or not (is_exact(params) and (output is None or is_exact(output))):
+    if not (is_exact(params) and (output is None or is_exact(output))):
         # What is no plain JSON would read back as something else.
         return False
-    make = partial(_make_later, tool, names, packed, time(), labels)
+    most = _LONGEST_BYTE * max(len(sent), len(returned))
+    make = partial(_make_later, tool, names, sent, returned, time(), labels)
     names_in_order = names[1:] if output is None else names[::-1]
-    return store.take_later(names_in_order, Unmade(_LONGEST_BYTE * len(packed), make))
+    return store.take_later(names_in_order, Unmade(most, make))
 
 
 def _make_later(
     tool: Tool,
     names: tuple[str, str],
-    packed: bytes,
+    sent: bytes,
+    returned: bytes,
     kept_at: float,
     labels: tuple[frozenset[str], ...],
 ) -> list[Variable]:
-    params, output = _unpack(packed)
     now = datetime.fromtimestamp(kept_at, UTC)
-    return make_variables(tool, names, params, output, *labels, now=now)
+    return make_variables(tool, names, _unpack(sent), _unpack(returned), *labels, now=now)
