@@ -125,7 +125,7 @@ def test_what_takes_long_or_is_secret_is_kept_at_once() -> None:
         parameters=[{"name": "key", "type": "string", "secret": True, "description": "A key."}]
     )
     for tool, params in (
-        (make_tool(), {"a": "x" * 20_000}),
+        (make_tool(), {"a": "x" * 40_000}),
         (make_tool(), {"a": [(1, 2)]}),
         (make_tool(), {"a": 2**70}),
         (make_tool(), {"a": [date(2026, 1, 31)]}),

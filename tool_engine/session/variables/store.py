@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any, Final, Self
@@ -99,12 +99,12 @@ def make_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
 
 
 class Unmade(msgspec.Struct, frozen=True, eq=False):
-    """Variables that are made when one of them is first read."""
+    """A variable that is made when it is first read."""
 
     most: int
-    """The most characters that the text of each of them may have."""
+    """The most characters that its text may have."""
     make: Callable[[], Iterable[Variable]]
-    """Returns them, as `make_kept` makes variables."""
+    """Returns it, and those that are made with it, as `make_kept` makes variables."""
 
 
 @copied_whole
@@ -203,25 +203,24 @@ class VariableStore(KnownArguments):
             self._evict_oldest()
         return variable
 
-    def take_later(self, names: Sequence[str], unmade: Unmade) -> bool:
+    def take_later(self, unmade: Mapping[str, Unmade]) -> bool:
         """Keep variables under new names, and make them when one of them is first read.
 
         Most variables of calls are never read.
 
         Args:
-            names: Theirs, which variables may have.
-            unmade: Makes them.
+            unmade: Name, which variables may have -> what makes all of them.
 
         Returns:
             Whether it did: no variable had one of the names.
         """
         used = self._used
-        for name in names:
+        for name in unmade:
             if name in used or name in self._kept:
                 return False
-        for name in names:
-            used[name] = unmade
-            self._unmade += unmade.most
+        for name, each in unmade.items():
+            used[name] = each
+            self._unmade += each.most
         if len(used) > self.capacity or self._chars + self._unmade > self.max_chars:
             self._evict_oldest()
         return True
@@ -349,8 +348,9 @@ class VariableStore(KnownArguments):
             return found
         for each in found.make():
             # It may be gone, or another one may have its name.
-            if self._used.get(each.name) is found:
-                self._let_go(found)
+            unmade = self._used.get(each.name)
+            if isinstance(unmade, Unmade) and unmade.make is found.make:
+                self._let_go(unmade)
                 self._used[each.name] = each
                 self._chars += each.chars
         return self._make_one(name)

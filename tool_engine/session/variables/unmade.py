@@ -18,8 +18,8 @@ from tool_engine.session.variables.texts import LARGE
 from tool_engine.session.variables.variable_tools import make_variables
 
 _unpack: Final = msgspec.msgpack.Decoder().decode
-_LONGEST_BYTE: Final = 16
-"""More characters than any byte of packed values becomes in the text of a variable."""
+_LONGEST_BYTE: Final = 8
+"""More characters than any byte of packed values becomes in the text of a variable: `false, `."""
 _MOST: Final = LARGE // _LONGEST_BYTE
 """The most bytes of arguments and output from which variables are made later: of more one may be
 large, which is made in a thread."""
@@ -48,10 +48,11 @@ def keep_call_later(
     if not (is_exact(params) and (output is None or is_exact(output))):
         # What is no plain JSON would read back as something else.
         return False
-    most = _LONGEST_BYTE * max(len(sent), len(returned))
     make = partial(_make_later, tool, names, sent, returned, time(), labels)
-    names_in_order = names[1:] if output is None else names[::-1]
-    return store.take_later(names_in_order, Unmade(most, make))
+    unmade = {names[1]: Unmade(_LONGEST_BYTE * len(sent), make)}
+    if output is not None:
+        unmade[names[0]] = Unmade(_LONGEST_BYTE * len(returned), make)
+    return store.take_later(unmade)
 
 
 def _make_later(
