@@ -8,7 +8,9 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from tool_engine.interfaces.source import Source
+from msgspec.structs import replace
+
+from tool_engine.interfaces.source import Source, find_for_model
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.tool import Tool
@@ -29,15 +31,35 @@ class BadCursorError(ValueError):
     """A cursor that no page ended with."""
 
 
-class _Listed(NamedTuple):
-    """The tools of one generation, sorted by the names that clients know."""
+class _Listed:
+    """The tools of one generation, by the names that clients know.
 
-    generation: object
-    names: list[str]
-    definitions: list[dict[str, Any]]
-    plain: list[dict[str, Any]]
-    """The same for clients that take outputs of objects only."""
-    tools: dict[str, Tool]
+    A tool is described when a page with it is read first: ten thousand at once would hold the loop.
+    """
+
+    def __init__(self, generation: object, tools: list[Tool]) -> None:
+        self.generation = generation
+        self._writer = MCPDefinitions()
+        known = self._writer.known
+        self.tools = {known.sent_name(tool.name): tool for tool in known.learn(tools)}
+        self.names = sorted(self.tools)
+        self._described: dict[str, dict[str, Any]] = {}
+        self._plain: dict[str, dict[str, Any]] = {}
+        """The same for clients that take outputs of objects only."""
+
+    def describe(self, names: list[str], *, is_modern: bool) -> list[dict[str, Any]]:
+        missing = [self.tools[name] for name in names if name not in self._plain]
+        for tool, plain in zip(missing, self._writer.definitions(missing), strict=True):
+            self._plain[plain["name"]] = plain
+            self._described[plain["name"]] = _unwrap_output(plain, tool)
+        described = self._described if is_modern else self._plain
+        return [described[name] for name in names]
+
+    def get(self, tool: Tool) -> tuple[str, Tool] | None:
+        """Return the name that clients know a tool by, and the tool; None: it is not shown."""
+        name = self._writer.known.sent_name(tool.name)
+        shown = self.tools.get(name)
+        return None if shown is None else (name, shown)
 
 
 class Listing:
@@ -53,7 +75,6 @@ class Listing:
         self._engine = engine
         self._selection = selection
         self._page_size = page_size
-        self._writer = MCPDefinitions()
         self._made: _Listed | None = None
 
     def read_page(self, cursor: str | None, *, is_modern: bool) -> Page:
@@ -70,14 +91,27 @@ class Listing:
         """
         listed = self._list_now()
         first = 0 if cursor is None else bisect_right(listed.names, _read_cursor(cursor))
-        end = first + self._page_size
-        shown = listed.definitions if is_modern else listed.plain
-        is_last = end >= len(listed.names)
-        return Page(shown[first:end], None if is_last else _make_cursor(listed.names[end - 1]))
+        names = listed.names[first : first + self._page_size]
+        is_last = first + self._page_size >= len(listed.names)
+        shown = listed.describe(names, is_modern=is_modern)
+        return Page(shown, None if is_last else _make_cursor(names[-1]))
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool that a client knows under a name, if it is shown."""
-        return self._list_now().tools.get(name)
+        """Return the tool that a client's name or an alias means, if it is shown."""
+        listed = self._list_now()
+        if (known := listed.tools.get(name)) is not None:
+            return known
+        meant = find_for_model(self._engine, name)
+        found = None if meant is None else listed.get(meant)
+        return None if found is None else found[1]
+
+    def show_tool(self, tool: Tool) -> Tool | None:
+        """Return a tool as clients know it; None: it is not shown."""
+        found = self._list_now().get(tool)
+        if found is None:
+            return None
+        name, shown = found
+        return shown if name == shown.name else replace(shown, name=name)
 
     def list_names(self) -> list[str]:
         return self._list_now().names
@@ -101,22 +135,12 @@ class Listing:
     def _list_tools(self, generation: object) -> _Listed:
         picks = self._selection.picks
         find_groups = self._engine.find_groups
-        # A name that nothing shows any more must mean nothing.
-        self._writer = MCPDefinitions()
         shown = [
             tool
             for tool in self._engine.list_all()
             if tool.is_enabled and picks(tool, find_groups(tool) if self._selection.groups else {})
         ]
-        described = self._writer.definitions(shown)
-        by_name = sorted(zip(described, shown, strict=True), key=lambda each: each[0]["name"])
-        return _Listed(
-            generation,
-            [each["name"] for each, _ in by_name],
-            [_unwrap_output(each, tool) for each, tool in by_name],
-            [each for each, _ in by_name],
-            {each["name"]: tool for each, tool in by_name},
-        )
+        return _Listed(generation, shown)
 
 
 def _unwrap_output(described: dict[str, Any], tool: Tool) -> dict[str, Any]:
