@@ -116,7 +116,7 @@ class Finder:
         """Return the arguments with defaults filled in, or the result that says what is wrong."""
         validated = self._validator.validate(self._tools[name], arguments)
         if validated.is_valid:
-            return validated.params
+            return validated.validated_params
         return ToolExecutionResult(
             is_success=False,
             tool_name=name,
