@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.executors.tool_search import ToolSearchExecutor, shown_here
 from tool_engine.interfaces import SearchTools
-from tool_engine.mcp_server.listing import Listing
+from tool_engine.mcp_server.listing import BadCursorError, Listing, Page
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
@@ -45,6 +45,26 @@ _DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
                 "validation": {"min": 1, "max": _MOST_FOUND},
             },
         ],
+        "output": {
+            "type": "object",
+            "properties": {
+                "tools": {
+                    "type": "array",
+                    "description": "The tools that fit, best first",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "name": "string",
+                            "description": "string",
+                            "parameters": "object",
+                        },
+                        "required": ["name", "description", "parameters"],
+                    },
+                },
+                "hint": {"type": "string", "description": "What to try when nothing fits"},
+            },
+            "required": ["tools"],
+        },
         "entry": {"type": "builtin", "handler": SEARCH_TOOLS},
     },
     {
@@ -84,11 +104,18 @@ class Finder:
         self._validator = ToolParameterValidator(strict=True)
         loader = ToolConfigLoader()
         self._tools = {each["name"]: loader.from_mapping(each) for each in _DEFINITIONS}
-        self.described = MCPDefinitions().definitions(self._tools.values())
+        self._page = Page(MCPDefinitions().definitions(self._tools.values()), None)
 
     def get(self, name: str) -> Tool | None:
         """Return one of the two tools; None: the name means another."""
         return self._tools.get(name)
+
+    def read_page(self, cursor: str | None, *, is_modern: bool) -> Page:
+        """Return the one page of the list; see `Listing.read_page`."""
+        del is_modern
+        if cursor is not None:
+            raise BadCursorError(f"no page ended with the cursor {cursor[:80]!r}")
+        return self._page
 
     async def search(self, arguments: Mapping[str, Any] | None) -> ToolExecutionResult:
         """Return the tools that fit, as the result of `search_tools`.
@@ -120,7 +147,7 @@ class Finder:
         return ToolExecutionResult(
             is_success=False,
             tool_name=name,
-            error="; ".join(finding.message for finding in validated.errors),
+            error=f"invalid arguments: {'; '.join(each.message for each in validated.errors)}",
             error_type=ErrorType.VALIDATION_ERROR.value,
         )
 
