@@ -15,7 +15,6 @@ from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -23,6 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError, answering
+from tool_engine.mcp_server.bodies import BodyGuard
 from tool_engine.mcp_server.calling import ClientCalls, connection_id
 from tool_engine.mcp_server.changes import Changes
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
@@ -36,6 +36,7 @@ from tool_engine.mcp_server.prompts import Prompt, PromptArgument, Prompts, writ
 from tool_engine.mcp_server.resources import Resource, Resources
 from tool_engine.mcp_server.rounds import STATE_HOLDS
 from tool_engine.mcp_server.selection import ToolSelection
+from tool_engine.mcp_server.stdio import open_stdio
 from tool_engine.mcp_server.tokens import TokenFile
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.nearness import suggest_near
@@ -172,7 +173,7 @@ class MCPServer:
 
         What tools print meanwhile goes to standard error.
         """
-        async with stdio_server() as (read, write):
+        async with open_stdio() as (read, write):
             await self.run_streams(read, write)
 
     async def run_streams(self, read: Any, write: Any) -> None:
@@ -216,7 +217,9 @@ class MCPServer:
     ) -> Any:
         if not isinstance(path, str) or not path.startswith("/"):
             raise ConfigurationError(f"path must begin with /, such as /mcp, got {path!r}")
-        app = self._server.streamable_http_app(streamable_http_path=path, transport_security=guard)
+        app: Any = BodyGuard(
+            self._server.streamable_http_app(streamable_http_path=path, transport_security=guard)
+        )
         return app if tokens is None else TokenGuard(app, tokens)
 
     async def run_http(
