@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
 from tests.mcp_server.conftest import Connect, text_of
+from tests.observability.telemetry import Telemetry
 from tool_engine import (
     ConfigurationError,
     ToolEngine,
@@ -20,6 +21,7 @@ from tool_engine import (
     ToolExecutionContext,
 )
 from tool_engine.mcp_server import MCPServer, ToolSelection, find_request
+from tool_engine.observability.opentelemetry import instrument
 
 DEADLINE = 20.0
 
@@ -373,3 +375,18 @@ async def test_near_names_of_settings(engine: ToolEngine, connect: Connect) -> N
 def test_a_selection_takes_lists() -> None:
     with pytest.raises(ConfigurationError, match="names of a ToolSelection must be a list"):
         ToolSelection(names="add")  # type: ignore[arg-type]
+
+
+async def test_the_trace_of_a_client_goes_on(engine: ToolEngine, connect: Connect) -> None:
+    """A call's span is in the trace that the client names, and a wrong name is no trace."""
+    telemetry = Telemetry()
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    instrumentation = instrument(engine, telemetry.tracers, telemetry.meters)
+    async with connect(MCPServer(engine)) as client:
+        for meta in ({"traceparent": trace}, {"traceparent": "00-zz"}):
+            await client.call_tool("add", {"a": 1, "b": 2}, meta=meta)
+    instrumentation.close()
+
+    first, second = telemetry.spans()
+    assert f"{first.context.trace_id:032x}" == trace.split("-")[1]
+    assert second.context.trace_id != first.context.trace_id

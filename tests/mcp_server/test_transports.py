@@ -47,10 +47,12 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": M
 
 
 @asynccontextmanager
-async def serving(engine: ToolEngine, **options: Any) -> AsyncIterator[str]:
+async def serving(
+    engine: ToolEngine, server: MCPServer | None = None, **options: Any
+) -> AsyncIterator[str]:
     """Serves an engine over HTTP on a free port; gives the URL."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    server = MCPServer(engine)
+    server = MCPServer(engine) if server is None else server
     task = asyncio.create_task(server.run_http(port=0, on_ready=ready.set_result, **options))
     try:
         async with asyncio.timeout(DEADLINE):
