@@ -135,6 +135,13 @@ async def test_a_cursor_of_no_page(engine: ToolEngine, connect: Connect, cursor:
             await client.list_tools(cursor=cursor)
 
 
+@pytest.mark.parametrize("cursor", [[1], {"a": 1}, 7])
+async def test_a_cursor_that_is_no_text(engine: ToolEngine, cursor: Any) -> None:
+    async with posting(engine) as post:
+        _, answer = await post(request_of("tools/list", cursor=cursor))
+    assert answer["error"]["code"] == -32602
+
+
 async def test_a_reload_between_list_and_call(engine: ToolEngine, connect: Connect) -> None:
     """What runs is what is there: a tool that is gone is unknown, a changed one is checked anew."""
     engine.tool(name="gone", description="Goes.")(lambda: "ok")

@@ -22,6 +22,7 @@ from tool_engine import (
 )
 from tool_engine.mcp_server import MCPServer, ToolSelection, find_request
 from tool_engine.observability.opentelemetry import instrument
+from tool_engine.protocols.definition_formats import MCPDefinitions
 
 DEADLINE = 20.0
 
@@ -390,3 +391,26 @@ async def test_the_trace_of_a_client_goes_on(engine: ToolEngine, connect: Connec
     first, second = telemetry.spans()
     assert f"{first.context.trace_id:032x}" == trace.split("-")[1]
     assert second.context.trace_id != first.context.trace_id
+
+
+async def test_a_page_is_made_once_until_tools_change(
+    engine: ToolEngine, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list that is asked for again costs no description, and is never an old one."""
+    described: list[int] = []
+    definitions = MCPDefinitions.definitions
+
+    def count(self: MCPDefinitions, tools: Any) -> Any:
+        described.append(len(tools))
+        return definitions(self, tools)
+
+    monkeypatch.setattr(MCPDefinitions, "definitions", count)
+    async with connect(MCPServer(engine, page_size=2), cache=None) as client:
+        for _ in range(3):
+            first = await client.list_tools()
+            await client.list_tools(cursor=first.next_cursor)
+        engine.tool(name="a_new_one", description="Comes late.")(lambda: "ok")
+        after = await client.list_tools()
+
+    assert described == [2, 1, 2]
+    assert [each.name for each in after.tools] == ["a_new_one", "add"]

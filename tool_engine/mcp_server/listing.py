@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -13,11 +14,14 @@ from msgspec.structs import replace
 from tool_engine.interfaces.source import Source, find_for_model
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.newest import keep_newest
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.definition_formats import MCPDefinitions
 
 _LONGEST_NAME: Final = 128
 _MOST_NEAR: Final = 3
+_MOST_PAGES: Final = 64
+"""The most pages that are kept, of all revisions together; the oldest go first."""
 
 
 class Page(NamedTuple):
@@ -34,7 +38,7 @@ class BadCursorError(ValueError):
 class _Listed:
     """The tools of one generation, by the names that clients know.
 
-    A tool is described when a page with it is read first: ten thousand at once would hold the loop.
+    A tool is described when a page with it is read: ten thousand at once would hold the loop.
     """
 
     def __init__(self, generation: object, tools: list[Tool]) -> None:
@@ -43,23 +47,52 @@ class _Listed:
         known = self._writer.known
         self.tools = {known.sent_name(tool.name): tool for tool in known.learn(tools)}
         self.names = sorted(self.tools)
-        self._described: dict[str, dict[str, Any]] = {}
-        self._plain: dict[str, dict[str, Any]] = {}
-        """The same for clients that take outputs of objects only."""
 
     def describe(self, names: list[str], *, is_modern: bool) -> list[dict[str, Any]]:
-        missing = [self.tools[name] for name in names if name not in self._plain]
-        for tool, plain in zip(missing, self._writer.definitions(missing), strict=True):
-            self._plain[plain["name"]] = plain
-            self._described[plain["name"]] = _unwrap_output(plain, tool)
-        described = self._described if is_modern else self._plain
-        return [described[name] for name in names]
+        tools = [self.tools[name] for name in names]
+        described = self._writer.definitions(tools)
+        if not is_modern:
+            return described
+        return [_unwrap_output(each, tool) for each, tool in zip(described, tools, strict=True)]
 
     def get(self, tool: Tool) -> tuple[str, Tool] | None:
         """Return the name that clients know a tool by, and the tool; None: it is not shown."""
         name = self._writer.known.sent_name(tool.name)
         shown = self.tools.get(name)
         return None if shown is None else (name, shown)
+
+
+class PageCache:
+    """Pages of the list as they stand on the wire: each is made once for a generation.
+
+    The SDK checks what a handler returns, which takes longer than to make it.
+
+    Args:
+        engine: Whose tools the pages have.
+    """
+
+    def __init__(self, engine: Source) -> None:
+        self._engine = engine
+        self._generation: object = None
+        self._pages: OrderedDict[tuple[str, str | None], Any] = OrderedDict()
+
+    async def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Return a page that was made before, or make it: a middleware of the SDK."""
+        cursor = (ctx.params or {}).get("cursor")
+        if ctx.method != "tools/list" or not (cursor is None or isinstance(cursor, str)):
+            return await call_next(ctx)
+        generation = self._engine.generation
+        if generation is None or generation != self._generation:
+            self._pages.clear()
+            self._generation = generation
+        key = ctx.protocol_version, cursor
+        page = self._pages.get(key)
+        if page is None:
+            page = await call_next(ctx)
+            if generation is not None and generation == self._engine.generation:
+                keep_newest(self._pages, key, page, _MOST_PAGES)
+        # The envelope is the SDK's to write into, what it holds is not.
+        return dict(page)
 
 
 class Listing:

@@ -30,7 +30,7 @@ from tool_engine.mcp_server.finding import Finder
 from tool_engine.mcp_server.http import TokenGuard, serve_app
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
-from tool_engine.mcp_server.listing import BadCursorError, Listing
+from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
 from tool_engine.mcp_server.logs import Logs
 from tool_engine.mcp_server.prompts import Prompt, PromptArgument, Prompts, write_prompt
 from tool_engine.mcp_server.resources import Resource, Resources
@@ -163,6 +163,7 @@ class MCPServer:
         self._server.middleware += [
             self._note_connection,
             RequestStateBoundary(seal, default_audience=name),
+            PageCache(engine),
         ]
 
     def __repr__(self) -> str:
