@@ -303,5 +303,5 @@ def _with_consent(tool: Tool, executor: ToolExecutor | None) -> Tool:
     is_free = said.execution in (None, ExecutionPolicy.AUTO)
     if not is_free or not getattr(executor, "needs_consent", False):
         return tool
-    asks = Permission(execution=ExecutionPolicy.ASK_ALWAYS, result=said.result)
+    asks = replace(said, execution=ExecutionPolicy.ASK_ALWAYS)
     return replace(tool, permission=asks)
