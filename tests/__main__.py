@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.effort import VARIABLE
+from tests.warm import ADDRESS, Server
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -286,7 +287,11 @@ def main(arguments: Sequence[str]) -> int:
         environment["COVERAGE_FILE"] = str(folder / ".coverage")
         files = list_test_files()
         parts = quick_parts(files) if options.quick else [heartbeats(folder), *parts_of(files)]
+        server = None if options.quick else Server(folder / "warm")
+        environment |= {} if server is None else {ADDRESS: str(folder / "warm")}
         code = asyncio.run(run_all(parts, words, environment))
+        if server is not None:
+            server.close()
         return max(code, report_coverage(environment)) if options.coverage else code
 
 
