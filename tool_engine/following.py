@@ -100,7 +100,8 @@ class SourceFollowers:
         follower = Follower(source, origin, timeout, self._reloader, self._registry)
         self._followers[origin] = follower
         # A source that runs its own tools is closed with all that runs tools.
-        is_known = source.executor is source or any(each is source for each in self._open)
+        is_own: Any = source.executor
+        is_known = is_own is source or any(each is source for each in self._open)
         if not is_known:
             self._open.append(source)
         follower.start()
