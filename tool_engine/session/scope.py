@@ -100,9 +100,12 @@ class SessionScope(msgspec.Struct, eq=False):
     _rules: RulesOfReplies = msgspec.field(default_factory=find_reply_rules)
     labels: set[str] = set()
     """The labels of content in its arguments, put in or typed, or that it has read."""
-    _call_id: str | None = None
-    _asks: bool = False
-    _asks_on_error: bool = False
+    call_id: str | None = None
+    """The id of the call itself, once it has reached the engine; later ones are its tool's."""
+    asks: bool = False
+    """Whether its tool's calls require approval of the result."""
+    asks_on_error: bool = False
+    """The same, if it fails."""
     tool: Tool | None = None
     """The tool that the conversation called, in the form in which the engine has it."""
     params: dict[str, Any] = {}
@@ -145,15 +148,9 @@ class SessionScope(msgspec.Struct, eq=False):
         inside = self.labels - self.expanded.labels
         return refuse_content(tool, self.expanded, inside, self._source_of(tool))
 
-    @property
-    def has_begun(self) -> bool:
-        """Return True if the call itself has reached the engine."""
-        # Later ones are its tool's.
-        return self._call_id is not None
-
     def uses_of(self, tool: Tool, engine: Source | None) -> list[InnerUse]:
         """Return the uses to count for a call that its tool makes."""
-        paid = () if self.has_begun else self.paid
+        paid = self.paid if self.call_id is None else ()
         return [
             InnerUse(each, tool, engine, self._others.get(each, ()))
             for each in self.line
@@ -173,7 +170,7 @@ class SessionScope(msgspec.Struct, eq=False):
 
     def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
         """Return True if the call needs no consent; otherwise `consent` decides."""
-        is_first = self._call_id is None or call_id == self._call_id
+        is_first = self.call_id is None or call_id == self.call_id
         if tool.accepts is not None or self._allowed is not None:
             return False
         if self.consented is not None or self.yes is not None:
@@ -188,7 +185,7 @@ class SessionScope(msgspec.Struct, eq=False):
         if is_first:
             if self.find_off is not None and self.find_off() is not None:
                 return False
-            self._call_id = call_id
+            self.call_id = call_id
             # The tool may do anything with its arguments.
             self.tool, self.params = tool, copied(params)
         return True
@@ -209,9 +206,9 @@ class SessionScope(msgspec.Struct, eq=False):
     async def _decide_call(
         self, call_id: str, tool: Tool, params: dict[str, Any]
     ) -> Refusal | None:
-        if self._call_id is None:
-            self._call_id = call_id
-        is_first = call_id == self._call_id
+        if self.call_id is None:
+            self.call_id = call_id
+        is_first = call_id == self.call_id
         if is_first:
             if self.yes is not None and self.tool is not None and not is_same(tool, self.tool):
                 return refuse_changed(tool.name)
@@ -252,7 +249,7 @@ class SessionScope(msgspec.Struct, eq=False):
         refusal = await self.lets_in(tool, params)
         if refusal is not None:
             return refusal
-        has_yes = bool(self.yes) and call_id == self._call_id
+        has_yes = bool(self.yes) and call_id == self.call_id
         typed = refuse_typing(tool, self.expanded, self._source_of(tool))
         if typed is not None and not self._gate.asks(tool, params, has_yes=has_yes):
             return typed
@@ -298,30 +295,26 @@ class SessionScope(msgspec.Struct, eq=False):
 
     def take_asks(self, other: CallScope) -> None:
         """Take over the questions of another conversation about results."""
-        self._asks |= getattr(other, "_asks", False)
-        self._asks_on_error |= getattr(other, "_asks_on_error", False)
+        self.asks |= getattr(other, "asks", False)
+        self.asks_on_error |= getattr(other, "asks_on_error", False)
 
     def _note_result(self, tool: Tool, params: dict[str, Any]) -> None:
         """Note that a tool gets its own call's result."""
         with hold_rules(self._rules):
-            self._asks |= not self._gate.is_readable(tool, params, is_error=False)
-            self._asks_on_error |= not self._gate.is_readable(tool, params, is_error=True)
+            self.asks |= not self._gate.is_readable(tool, params, is_error=False)
+            self.asks_on_error |= not self._gate.is_readable(tool, params, is_error=True)
 
     def note_inside(self, tools: Iterable[Tool]) -> None:
         """Note the tools that a call with a shared result has called."""
         for tool in tools:
             said = self.parts.showing.result_policy(tool)
-            self._asks |= said is ResultPolicy.ALWAYS
-            self._asks_on_error |= said is not ResultPolicy.NEVER
-
-    def asks_about_result(self, is_error: bool) -> bool:
-        """Return True if its tool's calls require approval of the result."""
-        return self._asks or (is_error and self._asks_on_error)
+            self.asks |= said is ResultPolicy.ALWAYS
+            self.asks_on_error |= said is not ResultPolicy.NEVER
 
     def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why an admitted call may not start any more, or None."""
         refusal = self._gate.denied(tool, params)
-        if refusal is not None or self.find_off is None or call_id != self._call_id:
+        if refusal is not None or self.find_off is None or call_id != self.call_id:
             return refusal
         return self.find_off()
 
