@@ -255,8 +255,7 @@ class ResultKeeper:
             read.args_variable = names.args if names.args in self._variables else None
             read.result_variable = names.result if result.is_success else None
         self._results.note(result.call_id, labels)
-        has_begun = scope.call_id is not None
-        return self._show_result(read, Ended(tool, result, put_in, labels, has_begun))
+        return self._show_result(read, Ended(tool, result, put_in, labels, scope.has_begun))
 
     def _show_result(self, read: SessionResult, call: Ended) -> SessionResult:
         """Return what the model reads, and note where it came from."""

@@ -126,13 +126,9 @@ class SessionScope(msgspec.Struct, eq=False):
         return self.parts.line
 
     @property
-    def _gate(self) -> ApprovalGate:
-        return self.parts.gate
-
-    @property
     def conversation(self) -> tuple[object, ...]:
         """A key for the rules and labels of its tool's calls."""
-        return self._gate, frozenset(self.labels), find_reply_marks()
+        return self.parts.gate, frozenset(self.labels), find_reply_marks()
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         return self.parts.own(tool_name)
@@ -148,9 +144,14 @@ class SessionScope(msgspec.Struct, eq=False):
         inside = self.labels - self.expanded.labels
         return refuse_content(tool, self.expanded, inside, self._source_of(tool))
 
+    @property
+    def has_begun(self) -> bool:
+        """Return True if the call itself has reached the engine."""
+        return self.call_id is not None
+
     def uses_of(self, tool: Tool, engine: Source | None) -> list[InnerUse]:
         """Return the uses to count for a call that its tool makes."""
-        paid = self.paid if self.call_id is None else ()
+        paid = () if self.has_begun else self.paid
         return [
             InnerUse(each, tool, engine, self._others.get(each, ()))
             for each in self.line
@@ -178,7 +179,7 @@ class SessionScope(msgspec.Struct, eq=False):
         if self._rules or tool.permission is not None or not self.parts.policy.is_silent():
             # Also for what a tool calls in a thread that has its context alone.
             with hold_rules(self._rules):
-                if not self._gate.is_free(tool, params):
+                if not self.parts.gate.is_free(tool, params):
                     return False
                 if not is_first:
                     self._note_result(tool, params)
@@ -218,7 +219,7 @@ class SessionScope(msgspec.Struct, eq=False):
         is_nested = self.is_nested or not is_first
         if self._was_approved(tool, params, is_nested):
             # What it may hold was looked at before the approver was asked.
-            refusal = self._gate.denied(tool, params)
+            refusal = self.parts.gate.denied(tool, params)
         else:
             refusal = await self._ask_consent(call_id, tool, params, is_nested)
         token = token_of(refusal)
@@ -251,11 +252,11 @@ class SessionScope(msgspec.Struct, eq=False):
             return refusal
         has_yes = bool(self.yes) and call_id == self.call_id
         typed = refuse_typing(tool, self.expanded, self._source_of(tool))
-        if typed is not None and not self._gate.asks(tool, params, has_yes=has_yes):
+        if typed is not None and not self.parts.gate.asks(tool, params, has_yes=has_yes):
             return typed
         if has_yes:
-            return self._gate.denied(tool, params)
-        return await self._gate.consent(
+            return self.parts.gate.denied(tool, params)
+        return await self.parts.gate.consent(
             call_id,
             tool,
             params,
@@ -291,7 +292,7 @@ class SessionScope(msgspec.Struct, eq=False):
         """Withdraw a deferred call: whatever the answer, it does not run."""
         self.deferred.pop(token, None)
         self.shared.pop(token, None)
-        await self._gate.book.take_back(token)
+        await self.parts.gate.book.take_back(token)
 
     def take_asks(self, other: CallScope) -> None:
         """Take over the questions of another conversation about results."""
@@ -301,8 +302,8 @@ class SessionScope(msgspec.Struct, eq=False):
     def _note_result(self, tool: Tool, params: dict[str, Any]) -> None:
         """Note that a tool gets its own call's result."""
         with hold_rules(self._rules):
-            self.asks |= not self._gate.is_readable(tool, params, is_error=False)
-            self.asks_on_error |= not self._gate.is_readable(tool, params, is_error=True)
+            self.asks |= not self.parts.gate.is_readable(tool, params, is_error=False)
+            self.asks_on_error |= not self.parts.gate.is_readable(tool, params, is_error=True)
 
     def note_inside(self, tools: Iterable[Tool]) -> None:
         """Note the tools that a call with a shared result has called."""
@@ -313,7 +314,7 @@ class SessionScope(msgspec.Struct, eq=False):
 
     def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why an admitted call may not start any more, or None."""
-        refusal = self._gate.denied(tool, params)
+        refusal = self.parts.gate.denied(tool, params)
         if refusal is not None or self.find_off is None or call_id != self.call_id:
             return refusal
         return self.find_off()
