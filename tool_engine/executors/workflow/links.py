@@ -38,7 +38,7 @@ class Link(NamedTuple):
     is_absent: bool = False
     """True if a tool is absent, and may yet be registered."""
     is_for_models: bool = True
-    """False if the message is about a tool that no model is told of."""
+    """False if the message is about a tool for code only."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
@@ -69,9 +69,9 @@ class WorkflowLinks:
         ):
             found: list[Link] = []
             for step, other in zip(steps, called[1:], strict=True):
-                is_told = other is None or other.is_for_models
+                is_open = other is None or other.is_for_models
                 links = self._step_problems(tool, step, other, near)
-                found += [link._replace(is_for_models=is_told) for link in links]
+                found += [link._replace(is_for_models=is_open) for link in links]
             known = self._known[tool.name] = (called, found)
         return [*known[1], *self._reach_problems(tool, find)]
 
@@ -120,9 +120,9 @@ class WorkflowLinks:
             }
             if tool.name in front:
                 step, way = front[tool.name]
-                is_told = all(each is None or each.is_for_models for each in map(find, way))
+                is_open = all(each is None or each.is_for_models for each in map(find, way))
                 message = f"calls itself without end: {' -> '.join(way)}"
-                yield Link(f"{step.path}.tool", message, is_for_models=is_told)
+                yield Link(f"{step.path}.tool", message, is_for_models=is_open)
                 break
             reached = {**front, **reached}
             if not front:

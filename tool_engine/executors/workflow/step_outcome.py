@@ -84,7 +84,7 @@ def failed(result: ToolExecutionResult) -> StepError:
     error_type = result.error_type or "execution_error"
     error = result.error or "it gave no reason"
     if error_type.endswith("timeout"):
-        # The step is named. Its tool may be one that no model is told of, and a model reads this.
+        # The step is named. Its tool may be for code only, and a model reads this.
         error = error.replace(f"tool {result.tool_name!r}", "its tool", 1)
     return StepError(error, error_type, call_id=result.call_id)
 
