@@ -32,24 +32,25 @@ ROOT = TESTS.parent
 AT_ONCE = max(4, os.cpu_count() or 1)
 """More than processors: half of the time of many tests is waiting for processes and sockets."""
 
+OTHERS = "others"
 PARTS = {
-    "properties": 3,
-    "contracts": 4,
+    OTHERS: 3,
+    "knowledge": 3,
     "security": 3,
-    "documents": 2,
-    "cli": 3,
-    "executors": 3,
-    "agent": 2,
-    "knowledge": 2,
-    "protocols": 2,
-    "catalog": 2,
+    "contracts": 4,
     "calls": 1,
+    "documents": 1,
+    "cli": 3,
     "session": 1,
-    "integration": 1,
+    "catalog": 2,
+    "properties": 1,
+    "agent": 2,
+    "protocols": 2,
+    "executors": 3,
     "meta": 1,
+    "integration": 1,
 }
 """The rooms that take long, from the longest on, and in how many parts; the others share parts."""
-PARTS_OF_OTHERS = 3
 
 IN_MEMORY = (
     "admission",
@@ -140,13 +141,13 @@ def is_quick(file: Path) -> bool:
 
 def parts_of(files: Sequence[Path]) -> list[Part]:
     """Divides files into parts; those of a long room come first."""
-    rooms: dict[str, list[str]] = {room: [] for room in (*PARTS, "others")}
+    rooms: dict[str, list[str]] = {room: [] for room in PARTS}
     for file in files:
         room = file.relative_to(TESTS).parts[0]
-        rooms[room if room in PARTS else "others"].append(str(file.relative_to(ROOT)))
+        rooms[room if room in PARTS else OTHERS].append(str(file.relative_to(ROOT)))
     parts = []
     for room, found in rooms.items():
-        count = PARTS.get(room, PARTS_OF_OTHERS)
+        count = PARTS[room]
         parts += [
             Part(
                 f"{room} {number + 1} of {count}",
