@@ -102,7 +102,9 @@ NOT_QUICK = (
     "test_which_engine.py",
     "test_write_only.py",
 )
-"""Nor what takes seconds (every moment of a call, very long texts, an SDK) or starts a process."""
+"""Nor what takes seconds: every moment of a call, very long texts, an SDK."""
+STARTS = re.compile(r"sys\.executable|os\.fork\(|tests\.warm|sqlite:///|postgres_server")
+"""Words of a test that starts a process or uses a database."""
 UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
 """Plugins of pytest that cost each test a little."""
 SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
@@ -134,9 +136,11 @@ def list_test_files() -> list[Path]:
 
 
 def is_quick(file: Path) -> bool:
-    """Whether `make quick` runs a file: it stands in a room in memory, and takes no long time."""
-    is_in_memory = file.relative_to(TESTS).parts[0] in IN_MEMORY
-    return is_in_memory and not any(file.match(pattern) for pattern in NOT_QUICK)
+    """Whether `make quick` runs a file: all of it is in memory, and takes no long time."""
+    if file.relative_to(TESTS).parts[0] not in IN_MEMORY:
+        return False
+    is_long = any(file.match(pattern) for pattern in NOT_QUICK)
+    return not is_long and STARTS.search(file.read_text("utf-8")) is None
 
 
 def parts_of(files: Sequence[Path]) -> list[Part]:

@@ -15,6 +15,7 @@ from tests.__main__ import (
     PARTS,
     TESTS,
     Part,
+    is_quick,
     list_test_files,
     parts_of,
     quick_parts,
@@ -41,10 +42,12 @@ def test_what_is_named_exists() -> None:
 
 
 def test_quick() -> None:
-    """What is quick is most of the rooms in memory, and nothing else."""
+    """What is quick is most of the rooms in memory, and nothing that starts a process there."""
     quick = [file for part in quick_parts(FILES) for file in part.files]
     assert len(quick) == len(set(quick)) > 150
     assert {file.split("/")[1] for file in quick} == set(IN_MEMORY)
+    for file in ("calls/test_blocking_threads.py", "session/test_resuming_elsewhere.py"):
+        assert not is_quick(TESTS / file)
 
 
 ONCE = """
