@@ -7,19 +7,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tool_engine.calls.home_loop import at_home
+from tool_engine.catalog.index import ToolIndex
 from tool_engine.interfaces import CatalogSource, ToolExecutor
+from tool_engine.model.tool import server_of
 
 if TYPE_CHECKING:
     from tool_engine.catalog.generations import ReloadChanges
+    from tool_engine.config import ToolEngineConfig
     from tool_engine.executors.executor_registry import ExecutorRegistry
     from tool_engine.following import SourceFollowers
+    from tool_engine.mcp_servers.hub import ServerHub
+    from tool_engine.mcp_servers.state import MCPServerState
     from tool_engine.reloading import Reloader
 
 
 class AddsSources:
     """What an engine does with sources of tools."""
 
+    config: ToolEngineConfig
+    index: ToolIndex
     _followers: SourceFollowers
+    _reloader: Reloader
+    _searched: ToolIndex = ToolIndex()
     _run_at_home: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Coroutine[Any, Any, Any]]
 
     if TYPE_CHECKING:
@@ -27,10 +36,73 @@ class AddsSources:
         def _require_open(self) -> None:
             """Raise EngineClosedError if the engine is closed."""
 
+    @at_home
+    async def start_mcp_servers(self) -> None:
+        """Start and reach the servers that the configuration and the files name.
+
+        `load` does, unless `mcp_autostart` is off. Waits as long as `mcp_start_timeout` says.
+
+        Raises:
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        self._runs_servers = True
+        await self._sync_servers()
+
+    def list_mcp_servers(self) -> list[MCPServerState]:
+        """Return how it is with each server that the configuration and the files name."""
+        if self._hub is None:
+            return []
+        quarantined = (each.tool for each in self._reloader.quarantined.values())
+        return self._hub.list_states((*self.index, *quarantined))
+
     def _make_followers(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
         # By name: few processes have an engine, and fewer a source.
         following = import_module("tool_engine.following")
         self._followers = following.SourceFollowers(reloader, registry)
+        self._reloader = reloader
+        self._hub: ServerHub | None = None
+        self._runs_servers = self.config.mcp_autostart
+        reloader.servers.on_change = self._notice_servers
+        registry.find_server = self._find_server
+
+    def _find_hub(self) -> ServerHub | None:
+        """Return what runs servers; None: none is named, or none is to run yet."""
+        if self._hub is None and self._runs_servers and self._names_servers():
+            # By name: most engines have no servers.
+            made = import_module("tool_engine.mcp_servers.hub").ServerHub
+            self._hub = made(self.config, self._followers, self._reloader, lambda: self.index)
+        return self._hub
+
+    def _names_servers(self) -> bool:
+        if self.config.mcp_servers is not None or self._reloader.servers.wanted:
+            return True
+        found = any(server_of(tool) is not None for tool in self.index.new_since(self._searched))
+        self._searched = self.index
+        return found
+
+    def _notice_servers(self) -> None:
+        if self._reloader.is_loaded and (hub := self._find_hub()) is not None:
+            hub.notice()
+
+    async def _sync_servers(self) -> None:
+        """Have the servers run that are named now."""
+        if (hub := self._find_hub()) is not None:
+            await hub.sync()
+
+    async def _reload_all(self) -> ReloadChanges:
+        changes = await self._reloader.reload(await self._followers.read_all())
+        await self._sync_servers()
+        return changes
+
+    async def _stop_following(self) -> None:
+        if self._hub is not None:
+            await self._hub.close()
+        await self._followers.close()
+
+    def _find_server(self, name: str) -> Any:
+        """Return the server of a name, for tools of files; None: there is none."""
+        return None if self._hub is None else self._hub.find(name)
 
     @at_home
     async def add_source(

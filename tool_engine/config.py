@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from os import PathLike
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +34,7 @@ _SWITCHES: Final = (
     "strict_validation",
     "recursive",
     "preload",
+    "mcp_autostart",
 )
 STRATEGIES: Final = ("fifo", "priority", "fair", "reject")
 KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
@@ -289,6 +291,15 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     records: str | None = None
     """The database that keeps the records: `sqlite:///calls.db` or
     `postgresql://user:${env:PASSWORD}@host/records`. None: memory."""
+    mcp_servers: Any = None
+    """The servers of tools that speak the Model Context Protocol: the path of a `.mcp.json`, a
+    mapping of its entries by name, or a list of `MCPServerSettings`. Those of files run beside
+    them. Needs the extra `mcp`."""
+    mcp_autostart: bool = True
+    """Starts and reaches these servers with `load`. False: with `start_mcp_servers`."""
+    mcp_start_timeout: float = 10.0
+    """Seconds that `load` and `reload` wait for servers which are still connecting; the tools of
+    the others come later."""
     durability: str = "buffered"
     """What a record in a database survives: `buffered` and `batch` lose what came in the last
     0.5 s or 20 ms when the process is killed; with `call` a result comes when its record is
@@ -306,6 +317,8 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "sources", checked_sources(self.sources))
         check_timeout("reload_interval", self.reload_interval)
         check_timeout("close_timeout", self.close_timeout)
+        check_timeout("mcp_start_timeout", self.mcp_start_timeout)
+        msgspec.structs.force_setattr(self, "mcp_servers", _checked_servers(self.mcp_servers))
         check_count("max_records", self.max_records, minimum=1)
         check_count("max_threads", self.max_threads, minimum=1)
         check_count("keep_events", self.keep_events)
@@ -323,6 +336,22 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
             lock_file = check_path("lock_file", self.lock_file)
             msgspec.structs.force_setattr(self, "lock_file", lock_file)
         msgspec.structs.force_setattr(self, "concurrency", checked_concurrency(self.concurrency))
+
+
+def _checked_servers(value: object) -> Any:
+    """Return the setting `mcp_servers`; what single servers say is checked at each load."""
+    if value is None:
+        return None
+    if isinstance(value, str | PathLike):
+        return check_path("mcp_servers", value)
+    if isinstance(value, Mapping):
+        return _copy_named("mcp_servers", value, "entries of .mcp.json")
+    if isinstance(value, list | tuple) and all(hasattr(each, "connect_timeout") for each in value):
+        return tuple(value)
+    raise ConfigurationError(
+        "mcp_servers must be the path of a .mcp.json, a mapping of its entries, or a list of "
+        f"MCPServerSettings, got {type(value).__name__}"
+    )
 
 
 def checked_concurrency(value: object) -> ConcurrencyConfig:

@@ -229,6 +229,7 @@ class ToolEngine(
         else:
             await self._bus.log.open()
             await self._reloader.load()
+            await self._sync_servers()
 
     @at_home
     async def reload(self) -> ReloadChanges:
@@ -243,7 +244,7 @@ class ToolEngine(
             EngineClosedError: The engine is closed.
         """
         self._require_open()
-        return await self._reloader.reload(await self._followers.read_all())
+        return await self._reload_all()
 
     @at_home
     async def rollback(self, generation: int) -> ReloadChanges:
@@ -337,7 +338,7 @@ class ToolEngine(
                 _end_calls, self._pipeline, self._admission, self.config.close_timeout
             )
             stack.push_async_callback(self._reloader.stop)
-            stack.push_async_callback(self._followers.close)
+            stack.push_async_callback(self._stop_following)
 
     async def _end_leftovers(self) -> None:
         """End work that continues without its caller, then close the backend."""

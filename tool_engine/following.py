@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from tool_engine.catalog.generations import ReloadChanges
+from tool_engine.catalog.source_names import check_origin, check_prefix
 from tool_engine.catalog.source_tools import (
     Reading,
-    check_origin,
     failed,
     read_given,
     snapshot,
@@ -42,7 +42,7 @@ class SourceFollowers:
     def __init__(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
         self._reloader = reloader
         self._registry = registry
-        self._followers: dict[str, _Follower] = {}
+        self._followers: dict[str, Follower] = {}
         self._open: list[CatalogSource] = []
         """Sources that nothing has closed, in the order of their adding."""
         self._closings: set[asyncio.Task[None]] = set()
@@ -53,33 +53,59 @@ class SourceFollowers:
 
     async def add(self, source: CatalogSource, timeout: float) -> ReloadChanges:  # noqa: ASYNC109 - of a reading
         """Add a source; see `ToolEngine.add_source`."""
-        check_part("source", source, CatalogSource)
-        origin = check_origin(source.origin)
-        check_timeout("timeout", timeout)
-        if origin in self._followers:
-            raise ConfigurationError(
-                f"there is a source {origin!r} already; remove it first, or name one of the two "
-                "otherwise"
-            )
-        self._registry.add_source(origin, source.executor)
-        follower = _Follower(source, origin, timeout, self._reloader, self._registry)
-        self._followers[origin] = follower
-        if not any(each is source for each in self._open):
-            self._open.append(source)
+        follower = self.begin(source, timeout)
         try:
-            follower.start()
             changes = await follower.refresh()
             if self._is_closed:
                 raise EngineClosedError("the engine was closed meanwhile; make a new one")
             return changes
         except BaseException:
             # A caller that is cancelled meanwhile has added nothing.
-            if self._followers.pop(origin, None) is follower:
+            if self._followers.pop(follower.origin, None) is follower:
                 follower.stop()
-                self._registry.remove_source(origin)
-                self._reloader.sources.drop(origin)
+                self._registry.remove_source(follower.origin)
+                self._reloader.sources.drop(follower.origin)
                 self._close_soon(source)
             raise
+
+    def begin(
+        self, source: CatalogSource, timeout: float, *, replaces: CatalogSource | None = None
+    ) -> Follower:
+        """Give a source its place, and follow it; its tools come with its first reading.
+
+        Args:
+            source: It starts what it needs.
+            timeout: Seconds that one reading of it may take.
+            replaces: The source of the same origin that it takes the place of, with its tools
+                until the first reading.
+
+        Raises:
+            ConfigurationError: As of `ToolEngine.add_source`.
+        """
+        check_part("source", source, CatalogSource)
+        origin = check_origin(source.origin)
+        check_timeout("timeout", timeout)
+        known = self._followers.get(origin)
+        if known is not None and known.source is not replaces:
+            raise ConfigurationError(
+                f"there is a source {origin!r} already; remove it first, or name one of the two "
+                "otherwise"
+            )
+        prefix = check_prefix(origin, getattr(source, "prefix", ""))
+        self._registry.add_source(origin, source.executor)
+        if known is not None:
+            known.stop()
+            self._close_soon(known.source)
+        self._reloader.sources.announce(origin, prefix)
+        follower = Follower(source, origin, timeout, self._reloader, self._registry)
+        self._followers[origin] = follower
+        # A source that runs its own tools is closed with all that runs tools.
+        is_own: Any = source.executor
+        is_known = is_own is source or any(each is source for each in self._open)
+        if not is_known:
+            self._open.append(source)
+        follower.start()
+        return follower
 
     async def remove(self, source: CatalogSource | str) -> ReloadChanges:
         """Remove a source; see `ToolEngine.remove_source`."""
@@ -100,10 +126,12 @@ class SourceFollowers:
     async def read_all(self) -> Callable[[], dict[str, Reading]]:
         """Read every source, all at once; one that hangs is waited for until its timeout.
 
+        Those whose first reading goes on come by themselves.
+
         Returns:
             What returns those readings that hold when it is called.
         """
-        followers = list(self._followers.values())
+        followers = [each for each in self._followers.values() if not each.is_new]
         async with asyncio.TaskGroup() as group:
             tasks = [(each, group.create_task(each.read())) for each in followers]
         found = [(each, task.result()) for each, task in tasks]
@@ -137,7 +165,7 @@ class SourceFollowers:
         task.add_done_callback(self._closings.discard)
 
 
-class _Follower:
+class Follower:
     """One source that was added."""
 
     def __init__(
@@ -160,6 +188,7 @@ class _Follower:
         self._changes: asyncio.Task[Any] | None = None
         self._newest: Reading | None = None
         self._is_due = False
+        self._is_held = False
         self._is_asked = False
         self._is_stopped = False
 
@@ -179,6 +208,16 @@ class _Follower:
             task.cancel()
         return list(self._tasks)
 
+    def hold(self) -> None:
+        """Only note that a change was heard, until `release`."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Read again what has changed since `hold`."""
+        self._is_held = False
+        if self._is_due:
+            self._note_change()
+
     def _take_notice(self) -> None:
         """Have the source read again soon; from any thread, however often."""
         # In a forked process the loop only looks as if it were there; its wake-up is the parent's.
@@ -193,7 +232,7 @@ class _Follower:
         if self._is_stopped:
             return
         self._is_due = True
-        if self._changes is None:
+        if self._changes is None and not self._is_held:
             self._changes = self._spawn_task(self._follow_changes())
 
     async def _follow_changes(self) -> None:
@@ -215,6 +254,11 @@ class _Follower:
             return await self._reloader.take_reading(
                 self.origin, reading, lambda: self.is_wanted(reading)
             )
+
+    @property
+    def is_new(self) -> bool:
+        """True while its first reading goes on."""
+        return self._newest is None and self._reading.locked()
 
     def is_wanted(self, reading: Reading) -> bool:
         """Return True if no later reading was made, and the source is still there."""

@@ -20,11 +20,11 @@ from tool_engine.catalog.approval.approved_tools import (
     load_comparison,
 )
 from tool_engine.catalog.approval.lock import default_lock_file
-from tool_engine.catalog.approval.lock_state import LockState
-from tool_engine.catalog.approval.locked_group import PREFIX
+from tool_engine.catalog.approval.lock_state import LockState, by_key
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.definition_files import SETTLE_TIME
 from tool_engine.catalog.folder.engine_files import EngineFiles
+from tool_engine.catalog.folder.file_servers import FileServers
 from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import PATIENCE, Catalog
 from tool_engine.catalog.folder.group_merging import with_registered
@@ -33,6 +33,7 @@ from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.catalog.former_secrets import FormerSecrets
 from tool_engine.catalog.generations import Generations, ReloadChanges, changes_between
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.source_tools import Reading, SourceTools
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
 from tool_engine.errors import EngineClosedError
@@ -45,7 +46,6 @@ from tool_engine.logger import get_logger, prepare
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool, ToolCategory, is_source_name
 from tool_engine.trusted import TrustedPath, trust
 from tool_engine.validation import ToolParameterValidator
@@ -110,6 +110,7 @@ class Reloader:
         self._registrations = 0
         self._wanted = ToolIndex()
         self._offered = self._wanted
+        self.servers = FileServers(self._approvals)
         self.sources = SourceTools()
         self._folder_errors: list[tuple[str, str]] = []
         self.errors: list[tuple[str, str]] = []
@@ -165,9 +166,14 @@ class Reloader:
         self, origin: str, reading: Reading, is_wanted: Callable[[], bool]
     ) -> ReloadChanges:
         """Swap in what a source gave; nothing is published when nothing is different."""
+        return await self.take_readings(lambda: {origin: reading} if is_wanted() else {})
+
+    async def take_readings(self, readings: Callable[[], Mapping[str, Reading]]) -> ReloadChanges:
+        """Swap in what several sources gave, as one change."""
         async with self._lock:
             self._require_open()
-            if not is_wanted() or not self.sources.put(origin, reading):
+            changed = [self.sources.put(*each) for each in readings().items()]
+            if not any(changed):
                 return _make_no_changes()
             return await self._publish_around(self._swap_sources)
 
@@ -213,29 +219,31 @@ class Reloader:
     async def lock_tools(self, names: Iterable[str] | None) -> ReloadChanges:
         """Approve tools as they are; see `ToolEngine.lock_tools`."""
         self._require_open()
-        tools, groups = self._find_lockable()
+        present = await self._find_lockable()
         known = None if names is None else await asyncio.to_thread(self._approvals.known)
-        every = [*tools, *(f"{PREFIX}{name}" for name in groups)]
-        chosen = every if names is None else [names] if isinstance(names, str) else names
-        await self._code.read(tools.values())
-        lock = self._approvals.with_approved(known, tools, chosen, groups)
+        chosen = present if names is None else [names] if isinstance(names, str) else names
+        lock = self._approvals.with_approved(known, present, chosen)
         await asyncio.to_thread(lock.write)
+        # By name: few engines have tools of sources in their lock.
+        texts = import_module("tool_engine.catalog.approval.approved_texts")
+        await asyncio.to_thread(texts.write_texts, lock, present)
         return await self._in_pair(lambda: self._look_at_files("lock"))
 
     async def check_lock(self) -> list[LockState]:
         """Compare tools and groups with the lock file; see `ToolEngine.check_lock`."""
         self._require_open()
-        tools, groups = self._find_lockable()
+        present = await self._find_lockable()
         known = await asyncio.to_thread(self._approvals.known)
-        await self._code.read(tools.values())
-        return self._approvals.compare(known, tools, groups)
+        return self._approvals.compare(known, present)
 
-    def _find_lockable(self) -> tuple[dict[str, Tool], dict[str, ToolGroup]]:
+    async def _find_lockable(self) -> dict[str, Definition]:
         """Return what needs an approval: all that does not come from code."""
         shown = {tool.name: tool for tool in (*self._offered, *self._generations.index)}
         shown |= {name: quarantined.tool for name, quarantined in self.quarantined.items()}
-        tools = {name: tool for name, tool in shown.items() if tool.source is not None}
-        return tools, {name: each for name, each in self._wanted.groups.items() if each.source}
+        tools = [tool for tool in shown.values() if tool.source is not None]
+        await self._code.read(tools)
+        groups = [each for each in self._wanted.groups.values() if each.source is not None]
+        return by_key((*tools, *groups, *self.servers.wanted.values()))
 
     async def stop(self) -> None:
         """Stop watching; a running reload ends first, or is given up."""
@@ -372,7 +380,8 @@ class Reloader:
         # From here to the swap nothing waits: no registration can be lost in between.
         outcome = merge(self._with_registered(), folder)
         self._wanted = outcome.index
-        self._folder_errors = outcome.errors
+        clashes = self.servers.take(folder.servers) if folder.is_complete else []
+        self._folder_errors = [*outcome.errors, *clashes]
         self.last_reload_at = datetime.now(UTC)
         self.is_loaded = True
         self._merged = self._describe_look(folder)
@@ -425,6 +434,7 @@ class Reloader:
         self._waiting = tuple(each.tool for each in self.quarantined.values())
         self._waiting_aliases = AliasTable(self._waiting)
         errors = {*self._folder_errors, *source_errors, *passed.errors}
+        errors.update(self.servers.errors, self.servers.choose())
         errors |= {(each.file, str(each)) for each in clashes_of(after)}
         if self._approvals.problem is not None:
             errors.add((self._approvals.file, self._approvals.problem))
@@ -442,7 +452,14 @@ class Reloader:
         self._publish_quarantined(quarantined)
         self._tell_groups(before)
         self._publish_errors()
+        self.servers.on_change()
         return changes
+
+    def note_server_errors(self, errors: Iterable[tuple[str, str]]) -> None:
+        """Take in what is wrong with the servers that were asked for."""
+        before, self.servers.errors = self.servers.errors, sorted(errors)
+        self.errors = sorted({*set(self.errors) - set(before), *self.servers.errors})
+        self._publish_errors()
 
     def _publish_changes(self, before: ToolIndex, passed: Passed, changes: ReloadChanges) -> None:
         for name in changes["added"]:
@@ -488,8 +505,14 @@ class Reloader:
     def _publish_errors(self) -> None:
         """Publish new errors, and files that are right again or gone."""
         before, self._published_errors = self._published_errors, set(self.errors)
-        for file, message in sorted(self._published_errors - before):
+        found = sorted(self._published_errors - before)
+        for file, message in found[:_MOST_LOGGED]:
             _log.warning("load_error", file=file, error=message)
+        if more := len(found[_MOST_LOGGED:]):
+            # To write thousands of lines would hold up the loop.
+            where = "all are in `load_errors`"
+            _log.warning("load_error", file=None, error=f"and {more:,} more; {where}")
+        for file, message in found:
             self.publish_event(ToolEngineEventType.LOAD_ERROR, error=message, file=file)
         for file in sorted({file for file, _ in before} - {file for file, _ in self.errors}):
             _log.info("load_mended", file=file)

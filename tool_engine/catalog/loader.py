@@ -1,4 +1,4 @@
-"""Which tools and groups do the definitions in files, text and code define?"""
+"""Which tools, groups and servers do the definitions in files, text and code define?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tool_engine.catalog.definition_files import (
     FolderError,
@@ -20,6 +20,11 @@ from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
+if TYPE_CHECKING:
+    from tool_engine.catalog.kinds import Definition, ServerDefinition
+
+KINDS: Final = ("tool", "group", "server")
+"""What `kind_of` returns."""
 StrPath = str | os.PathLike[str]
 
 
@@ -46,6 +51,8 @@ class ToolConfigLoader(KnownArguments):
         """The `(file, message)` pairs of the last `load_directory`."""
         self.groups: list[ToolGroup] = []
         """The groups that the last `load_directory` found, by name."""
+        self.servers: list[ServerDefinition] = []
+        """The servers of tools that it found, by name."""
 
     def load_file(self, path: StrPath) -> Tool:
         """Reads the one tool that the file at `path` defines.
@@ -96,8 +103,8 @@ class ToolConfigLoader(KnownArguments):
         """
         return _keep_tools(self.load_definitions(text, source))
 
-    def load_file_definitions(self, path: StrPath) -> list[Tool | ToolGroup]:
-        """Reads every tool and every group that the file at `path` defines, in its order.
+    def load_file_definitions(self, path: StrPath) -> list[Definition]:
+        """Reads every tool, group and server that the file at `path` defines, in its order.
 
         Raises:
             DefinitionError: The file cannot be read, or something in it is wrong.
@@ -105,8 +112,8 @@ class ToolConfigLoader(KnownArguments):
         with without_foreign_content(source := os.fspath(path)):
             return self.load_definitions(read_definition(source).data, source)
 
-    def load_definitions(self, text: str | bytes, source: str = "<text>") -> list[Tool | ToolGroup]:
-        r"""Reads every tool and every group that `text` defines, in its order.
+    def load_definitions(self, text: str | bytes, source: str = "<text>") -> list[Definition]:
+        r"""Reads every tool, group and server that `text` defines, in its order.
 
         Args:
             text: One definition, or several with a line `---` between them.
@@ -141,7 +148,7 @@ class ToolConfigLoader(KnownArguments):
         """
         check_switch("recursive", recursive)
         self.load_errors = []
-        by_name: dict[tuple[str, str], list[Tool | ToolGroup]] = {}
+        by_name: dict[tuple[str, str], list[Definition]] = {}
         try:
             files = list_definitions(os.fspath(path), recursive=recursive)
         except FolderError as error:
@@ -166,6 +173,9 @@ class ToolConfigLoader(KnownArguments):
                 )
         sole = [by_name[key][0] for key in sorted(by_name) if len(by_name[key]) == 1]
         self.groups = [each for each in sole if isinstance(each, ToolGroup)]
+        self.servers = [
+            cast("ServerDefinition", each) for each in sole if kind_of(each) == "server"
+        ]
         return _keep_tools(sole)
 
     def from_mapping(self, mapping: Mapping[str, Any], source: str = "<code>") -> Tool:
@@ -186,21 +196,21 @@ class ToolConfigLoader(KnownArguments):
         made: ToolGroup = _import_module("building").group_of_mapping(mapping, source)
         return made
 
-    def export_to_yaml(self, tool: Tool | ToolGroup) -> str:
-        """Writes a tool or a group as a definition that loads as the same again."""
+    def export_to_yaml(self, tool: Definition) -> str:
+        """Writes a tool, group or server as a definition that loads as the same again."""
         text: str = _import_module("export").export_to_yaml(tool)
         return text
 
     def _read_text(
         self, text: str | bytes, source: str, *, only_one_tool: bool
-    ) -> list[Tool | ToolGroup]:
-        read: list[Tool | ToolGroup] = _import_module("building").definitions_of_text(
+    ) -> list[Definition]:
+        read: list[Definition] = _import_module("building").definitions_of_text(
             text, source, allow_aliases=self._allow_aliases, only_one_tool=only_one_tool
         )
         return read
 
 
-def _check_entries(definitions: Iterable[Tool | ToolGroup], text: bytes) -> None:
+def _check_entries(definitions: Iterable[Definition], text: bytes) -> None:
     """Raises `DefinitionError` for what an engine would refuse of these, when it loads them."""
     # By name: the catalog needs no executor but here, and an engine brings its own.
     executors = import_module("tool_engine.executors.executor_registry").ExecutorRegistry()
@@ -214,18 +224,20 @@ def _check_entries(definitions: Iterable[Tool | ToolGroup], text: bytes) -> None
         raise DefinitionError(*problems)
 
 
-def _keep_tools(definitions: Iterable[Tool | ToolGroup]) -> list[Tool]:
+def _keep_tools(definitions: Iterable[Definition]) -> list[Tool]:
     return [each for each in definitions if isinstance(each, Tool)]
-
-
-def kind_of(definition: Tool | ToolGroup) -> str:
-    """What a definition is of: `tool` or `group`."""
-    return "group" if isinstance(definition, ToolGroup) else "tool"
 
 
 def _import_module(name: str) -> ModuleType:
     """A module of the catalog that only those need who read or write definitions."""
     return import_module(f"tool_engine.catalog.definition.{name}")
+
+
+def kind_of(definition: Definition) -> str:
+    """What a definition is of: one of `KINDS`."""
+    if isinstance(definition, Tool):
+        return KINDS[0]
+    return KINDS[1] if isinstance(definition, ToolGroup) else KINDS[2]
 
 
 def duplicate_error(

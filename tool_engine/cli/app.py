@@ -17,7 +17,7 @@ import typer
 
 from tool_engine.cli.command_list import MARKUP, CommandList
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report
-from tool_engine.cli.options import EXIT_CODES, PathOption, check_path_option
+from tool_engine.cli.options import EXIT_CODES, PathOption, ServersOption, check_path_option
 from tool_engine.cli.settings import Settings
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.model.checks.nearness import suggest_near
@@ -187,6 +187,7 @@ def _read_options(
         ),
     ] = None,
     path: PathOption = None,
+    mcp_config: ServersOption = None,
     is_version: Annotated[
         bool,
         typer.Option(
@@ -205,4 +206,5 @@ def _read_options(
         sources=tuple(source or ()),
         records=records,
         path=path,
+        mcp_config=mcp_config,
     )

@@ -26,6 +26,21 @@ def report_broken(settings: Settings, files: int) -> None:
         sys.stderr.write(f"{summary}; see tool-engine validate {visible(settings.tools)}\n")
 
 
+def report_load_errors(settings: Settings, errors: Iterable[tuple[str, str]]) -> None:
+    """Say how many files could not be loaded, and whether a server gave no tools."""
+    places = [place for place, _ in errors]
+    if settings.is_without_folder:
+        places = [place for place in places if place != settings.tools]
+    files = [place for place in places if not _is_of_server(settings, place)]
+    report_broken(settings, len(files))
+    if len(files) < len(places):
+        sys.stderr.write("not all servers could be used; see tool-engine mcp list\n")
+
+
+def _is_of_server(settings: Settings, place: str) -> bool:
+    return place.startswith("<mcp:") or place == settings.mcp_config
+
+
 def missing_tool(
     settings: Settings, name: str, known: Iterable[str], errors: Iterable[tuple[str, str]]
 ) -> CommandError:

@@ -31,7 +31,18 @@ PathOption = Annotated[
         show_default=False,
     ),
 ]
+ServersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mcp-config",
+        metavar="FILE",
+        envvar="TOOL_ENGINE_MCP_CONFIG",
+        help="The servers whose tools are used too: a file such as .mcp.json.",
+        show_default=False,
+    ),
+]
 ToolsOption = Annotated[str | None, typer.Option("--tools", metavar="DIR", hidden=True)]
+MCPConfigOption = Annotated[str | None, typer.Option("--mcp-config", metavar="FILE", hidden=True)]
 RecordsOption = Annotated[str | None, typer.Option("--records", metavar="URL", hidden=True)]
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The tool.", autocompletion=complete_tool)
@@ -60,9 +71,18 @@ def chosen_format(word: str, formats: Sequence[str]) -> str:
     return word
 
 
-def settings_of(ctx: typer.Context, tools: str | None, records: str | None = None) -> Settings:
-    """Return the global options, with a command's own `--tools` and `--records`."""
+def settings_of(
+    ctx: typer.Context,
+    tools: str | None,
+    records: str | None = None,
+    mcp_config: str | None = None,
+) -> Settings:
+    """Return the global options, with a command's own ones in their place."""
     known: Settings = ctx.obj
-    settings = known._replace(chosen=tools or known.chosen, records=records or known.records)
+    settings = known._replace(
+        chosen=tools or known.chosen,
+        records=records or known.records,
+        mcp_config=mcp_config or known.mcp_config,
+    )
     PROJECT_FOLDER.set(settings.project)
     return settings

@@ -41,6 +41,8 @@ class Settings(NamedTuple):
     """The database named for records of calls, or `none`."""
     path: str | None = None
     """The named folder of the project's Python modules."""
+    mcp_config: str | None = None
+    """The named file of servers of tools, such as `.mcp.json`."""
 
     @property
     def tools(self) -> str:
@@ -50,7 +52,7 @@ class Settings(NamedTuple):
     def folder(self) -> str:
         """Return the folder to read."""
         path = Path(self.tools)
-        if path.is_dir():
+        if path.is_dir() or self.is_without_folder:
             return self.tools
         state = "is not a folder" if path.exists() else "does not exist"
         raise CommandError(
@@ -58,6 +60,11 @@ class Settings(NamedTuple):
             "`tool-engine --tools DIR ...` or the variable TOOL_ENGINE_TOOLS",
             error_type="no_tools_folder",
         )
+
+    @property
+    def is_without_folder(self) -> bool:
+        """True if the tools of servers are all there is: no folder is named, and none is there."""
+        return self.mcp_config is not None and self.chosen is None and not Path(self.tools).exists()
 
     @property
     def project(self) -> str:
@@ -77,6 +84,7 @@ class Settings(NamedTuple):
             "recursive": self.is_recursive,
             "lock": os.environ.get("TOOL_ENGINE_LOCK", "off"),
             "sources": dict(map(_read_source, self.sources)),
+            "mcp_servers": self.mcp_config,
             **changes,
         }
         return ToolEngineConfig(tools_directory=self.folder(), **fields)

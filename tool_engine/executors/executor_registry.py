@@ -51,6 +51,7 @@ BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
     "edit_file": "tool_engine.executors.files.editing:FileEditExecutor",
     "read_folder": "tool_engine.executors.files.listing:FolderReadExecutor",
     "search_files": "tool_engine.executors.files.searching:FileSearchExecutor",
+    "mcp_tool": "tool_engine.executors.mcp.file_tool:FileToolExecutor",
 }
 """Handler name -> where its class is."""
 
@@ -69,6 +70,7 @@ ENTRY_CHECKS: Final[Mapping[str, str]] = {
     "edit_file": "tool_engine.executors.files.file_entry",
     "read_folder": "tool_engine.executors.files.file_entry",
     "search_files": "tool_engine.executors.files.file_entry",
+    "mcp_tool": "tool_engine.executors.mcp.file_tool",
 }
 """Handler name -> the module whose `check_entry` reads the entry of its tools."""
 
@@ -82,6 +84,7 @@ _HTTP: Final = "http_request"
 _COMMAND: Final = "run_command"
 _WORKFLOW: Final = "run_workflow"
 _SQL: Final = "sql_query"
+_MCP: Final = "mcp_tool"
 
 _log = get_logger(__name__)
 
@@ -110,6 +113,7 @@ class ExecutorRegistry:
             _SEARCH: (search_tools,),
             _READ_RESULT: (find_call, find_tool, find_below),
             BUILTIN_EXECUTORS[_SQL]: (sources,),
+            BUILTIN_EXECUTORS[_MCP]: (self._find_server,),
         }
         self._registered: dict[str, ToolExecutor] = {}
         self._loaded: dict[str, ToolExecutor] = {}
@@ -121,6 +125,8 @@ class ExecutorRegistry:
         self.may_import = False
         """True if `check` may import the modules of handlers, which runs their code; otherwise the
         source is read."""
+        self.find_server: Callable[[str], Any] = lambda _: None
+        """Finds a server that has tools, for tools of files that name it."""
         self.approved_code: Callable[[Tool], str | None] = lambda _: None
         """The hash of the only code that may run a Python handler; None: any may."""
 
@@ -302,6 +308,9 @@ class ExecutorRegistry:
                     self._origins[name] = [*map(_describe_origin, offered[name])]
                     offered[name][0].load()
 
+    def _find_server(self, name: str) -> Any:
+        return self.find_server(name)
+
     def _remember_opened(self, executor: ToolExecutor) -> None:
         if not any(known is executor for known in self._opened):
             self._opened.append(executor)
@@ -410,6 +419,8 @@ def _executor_name(entry: Mapping[str, Any], tool: Tool) -> str:
         return _HTTP
     if "steps" in entry or entry.get("type") == "workflow":
         return _WORKFLOW
+    if entry.get("type") == "mcp":
+        return _MCP
     if "sql" in entry:
         return _SQL
     return _COMMAND if "argv" in entry else tool.name

@@ -275,6 +275,16 @@ def pack(tool: Tool, **changes: Any) -> Tool:
     return msgspec.structs.replace(tool, **packed, **changes)
 
 
+def server_of(tool: Tool) -> str | None:
+    """Return the server that its `entry` names; quick for a packed tool."""
+    text = _ENTRY.packed(tool)
+    if text is not None and b'"mcp"' not in text:
+        return None
+    entry = tool.implementation_config
+    server = entry.get("server") if entry.get("type") == "mcp" else None
+    return server if isinstance(server, str) else None
+
+
 def may_declare_secrets(tool: Tool) -> bool:
     """False if it has neither secret parameters nor secret parts; quick for a packed tool."""
     if tool.once_secret:
@@ -392,9 +402,9 @@ _FIELDS: Final = (
         )
     ),
 )
-_PARAMETERS, _INPUT_SCHEMA = (
+_PARAMETERS, _INPUT_SCHEMA, _ENTRY = (
     next(field for field in _FIELDS if field.name == name)
-    for name in ("parameters", "input_schema")
+    for name in ("parameters", "input_schema", "implementation_config")
 )
 PACKED_FIELDS: Final = frozenset(field.name for field in _FIELDS)
 """The fields that a packed tool holds as JSON text (`msgspec.Raw`); of the category, the value."""

@@ -75,8 +75,14 @@ def test_any_version_comes_back(version: str) -> None:
         ("", "format is None"),
         ("format = 2\n", "format is 2; this engine reads 1"),
         ("format = true\n", "format is True"),
-        ("format = 1\nother = 1\n", "it has format, [tools] and [groups], and nothing else"),
-        ("format = 1\ntools = 3\n", "it has format, [tools] and [groups], and nothing else"),
+        (
+            "format = 1\nother = 1\n",
+            "it has format, [tools], [groups] and [servers], and nothing else",
+        ),
+        (
+            "format = 1\ntools = 3\n",
+            "it has format, [tools], [groups] and [servers], and nothing else",
+        ),
         ("format = 1\n[tools]\necho = 1\n", "the line of 'echo'"),
         (f'format = 1\n[tools]\necho = {{ definition = "{SOME_HASH}" }}\n', "the line of 'echo'"),
         (

@@ -1,4 +1,4 @@
-"""Which tools and groups does an engine's lock file approve?
+"""Which tools, groups and servers does an engine's lock file approve?
 
 Read with the folder, asked for each tool and group, and written when the program that embeds the
 engine approves something.
@@ -7,13 +7,20 @@ engine approves something.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from types import MappingProxyType
 from typing import Final
 
 from tool_engine.catalog.approval.lock import LockedTool, ToolLock, content_hash, is_hash
-from tool_engine.catalog.approval.lock_state import LockState, by_key, compare_lock
+from tool_engine.catalog.approval.lock_state import (
+    LockState,
+    bare_name,
+    changed_lock,
+    compare_lock,
+    is_locked,
+    kind_named,
+)
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.loader import kind_of
 from tool_engine.errors import LockFileError, ToolNotFoundError
 from tool_engine.model.group import ToolGroup
@@ -44,7 +51,7 @@ class Approvals:
         self._code_hash = code_hash
         self._is_outdated = is_outdated
         self._lock = ToolLock(file=file, problem=f"{file} was not read yet")
-        self._hashes: dict[tuple[str, str], tuple[Tool | ToolGroup, str]] = {}
+        self._hashes: dict[tuple[str, str], tuple[Definition, str]] = {}
 
     def __repr__(self) -> str:
         return f"Approvals({self._lock!r}, is_enforced={self.is_enforced})"
@@ -97,7 +104,7 @@ class Approvals:
             self._hashes = {
                 key: known
                 for key, known in self._hashes.items()
-                if key[1] in names or isinstance(known[0], ToolGroup)
+                if key[1] in names or not isinstance(known[0], Tool)
             }
 
     def groups_of(self, groups: Mapping[str, ToolGroup]) -> Mapping[str, ToolGroup]:
@@ -119,53 +126,58 @@ class Approvals:
     def with_approved(
         self,
         known: ToolLock | None,
-        tools: Mapping[str, Tool],
+        present: Mapping[str, Definition],
         names: Iterable[str],
-        groups: Mapping[str, ToolGroup] = MappingProxyType({}),
     ) -> ToolLock:
         """Return a lock that approves `names` as they are now.
 
-        `known` stays approved besides; `tools` and `groups` are what files and sources define. A
-        group is named as `group:NAME`; a name that nothing defines loses its approval.
+        `known` stays approved besides; `present` is what files and sources define, by `key_of`. A
+        name that nothing defines loses its approval.
 
         Raises:
             ToolNotFoundError: Nothing defines a name, and it is not in `known`.
         """
         lock = ToolLock(file=self.file) if known is None else known
-        approved, approved_groups = dict(lock.tools), dict(lock.groups)
+        changes: dict[str, LockedTool | LockedGroup | None] = {}
         for name in names:
-            bare = name.removeprefix(PREFIX)
-            is_group = bare != name
-            before = approved_groups.pop(bare, None) if is_group else approved.pop(name, None)
-            if is_group and bare in groups:
-                group = groups[bare]
-                approved_groups[bare] = LockedGroup.of(group, self._content_hash(group))
-            elif not is_group and name in tools:
-                approved[name] = self._lock_tool(tools[name])
-            elif before is None:
-                hint = f"; did you mean {PREFIX + name!r}?" if name in groups else ""
-                what = f"group {bare!r}" if is_group else f"tool {name!r}"
+            changes[name] = self._lock_one(present[name]) if name in present else None
+            if name not in present and not is_locked(lock, name):
+                near = [key for key in present if key == f"{PREFIX}{name}"]
+                hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise ToolNotFoundError(
-                    f"no file defines the {what}, no source gives it, and {self.file} does not "
-                    f"have it{hint}"
+                    f"no file defines the {kind_named(name)} {bare_name(name)!r}, no source gives "
+                    f"it, and {self.file} does not have it{hint}"
                 )
-        return ToolLock(approved.values(), file=self.file, groups=approved_groups.values())
+        return changed_lock(lock, changes)
 
-    def compare(
-        self, known: ToolLock, tools: Mapping[str, Tool], groups: Mapping[str, ToolGroup]
-    ) -> list[LockState]:
+    def compare(self, known: ToolLock, present: Mapping[str, Definition]) -> list[LockState]:
         """Return the state in `known` of all that files and sources define."""
-        code = {name: code for name, tool in tools.items() if (code := self._handler_hash(tool))}
-        return compare_lock(known, by_key((*tools.values(), *groups.values())), code)
+        tools = [each for each in present.values() if isinstance(each, Tool)]
+        code = {tool.name: code for tool in tools if (code := self._handler_hash(tool))}
+        return compare_lock(known, present, code)
 
-    def _lock_tool(self, tool: Tool) -> LockedTool:
-        return LockedTool.of(tool, self._content_hash(tool), self._handler_hash(tool))
+    def refuse_servers(self, servers: Iterable[ServerDefinition]) -> dict[str, str]:
+        """Return why each of some servers may not be started, by name."""
+        if not self.is_enforced:
+            return {}
+        said = {
+            each.name: self._lock.refuse_server(each, self._content_hash(each)) for each in servers
+        }
+        return {name: message for name, message in said.items() if message is not None}
+
+    def _lock_one(self, definition: Definition) -> LockedTool | LockedGroup:
+        content = self._content_hash(definition)
+        if isinstance(definition, Tool):
+            return LockedTool.of(definition, content, self._handler_hash(definition))
+        if isinstance(definition, ToolGroup):
+            return LockedGroup.of(definition, content)
+        return LockedTool.of_server(definition, content)
 
     def _handler_hash(self, tool: Tool) -> str | None:
         code = self._code_hash(tool)
         return code if code is not None and is_hash(code) else None
 
-    def _content_hash(self, definition: Tool | ToolGroup) -> str:
+    def _content_hash(self, definition: Definition) -> str:
         key = kind_of(definition), definition.name
         known = self._hashes.get(key)
         if known is None or known[0] is not definition:

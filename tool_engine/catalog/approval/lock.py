@@ -24,6 +24,7 @@ import msgspec
 
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup, held_back
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.errors import LockFileError
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool, is_source_name
@@ -34,9 +35,12 @@ _HEAD: Final = """\
 # The tools that a person approved. An engine with `lock: enforce` calls no others.
 # Written by `tool-engine lock`; approve a change with `tool-engine lock --approve NAME`.
 """
+SERVER_PREFIX: Final = "server:"
+"""The prefix of a server's name where tools and servers are named side by side."""
 _NOT_CONTENT: Final = frozenset({"id", "definition_hash", "source", "findings", "once_secret"})
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_TABLES: Final = ("tools", "groups", "servers")
 _FIELDS: Final = frozenset({"version", "definition", "handler", "origin"})
 
 
@@ -56,9 +60,14 @@ class LockedTool(msgspec.Struct, frozen=True):
         origin = tool.origin if is_source_name(tool.source) else None
         return cls(tool.name, tool.version, definition, handler, origin)
 
+    @classmethod
+    def of_server(cls, server: ServerDefinition, definition: str) -> LockedTool:
+        """Return the approval of a server as it is."""
+        return cls(server.name, server.version, definition)
+
 
 class ToolLock:
-    """The approved tools and groups of a lock file.
+    """The approved tools, groups and servers of a lock file.
 
     With a `problem` the file cannot be used, and nothing is approved. `data` is what the file held.
     """
@@ -71,9 +80,11 @@ class ToolLock:
         problem: str | None = None,
         data: bytes = b"",
         groups: Iterable[LockedGroup] = (),
+        servers: Iterable[LockedTool] = (),
     ) -> None:
         self.tools: dict[str, LockedTool] = {tool.name: tool for tool in tools}
         self.groups: dict[str, LockedGroup] = {group.name: group for group in groups}
+        self.servers: dict[str, LockedTool] = {server.name: server for server in servers}
         self.file = file
         self.problem = problem
         self.data = data
@@ -106,8 +117,8 @@ class ToolLock:
             raise LockFileError(f"cannot read {file}: {why_unread(error)}") from error
         except UnicodeDecodeError as error:
             raise _broken_error(file, f"it is not UTF-8 text (byte {error.start})") from error
-        tools, groups = _parse_lock(text, file)
-        return cls(tools, file=file, data=data, groups=groups)
+        tools, groups, servers = _parse_lock(text, file)
+        return cls(tools, file=file, data=data, groups=groups, servers=servers)
 
     @classmethod
     def read_or_start(cls, file: str) -> ToolLock:
@@ -122,8 +133,8 @@ class ToolLock:
         name, cure = tool.name, f"read it, then `tool-engine lock --approve {tool.name}`"
         if is_source_name(tool.source):
             cure += (
-                f" with --app MODULE:NAME, or await engine.lock_tools([{name!r}]) in the program "
-                f"that adds the source {tool.origin!r}"
+                " with --mcp-config FILE or --app MODULE:NAME, or await engine.lock_tools("
+                f"[{name!r}]) in the program that adds the source {tool.origin!r}"
             )
         known = self.tools.get(name)
         if self.problem is not None:
@@ -176,12 +187,32 @@ class ToolLock:
         place = self.file if group is None else str(group.source)
         return held_back(group, known, message, place)
 
+    def refuse_server(self, server: ServerDefinition, content: str) -> str | None:
+        """Return why a server may not be started; None: it may.
+
+        `content` is its `content_hash`.
+        """
+        known = self.servers.get(server.name)
+        cure = f"read it, then `tool-engine lock --approve {SERVER_PREFIX}{server.name}`"
+        if self.problem is not None:
+            why = self.problem
+        elif known is None:
+            why = f"it is not in {self.file}; {cure}"
+        elif known.definition != content:
+            why = f"its definition is not the one that was approved; {cure}"
+        else:
+            return None
+        return f"the server {server.name!r} is quarantined, and does not run: {why}"
+
     def text(self) -> str:
         lines = [_write_line(self.tools[name]) for name in sorted(self.tools)]
         if self.groups:
             # A lock without groups stays the same text, also for an engine that knows no groups.
             groups = [self.groups[name] for name in sorted(self.groups)]
             lines += ["", "[groups]", *(_said_in_line(each.name, each.fields()) for each in groups)]
+        if self.servers:
+            servers = [self.servers[name] for name in sorted(self.servers)]
+            lines += ["", "[servers]", *map(_write_line, servers)]
         return "\n".join([f"{_HEAD}format = {_FORMAT}", "", "[tools]", *lines, ""])
 
     def write(self) -> None:
@@ -204,8 +235,8 @@ def default_lock_file(directory: str) -> str:
     return f"{path}.lock"
 
 
-def content_hash(tool: Tool | ToolGroup) -> str:
-    """Return a hash of the definition of a tool or group.
+def content_hash(tool: Definition) -> str:
+    """Return a hash of a definition.
 
     Unlike `tool.definition_hash` it stays the same when a newer engine knows more keys: those that
     hold their default are left out.
@@ -263,7 +294,9 @@ def _quote_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _parse_lock(text: str, file: str) -> tuple[list[LockedTool], list[LockedGroup]]:
+def _parse_lock(
+    text: str, file: str
+) -> tuple[list[LockedTool], list[LockedGroup], list[LockedTool]]:
     # Loaded on first use: most programs have no lock to read.
     import tomllib
 
@@ -275,13 +308,15 @@ def _parse_lock(text: str, file: str) -> tuple[list[LockedTool], list[LockedGrou
         raise _broken_error(
             file, f"format is {content.get('format')!r}; this engine reads {_FORMAT}"
         )
-    tools, groups = content.get("tools", {}), content.get("groups", {})
-    are_tables = isinstance(tools, dict) and isinstance(groups, dict)
-    if not are_tables or not content.keys() <= {"format", "tools", "groups"}:
-        raise _broken_error(file, "it has format, [tools] and [groups], and nothing else")
+    tools, groups, servers = (content.get(key, {}) for key in _TABLES)
+    are_tables = all(isinstance(table, dict) for table in (tools, groups, servers))
+    if not are_tables or not content.keys() <= {"format", *_TABLES}:
+        known = "format, [tools], [groups] and [servers]"
+        raise _broken_error(file, f"it has {known}, and nothing else")
     return (
         [_locked_tool(name, fields, file) for name, fields in tools.items()],
         [_locked_group(name, fields, file) for name, fields in groups.items()],
+        [_locked_tool(name, fields, file) for name, fields in servers.items()],
     )
 
 

@@ -1,28 +1,34 @@
-"""Which tools and groups does a lock file approve as they are, and which changed since?"""
+"""Which tools, groups and servers does a lock file approve as they are, and which changed since?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from tool_engine.catalog.approval.lock import LockedTool, ToolLock, content_hash
+from tool_engine.catalog.approval.lock import (
+    SERVER_PREFIX,
+    LockedTool,
+    ToolLock,
+    content_hash,
+)
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
-from tool_engine.model.group import ToolGroup
-from tool_engine.model.tool import Tool
+from tool_engine.catalog.kinds import Definition
+from tool_engine.catalog.loader import kind_of
 
 APPROVED: Final = "approved"
 NEW: Final = "new"
 CHANGED: Final = "changed"
 GONE: Final = "gone"
+_PREFIXES: Final = {"tool": "", "group": PREFIX, "server": SERVER_PREFIX}
 
 
 class LockState(msgspec.Struct, frozen=True):
-    """The state of a tool or group in the lock file."""
+    """The state of a tool, group or server in the lock file."""
 
     name: str
-    """Of a group: with `group:` before it."""
+    """Of a group: with `group:` before it; of a server: with `server:`."""
     status: str
     """`approved`, `new`, `changed`, or `gone` when nothing defines it any more."""
     version: str | None = None
@@ -33,22 +39,25 @@ class LockState(msgspec.Struct, frozen=True):
     """Whether only the code of its handler is unapproved, and not its definition."""
 
     @property
-    def is_group(self) -> bool:
-        return self.name.startswith(PREFIX)
+    def kind(self) -> str:
+        """`tool`, `group` or `server`."""
+        return kind_named(self.name)
 
 
 def compare_lock(
-    lock: ToolLock, present: Mapping[str, Tool | ToolGroup], code: Mapping[str, str]
+    lock: ToolLock, present: Mapping[str, Definition], code: Mapping[str, str]
 ) -> list[LockState]:
     """Return the state of each definition that is present or in the lock.
 
-    `present` are the definitions by name, groups as `group:NAME`; `code` is the hashes of the code
+    `present` are the definitions, each as `key_of` names it; `code` is the hashes of the code
     that runs them, by tool.
     """
     locked: dict[str, LockedTool | LockedGroup] = dict(lock.tools)
     locked |= {f"{PREFIX}{name}": each for name, each in lock.groups.items()}
+    locked |= {f"{SERVER_PREFIX}{name}": each for name, each in lock.servers.items()}
     found = []
-    for name in sorted({*present, *locked}, key=lambda name: (name.startswith(PREFIX), name)):
+    order = list(_PREFIXES)
+    for name in sorted({*present, *locked}, key=lambda name: (order.index(kind_named(name)), name)):
         one, known = present.get(name), locked.get(name)
         is_code = False
         if one is None or known is None:
@@ -62,12 +71,49 @@ def compare_lock(
     return found
 
 
-def key_of(definition: Tool | ToolGroup) -> str:
-    """Return the tool's name, or `group:NAME`."""
-    is_group = isinstance(definition, ToolGroup)
-    return f"{PREFIX}{definition.name}" if is_group else definition.name
+def changed_lock(
+    lock: ToolLock, changes: Mapping[str, LockedTool | LockedGroup | None]
+) -> ToolLock:
+    """Return a lock with other approvals, each by what `key_of` returns; None takes one out."""
+    tables: dict[str, dict[str, Any]] = {
+        "tool": dict(lock.tools),
+        "group": dict(lock.groups),
+        "server": dict(lock.servers),
+    }
+    for key, approved in changes.items():
+        table, name = tables[kind_named(key)], bare_name(key)
+        table.pop(name, None)
+        if approved is not None:
+            table[name] = approved
+    return ToolLock(
+        tables["tool"].values(),
+        file=lock.file,
+        groups=tables["group"].values(),
+        servers=tables["server"].values(),
+    )
 
 
-def by_key(definitions: Iterable[Tool | ToolGroup]) -> dict[str, Tool | ToolGroup]:
+def is_locked(lock: ToolLock, key: str) -> bool:
+    """Return True if a lock has what `key_of` names."""
+    table: Mapping[str, object] = getattr(lock, f"{kind_named(key)}s")
+    return bare_name(key) in table
+
+
+def key_of(definition: Definition) -> str:
+    """Return the tool's name, `group:NAME` or `server:NAME`."""
+    return f"{_PREFIXES[kind_of(definition)]}{definition.name}"
+
+
+def kind_named(key: str) -> str:
+    """Return the kind of what `key_of` names."""
+    return next((kind for kind, mark in _PREFIXES.items() if mark and key.startswith(mark)), "tool")
+
+
+def bare_name(key: str) -> str:
+    """Return the name in what `key_of` returns."""
+    return key.removeprefix(_PREFIXES[kind_named(key)])
+
+
+def by_key(definitions: Iterable[Definition]) -> dict[str, Definition]:
     """Return definitions as `compare_lock` takes them."""
     return {key_of(each): each for each in definitions}

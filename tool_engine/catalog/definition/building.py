@@ -1,13 +1,13 @@
-"""How do texts and mappings become tools and groups, or faults?
+"""How do texts and mappings become tools, groups and servers, or faults?
 
 `ToolConfigLoader` loads this module at its first read: tools from a cache do without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from tool_engine.catalog.definition.fault import Fault, describe, locate
 from tool_engine.catalog.definition.group_definition import (
@@ -18,16 +18,31 @@ from tool_engine.catalog.definition.group_definition import (
     is_group,
 )
 from tool_engine.catalog.definition.plain_data import plain_definition
+from tool_engine.catalog.definition.server_definition import (
+    SERVER,
+    build_server,
+    is_server,
+    server_faults,
+)
 from tool_engine.catalog.definition.tool_definition import (
     build_tool,
     definition_faults,
     definition_warnings,
 )
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Document, Path
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
+
+_TOOL: Final = "tool"
+_KINDS: Final[Mapping[str, tuple[Callable[..., Any], ...]]] = {
+    _TOOL: (definition_faults, definition_warnings, build_tool),
+    GROUP: (group_faults, group_findings, build_group),
+    SERVER: (server_faults, lambda _: [], build_server),
+}
+"""What finds the faults of each kind and its warnings, and what builds it."""
 
 
 def tool_of_mapping(mapping: Mapping[str, Any], source: str) -> Tool:
@@ -36,6 +51,9 @@ def tool_of_mapping(mapping: Mapping[str, Any], source: str) -> Tool:
     if not faults and is_group(definition):
         cure = "register it as a group, or remove kind"
         faults = [Fault(("kind",), "this is a group, and a tool was asked for", cure=cure)]
+    if not faults and is_server(definition):
+        cure = "put it into mcp_servers of the configuration, or remove kind"
+        faults = [Fault(("kind",), "this is a server, and a tool was asked for", cure=cure)]
     if not faults:
         faults = definition_faults(definition)
     if faults:
@@ -65,16 +83,16 @@ def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
 
 def definitions_of_text(
     text: str | bytes, source: str, *, allow_aliases: bool, only_one_tool: bool
-) -> list[Tool | ToolGroup]:
+) -> list[Definition]:
     """Return the definitions in `text`, as `ToolConfigLoader.load_definitions` promises.
 
-    With `only_one_tool`, a second definition is an error, and so is a group.
+    With `only_one_tool`, a second definition is an error, and so is a group or a server.
     """
     # PyYAML takes as long to import as the rest of the catalog, and no mapping needs it.
     strict_yaml = import_module("tool_engine.catalog.yaml.strict_yaml")
     documents, problems = strict_yaml.parse(text, source, allow_aliases=allow_aliases)
     may_be_several = not only_one_tool
-    if only_one_tool and len(documents) == 1 and is_group(documents[0].value):
+    if only_one_tool and len(documents) == 1 and _kind_of(documents[0].value) != _TOOL:
         problems = [*problems, _no_tool(documents[0], source)]
     if not problems and documents and (may_be_several or len(documents) == 1):
         names: dict[tuple[str, str], int] = {}
@@ -92,6 +110,12 @@ def definitions_of_text(
     raise DefinitionError(*_all_problems(documents, problems, source, may_be_several))
 
 
+def _kind_of(definition: Any) -> str:
+    if is_group(definition):
+        return GROUP
+    return SERVER if is_server(definition) else _TOOL
+
+
 def _locate_problem(fault: Fault, source: str, document: Document | None) -> DefinitionProblem:
     return locate([fault], source, document)[0]
 
@@ -102,22 +126,20 @@ def _locate_problems(
     return locate(faults[:MAX_PROBLEMS], source, document)
 
 
-def _build_definition(
-    document: Document, source: str, findings: Sequence[str] = ()
-) -> Tool | ToolGroup:
+def _build_definition(document: Document, source: str, findings: Sequence[str] = ()) -> Definition:
     definition = document.value
-    of_group = is_group(definition)
-    warnings = (group_findings if of_group else definition_warnings)(definition)
+    _, find_warnings, build = _KINDS[_kind_of(definition)]
+    warnings = find_warnings(definition)
     found = [str(_locate_problem(fault, source, document)) for fault in warnings]
     found += findings
-    if of_group:
-        return build_group(definition, source, found)
-    return build_tool(definition, source, found)
+    built: Definition = build(definition, source, found)
+    return built
 
 
 def _no_tool(document: Document, source: str) -> DefinitionProblem:
     cure = "read it with load_definitions or load_file_definitions"
-    fault = Fault(("kind",), "this is a group, and a tool was asked for", cure=cure)
+    what = "group" if is_group(document.value) else "server"
+    fault = Fault(("kind",), f"this is a {what}, and a tool was asked for", cure=cure)
     return _locate_problem(fault, source, document)
 
 
@@ -139,17 +161,17 @@ def _document_faults(
     if document.value is None and len(documents) > 1:
         cure = "remove the line, or write a tool"
         return [Fault((), "there is nothing after this ---", cure=cure)]
-    kind = GROUP if is_group(document.value) else "tool"
-    if kind == GROUP:
-        faults = group_faults(document.value)
-    else:
-        faults = definition_faults(document.value) + sent_text_faults(document)
+    kind = _kind_of(document.value)
+    faults: list[Fault] = _KINDS[kind][0](document.value)
+    if kind == _TOOL:
+        faults = faults + sent_text_faults(document)
     name = document.value.get("name") if isinstance(document.value, dict) else None
     if isinstance(name, str) and len(documents) > 1:
         line, _ = document.position(("name",))
         first = names.setdefault((kind, name), line)
         if first != line:
-            message = f"the {kind} {name[:80]!r} is already defined on line {first}"
+            what = kind.removeprefix("mcp_")
+            message = f"the {what} {name[:80]!r} is already defined on line {first}"
             faults.append(Fault(("name",), message, cure="rename or remove one"))
     return faults
 

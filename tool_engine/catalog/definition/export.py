@@ -11,7 +11,9 @@ import yaml
 
 from tool_engine.catalog.definition.group_definition import GROUP
 from tool_engine.catalog.definition.permission import permission_spec
+from tool_engine.catalog.definition.server_definition import SERVER
 from tool_engine.catalog.definition.short_form import short_form
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.yaml.scalars import UnreadableScalarError, resolve_plain
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.group import Skill, ToolGroup
@@ -30,9 +32,9 @@ _BLOCK: Final = re.compile(
 _UNITS: Final = {1.0: "s", 60.0: "min", 3600.0: "h", 86400.0: "d"}
 
 
-def export_to_yaml(tool: Tool | ToolGroup) -> str:
-    """Write a tool or group as YAML; raise ConfigurationError if impossible."""
-    definition = definition_of(tool) if isinstance(tool, Tool) else group_definition_of(tool)
+def export_to_yaml(tool: Definition) -> str:
+    """Write a definition as YAML; raise ConfigurationError if impossible."""
+    definition = mapping_of(tool)
     try:
         text: str = yaml.dump(
             definition,
@@ -95,6 +97,24 @@ def definition_of(tool: Tool) -> dict[str, Any]:
         "category": tool.category.value,
         **said,
     }
+
+
+def mapping_of(definition: Definition) -> dict[str, Any]:
+    """Return what its file says of a tool, group or server."""
+    if isinstance(definition, Tool):
+        return definition_of(definition)
+    if isinstance(definition, ToolGroup):
+        return group_definition_of(definition)
+    return server_definition_of(definition)
+
+
+def server_definition_of(server: ServerDefinition) -> dict[str, Any]:
+    said: dict[str, Any] = {"kind": SERVER, "name": server.name, "version": server.version}
+    if server.description:
+        said["description"] = server.description
+    if not server.is_enabled:
+        said["enabled"] = False
+    return {**said, **server.content}
 
 
 def group_definition_of(group: ToolGroup) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from typing import Final
 from tool_engine.catalog.folder.cache_file import SUFFIX, read_cache, write_cache
 from tool_engine.catalog.folder.cached_text import entry_of, tools_of
 from tool_engine.catalog.folder.second_reader import MIN_UNREAD, SecondReader
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 AUTO: Final = "auto"
@@ -118,10 +118,10 @@ class CachedLoader:
                 second.close()
             self._known, self._told, self._seen, self._is_open = {}, {}, {}, False
 
-    def load_definitions(self, text: bytes, source: str) -> Sequence[Tool | ToolGroup]:
+    def load_definitions(self, text: bytes, source: str) -> Sequence[Definition]:
         """Return the definitions in `text`, from the cache if they are known.
 
-        The few texts that define groups are read each time.
+        The few texts that define more than tools are read each time.
         """
         if not self._is_open:
             return self._check_definitions(self._loader.load_definitions(text, source), text)
@@ -149,8 +149,8 @@ class CachedLoader:
         return self._is_settled is None or self._is_settled(tool)
 
     def _check_definitions(
-        self, read: Sequence[Tool | ToolGroup], text: bytes, *, is_new: bool = True
-    ) -> Sequence[Tool | ToolGroup]:
+        self, read: Sequence[Definition], text: bytes, *, is_new: bool = True
+    ) -> Sequence[Definition]:
         if self._check is not None:
             problems = [
                 (problem, number)

@@ -42,6 +42,9 @@ class EngineFiles:
         lock_file = config.lock_file or default_lock_file(folder)
         yield TrustedPath(folder, Kind.FOLDER, "the folder of the engine's definitions")
         yield TrustedPath(lock_file, Kind.FILE, "the engine's lock file")
+        yield TrustedPath(f"{lock_file}.definitions", Kind.FILE, "the texts beside the lock file")
+        if isinstance(config.mcp_servers, str):
+            yield TrustedPath(config.mcp_servers, Kind.FILE, "the engine's file of servers")
         if config.cache_directory is not None:
             is_own = config.cache_directory != AUTO
             place = config.cache_directory if is_own else default_directory()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
@@ -23,6 +24,8 @@ class FolderOutcome(msgspec.Struct, frozen=True):
     """The groups of all files, by file; several may have the same name."""
     errors: list[tuple[str, str]]
     """`(file, message)` of each file that is broken, and of a folder that cannot be read."""
+    servers: list[ServerDefinition] = []
+    """The servers of all files, by file; several may have the same name."""
     is_complete: bool = True
     """False when the folder could not be listed: then its tools stay as they were."""
     version: int = 0
@@ -32,10 +35,10 @@ class FolderOutcome(msgspec.Struct, frozen=True):
 
 
 class FileOutcome(msgspec.Struct, frozen=True, gc=False):
-    """The tools and groups of a file, or its last good ones."""
+    """What a file defines, or its last good definitions."""
 
     path: str
-    held: Tool | tuple[Tool | ToolGroup, ...]
+    held: Tool | tuple[Definition, ...]
     """Its one tool, or all of several: with a list for each of thousands of files, a garbage
     collection would take twice as long.
     """
@@ -44,13 +47,13 @@ class FileOutcome(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(
-        cls, path: str, definitions: Sequence[Tool | ToolGroup], error: str | None = None
+        cls, path: str, definitions: Sequence[Definition], error: str | None = None
     ) -> FileOutcome:
         sole = definitions[0] if len(definitions) == 1 else None
         return cls(path, sole if isinstance(sole, Tool) else tuple(definitions), error)
 
     @property
-    def definitions(self) -> list[Tool | ToolGroup]:
+    def definitions(self) -> list[Definition]:
         return [self.held] if isinstance(self.held, Tool) else list(self.held)
 
     @property
@@ -62,3 +65,9 @@ class FileOutcome(msgspec.Struct, frozen=True, gc=False):
         if isinstance(self.held, Tool):
             return []
         return [each for each in self.held if isinstance(each, ToolGroup)]
+
+    @property
+    def servers(self) -> list[ServerDefinition]:
+        if isinstance(self.held, Tool):
+            return []
+        return [each for each in self.held if isinstance(each, ServerDefinition)]

@@ -1,6 +1,6 @@
-"""Which tools and groups do the files of a folder hold?
+"""Which tools, groups and servers do the files of a folder hold?
 
-A file that breaks keeps its last good tools and groups.
+A file that breaks keeps its last good definitions.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tool_engine.catalog.folder.cache import CachedLoader
 from tool_engine.catalog.folder.folder_outcome import FileOutcome, FolderOutcome
 from tool_engine.catalog.folder.merging import ScanOutcome, merge
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import kind_of
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 PATIENCE: Final = 1.0
@@ -82,7 +82,8 @@ class Catalog:
         self._files: dict[str, FileOutcome] = {}
         self._reads: dict[str, _Read] = {}
         self._broken: set[str] = set()
-        self._grouped: set[str] = set()
+        self._mixed: set[str] = set()
+        """The files that hold more than tools."""
         self._claims = Claims()
         self._folder_error: FolderError | None = None
         self._has_looked = False
@@ -263,7 +264,8 @@ class Catalog:
         self._claims.replace(self._tools_of(path), outcome.tools)
         self._files[path] = outcome
         (self._broken.discard if outcome.error is None else self._broken.add)(path)
-        (self._grouped.add if outcome.groups else self._grouped.discard)(path)
+        has_others = len(outcome.tools) < len(outcome.definitions)
+        (self._mixed.add if has_others else self._mixed.discard)(path)
         self._note_difference()
 
     def _remove_file(self, path: str) -> None:
@@ -272,14 +274,14 @@ class Catalog:
         self._claims.replace(self._tools_of(path), [])
         del self._files[path], self._reads[path]
         self._broken.discard(path)
-        self._grouped.discard(path)
+        self._mixed.discard(path)
         self._note_difference()
 
     def _tools_of(self, path: str) -> list[Tool]:
         file = self._files.get(path)
         return [] if file is None else file.tools
 
-    def _held_by(self, path: str) -> list[Tool | ToolGroup]:
+    def _held_by(self, path: str) -> list[Definition]:
         file = self._files.get(path)
         return [] if file is None else file.definitions
 
@@ -306,8 +308,9 @@ class Catalog:
                 tuple(self._files.values()),
                 self._claims.index(),
                 dict(self._claims.rivals),
-                [group for path in sorted(self._grouped) for group in self._files[path].groups],
+                [group for path in sorted(self._mixed) for group in self._files[path].groups],
                 errors if error is None else [*errors, (self.directory, str(error))],
+                [server for path in sorted(self._mixed) for server in self._files[path].servers],
                 is_complete=error is None or isinstance(error, MissingFolderError),
                 version=self._version,
             )

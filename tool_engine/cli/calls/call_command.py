@@ -30,6 +30,7 @@ from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.event import ToolEngineEventType
+from tool_engine.model.tool import server_of
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -97,8 +98,13 @@ async def _call_tool(
     settings: Settings, request: Request, params: dict[str, Any], *, as_json: bool
 ) -> int:
     context = ToolExecutionContext(caller_id=CALLER, caller_type="direct", timeout=request.timeout)
-    # Modules of other kinds of tools take longer to import than this call to run.
-    async with recording_engine(settings, approver=find_approver(), preload=False) as engine:
+    # Modules of other kinds of tools take longer to import than this call to run, and servers to
+    # start.
+    off = {"preload": False, "mcp_autostart": False}
+    async with recording_engine(settings, approver=find_approver(), **off) as engine:
+        tool = engine.get(request.name)
+        if tool is None or server_of(tool) is not None:
+            await engine.start_mcp_servers()
         tool = engine.get(request.name)
         for each in engine.quarantined():
             if each.name == request.name and tool is None:

@@ -21,6 +21,7 @@ from tool_engine.catalog.definition_files import (
 )
 from tool_engine.catalog.group_links import link_faults
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error, kind_of
 from tool_engine.catalog.yaml.document import format_path
 from tool_engine.cli.console import make_console, plain
@@ -38,8 +39,8 @@ from tool_engine.visible import visible
 
 class Checked(msgspec.Struct):
     file: str
-    definitions: list[Tool | ToolGroup] = []
-    """The tools and groups, in the order of the file."""
+    definitions: list[Definition] = []
+    """The tools, groups and servers, in the order of the file."""
     problems: list[DefinitionProblem] = []
     warnings: list[str] = []
 
@@ -51,6 +52,10 @@ class Checked(msgspec.Struct):
     def groups(self) -> list[ToolGroup]:
         return [each for each in self.definitions if isinstance(each, ToolGroup)]
 
+    @property
+    def servers(self) -> list[ServerDefinition]:
+        return [each for each in self.definitions if isinstance(each, ServerDefinition)]
+
     def to_dict(self) -> dict[str, Any]:
         names = [tool.name for tool in self.tools]
         return {
@@ -58,6 +63,7 @@ class Checked(msgspec.Struct):
             "tool": names[0] if len(names) == 1 else None,
             "tools": names,
             "groups": [group.name for group in self.groups],
+            "servers": [server.name for server in self.servers],
             "is_valid": not self.problems,
             "problems": [problem._asdict() for problem in self.problems],
             "warnings": self.warnings,
@@ -297,9 +303,9 @@ def print_checked(checked: Sequence[Checked], *, verbose: bool) -> None:
             console.print(plain(line, "green"), soft_wrap=True)
 
 
-def _name_of(definition: Tool | ToolGroup) -> str:
-    kind = "group " if isinstance(definition, ToolGroup) else ""
-    return f"{kind}{definition.name} {definition.version}"
+def _name_of(definition: Definition) -> str:
+    kind = kind_of(definition)
+    return f"{'' if kind == 'tool' else f'{kind} '}{definition.name} {definition.version}"
 
 
 def print_summary(checked: Sequence[Checked]) -> None:

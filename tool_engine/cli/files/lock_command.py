@@ -16,9 +16,14 @@ from tool_engine.catalog.approval.lock_state import (
     GONE,
     NEW,
     LockState,
+    bare_name,
     by_key,
+    changed_lock,
+    kind_named,
 )
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
+from tool_engine.catalog.kinds import Definition
+from tool_engine.catalog.loader import KINDS
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.engines import AppOption, load_app, wait_for_app
@@ -33,6 +38,7 @@ from tool_engine.cli.files.locking import (
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
+from tool_engine.config import ENFORCE
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import LockFileError
 from tool_engine.model.group import ToolGroup
@@ -50,7 +56,7 @@ def run_command(
             "--approve",
             "-a",
             metavar="NAME",
-            help="Only this tool, or group:NAME; repeatable.",
+            help="Only this tool, group:NAME or server:NAME; repeatable.",
             autocompletion=complete_tool,
         ),
     ] = None,
@@ -65,15 +71,18 @@ def run_command(
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
-    """Approve the tools and groups as they are, for engines with `lock: enforce`.
+    """Approve tools, groups and servers as they are, for engines with `lock: enforce`.
 
     Example: tool-engine lock --approve get_weather
     """
     if check and approve:
         raise CommandError("--check looks at all tools and groups; leave out --approve")
     names = sorted({*(approve or ())})
-    if app is None:
-        report, broken = lock_folder(settings_of(ctx, tools), names, check=check, file=file)
+    settings = settings_of(ctx, tools)
+    if app is None and names_servers(settings):
+        report, broken = lock_servers(settings, names, check=check, file=file)
+    elif app is None:
+        report, broken = lock_folder(settings, names, check=check, file=file)
     elif file is not None:
         raise CommandError("--app has a lock file of its own; leave out --file")
     else:
@@ -102,8 +111,8 @@ def lock_folder(
 ) -> tuple[_Report, list[str]]:
     """Write or check the lock file of a folder; also return what does not load.
 
-    `names` are the tools to approve, groups as `group:NAME`; without any, all of the folder are,
-    and no others. `file` is None for the lock beside the folder.
+    `names` are the tools to approve, and `group:NAME` or `server:NAME`; without any, all of the
+    folder are, and no others. `file` is None for the lock beside the folder.
     """
     path = file or default_lock_file(settings.folder())
     present, broken = _load_definitions(settings)
@@ -119,6 +128,34 @@ def lock_folder(
     known = {each.name for each in found}
     unseen = [] if names else sorted(lock.tools.keys() - known)
     return _Report(path, found, not check, problem, unseen), broken
+
+
+def names_servers(settings: Settings) -> bool:
+    """Return True if tools may come from servers."""
+    if settings.mcp_config is not None:
+        return True
+    checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
+    return any(each.servers for each in checked)
+
+
+def lock_servers(
+    settings: Settings, names: Sequence[str], *, check: bool, file: str | None
+) -> tuple[_Report, list[str]]:
+    """Write or check the lock file of a folder and servers, as `lock_folder` does.
+
+    No program runs here that is not approved, unless all is to be approved.
+    """
+    lock = ENFORCE if names or check else "off"
+    engine = ToolEngine(settings.engine_config(lock=lock, lock_file=file))
+    reports: list[tuple[_Report, list[str]]] = []
+
+    async def lock_tools() -> int:
+        async with engine:
+            reports.append(await _lock_engine(engine, names, check=check))
+        return EXIT_OK
+
+    run_async(lock_tools(), log_level=logging.CRITICAL)
+    return reports[0]
 
 
 def lock_app(app: str, names: Sequence[str], *, check: bool) -> tuple[_Report, list[str]]:
@@ -175,7 +212,7 @@ def _choose_states(
     known = {each.name: each for each in found}
     for name in names:
         if name not in known:
-            what = f"group {name.removeprefix(PREFIX)!r}" if PREFIX in name else f"tool {name!r}"
+            what = f"{kind_named(name)} {bare_name(name)!r}"
             given = None if lock is None else lock.tools.get(name)
             if given is not None:
                 raise CommandError(
@@ -195,36 +232,37 @@ def _choose_states(
 def _approve_found(
     lock: ToolLock,
     found: Iterable[LockState],
-    present: Mapping[str, Tool | ToolGroup],
+    present: Mapping[str, Definition],
     code: Mapping[str, str],
 ) -> ToolLock:
-    tools, groups = dict(lock.tools), dict(lock.groups)
+    changes: dict[str, LockedTool | LockedGroup | None] = {}
     for each in found:
-        one, handler = present.get(each.name), None
-        if each.is_group:
-            groups.pop(each.name.removeprefix(PREFIX), None)
-        elif (before := tools.pop(each.name, None)) is not None:
-            # A program's own approval of its registered code stays: nothing is known of it here.
-            handler = before.handler
+        one = present.get(each.name)
         if isinstance(one, Tool):
-            handler = code.get(one.name, handler)
-            tools[one.name] = LockedTool.of(one, content_hash(one), handler)
-        elif one is not None:
-            groups[one.name] = LockedGroup.of(one, content_hash(one))
-    return ToolLock(tools.values(), file=lock.file, groups=groups.values())
+            before = lock.tools.get(one.name)
+            # A program's own approval of its registered code stays: nothing is known of it here.
+            handler = code.get(one.name, None if before is None else before.handler)
+            changes[each.name] = LockedTool.of(one, content_hash(one), handler)
+        elif isinstance(one, ToolGroup):
+            changes[each.name] = LockedGroup.of(one, content_hash(one))
+        else:
+            approved = None if one is None else LockedTool.of_server(one, content_hash(one))
+            changes[each.name] = approved
+    return changed_lock(lock, changes)
 
 
 def _to_dict(report: _Report) -> dict[str, Any]:
-    rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for each in report.states:
-        row = {**msgspec.structs.asdict(each), "name": each.name.removeprefix(PREFIX)}
-        rows[each.is_group].append(row if each.is_code else _without_code(row))
+        row = {**msgspec.structs.asdict(each), "name": bare_name(each.name)}
+        rows[each.kind].append(row if each.is_code else _without_code(row))
     return {
         "file": report.path,
         "is_written": report.is_written,
         "problem": report.problem,
-        "tools": rows[False],
-        "groups": rows[True],
+        "tools": rows["tool"],
+        "groups": rows["group"],
+        "servers": rows["server"],
         "unseen": report.unseen,
     }
 
@@ -241,8 +279,7 @@ def _print_report(report: _Report) -> None:
     }
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     here = [each for each in found if each.status != GONE]
-    groups = sum(each.is_group for each in here)
-    total = count_approved(len(here) - groups, groups)
+    total = count_approved(each.name for each in here)
     verdict = "written" if report.is_written else "not approved"
     summary = f"{path}: {total}, {said}: {verdict}" if said else f"{path}: {total}, nothing changed"
     console.print(plain(summary), soft_wrap=True)
@@ -265,7 +302,7 @@ def _describe_versions(each: LockState) -> str:
     return f"{each.approved_version} -> {each.version}"
 
 
-def _load_definitions(settings: Settings) -> tuple[dict[str, Tool | ToolGroup], list[str]]:
+def _load_definitions(settings: Settings) -> tuple[dict[str, Definition], list[str]]:
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
     good = [one for each in checked if not each.problems for one in each.definitions]
     broken = ["\n".join(map(str, each.problems)) for each in checked if each.problems]

@@ -13,19 +13,20 @@ from tool_engine.catalog.approval.lock_state import (
     LockState,
     by_key,
     compare_lock,
+    kind_named,
 )
-from tool_engine.catalog.approval.locked_group import PREFIX
+from tool_engine.catalog.kinds import Definition
+from tool_engine.catalog.loader import KINDS
 from tool_engine.cli.console import make_console, plain, visible
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import LockFileError
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.fingerprint import module_hash
-from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 
-def lock_states(settings: Settings, definitions: Iterable[Tool | ToolGroup]) -> dict[str, str]:
+def lock_states(settings: Settings, definitions: Iterable[Definition]) -> dict[str, str]:
     """Return each definition's state in the folder's lock; {} without one."""
     path = default_lock_file(settings.folder())
     if not os.path.lexists(path):
@@ -43,13 +44,12 @@ def report_unapproved(settings: Settings, states: Mapping[str, str]) -> None:
     if waiting:
         verb = "is" if len(waiting) == 1 else "are"
         path = default_lock_file(settings.folder())
-        groups = sum(each.startswith(PREFIX) for each in waiting)
-        counted = count_approved(len(waiting) - groups, groups)
+        counted = count_approved(waiting)
         text = f"{counted} {verb} not approved by {path}: "
         make_console().print(plain(text + ", ".join(waiting), "yellow"), soft_wrap=True)
 
 
-def code_hashes(definitions: Iterable[Tool | ToolGroup]) -> dict[str, str]:
+def code_hashes(definitions: Iterable[Definition]) -> dict[str, str]:
     """Return the hashes of the modules that handlers name, by tool."""
     registry = ExecutorRegistry()
     tools = [each for each in definitions if isinstance(each, Tool) and registry.is_python(each)]
@@ -58,7 +58,7 @@ def code_hashes(definitions: Iterable[Tool | ToolGroup]) -> dict[str, str]:
 
 
 def compare_folder(
-    lock: ToolLock, present: Mapping[str, Tool | ToolGroup]
+    lock: ToolLock, present: Mapping[str, Definition]
 ) -> tuple[list[LockState], dict[str, str]]:
     """Return the states of a folder's definitions, and the hashes of their code.
 
@@ -66,7 +66,9 @@ def compare_folder(
     """
     code = code_hashes(present.values())
     tools = [each for name, each in lock.tools.items() if each.origin is None or name in present]
-    seen = ToolLock(tools, file=lock.file, groups=lock.groups.values())
+    seen = ToolLock(
+        tools, file=lock.file, groups=lock.groups.values(), servers=lock.servers.values()
+    )
     return compare_lock(seen, present, code), code
 
 
@@ -85,6 +87,8 @@ def write_messages(messages: Iterable[str]) -> None:
         sys.stderr.write(f"{visible(message)}\n")
 
 
-def count_approved(tools: int, groups: int) -> str:
-    counts = [count_text(tools, "tool")] if tools or not groups else []
-    return ", ".join([*counts, count_text(groups, "group")] if groups else counts)
+def count_approved(keys: Iterable[str]) -> str:
+    """Return how many tools, groups and servers are named, such as `2 tools, 1 group`."""
+    kinds = [kind_named(key) for key in keys]
+    counts = [count_text(kinds.count(kind), kind) for kind in KINDS if kind in kinds]
+    return ", ".join(counts or [count_text(0, KINDS[0])])

@@ -92,7 +92,7 @@ def run_command(
 
 def run_tests(settings: Settings, options: RunOptions, *, as_json: bool) -> int:
     # Tests come before approval, so the lock must not refuse them.
-    config = settings.engine_config(lock="off")
+    config = settings.engine_config(lock="off", mcp_autostart=False)
     engine = load_app(options.app) if options.app else ToolEngine(config)
     outcome = _Outcome([], [])
     # Files that did not load are reported below, with the rest.

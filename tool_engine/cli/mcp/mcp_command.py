@@ -5,26 +5,55 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
 
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
-from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
+from tool_engine.cli.mcp.request import (
+    NamesOption,
+    OutputOption,
+    Request,
+    WordArgument,
+    WordsArgument,
+)
+from tool_engine.cli.options import (
+    JSONOption,
+    MCPConfigOption,
+    RecordsOption,
+    ToolsOption,
+    settings_of,
+)
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_async
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
 
-_WORDS: Final = ("serve", "install")
+_WORDS: Final = ("serve", "install", "list", "call", "diff", "import")
+_OF_SERVERS: Final = ("list", "call", "diff", "import")
+"""Words about servers whose tools are used here; each has a module of its own."""
+_ROOM: Final = "tool_engine.cli.mcp"
+_MODES: Final = ("all", "search")
+_APPROVALS: Final = ("operator", "client", "refuse")
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _PORT: Final = 8931
 _PATH: Final = "/mcp"
+
+
+StdioOption = Annotated[
+    bool, typer.Option("--stdio", help="Over standard input and output, as is the default.")
+]
+HTTPOption = Annotated[
+    str | None,
+    typer.Option("--http", metavar="HOST:PORT", help="Over HTTP, such as 127.0.0.1:8931."),
+]
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,32 +63,43 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    mode: str = "all"
+    approvals: str | None = None
+    """Who is asked for consent; None: an operator, where another terminal can answer."""
     token_file: str | None = None
     title: str = "tool-engine"
 
 
 def run_command(
     ctx: typer.Context,
-    word: Annotated[
-        str, typer.Argument(metavar="serve|install", help="Serve, or print how clients start it.")
-    ],
+    word: WordArgument,
+    words: WordsArgument = None,
     *,
-    stdio: Annotated[
-        bool, typer.Option("--stdio", help="Over standard input and output, as is the default.")
-    ] = False,
-    http: Annotated[
-        str | None,
-        typer.Option("--http", metavar="HOST:PORT", help="Over HTTP, such as 127.0.0.1:8931."),
-    ] = None,
-    name: Annotated[
-        list[str] | None,
-        typer.Option("--tool", metavar="NAME", help="Only these tools, * for letters."),
-    ] = None,
+    stdio: StdioOption = False,
+    http: HTTPOption = None,
+    name: NamesOption = None,
     group: Annotated[
         list[str] | None, typer.Option("--group", metavar="NAME", help="Only tools of the group.")
     ] = None,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", metavar="TAG", help="Only tools with the tag.")
+    ] = None,
+    mode: Annotated[
+        str,
+        typer.Option(
+            "--mode",
+            metavar="all|search",
+            help="search: two tools, which find and call the others.",
+        ),
+    ] = "all",
+    approvals: Annotated[
+        str | None,
+        typer.Option(
+            "--approvals",
+            metavar="operator|client|refuse",
+            help="Who is asked for consent; operator: `tool-engine sessions pending`.",
+            show_default=False,
+        ),
     ] = None,
     token_file: Annotated[
         str | None,
@@ -72,29 +112,44 @@ def run_command(
         str | None,
         typer.Option("--app", metavar="MODULE:NAME", help="The engine of a program of yours."),
     ] = None,
+    output: OutputOption = None,
+    as_json: JSONOption = False,
+    mcp_config: MCPConfigOption = None,
     tools: ToolsOption = None,
     records: RecordsOption = None,
 ) -> int:
-    """Serve the tools to clients of the Model Context Protocol, such as Claude and Cursor.
+    """Serve the tools to clients of the Model Context Protocol, or use servers of it.
 
     Example: tool-engine mcp serve --http 127.0.0.1:8931
     """
     if word not in _WORDS:
         raise CommandError(f"there is no `mcp {word}`{suggest_name(word, _WORDS)}")
+    settings = settings_of(ctx, tools, records, mcp_config)
+    if word in _OF_SERVERS:
+        request = Request(tuple(words or ()), tuple(name or ()), output, as_json)
+        return int(import_module(f"{_ROOM}.{word}_word").run_word(settings, request))
+    if words:
+        raise CommandError(f"`mcp {word}` takes options only, not {words[0]!r}")
     if stdio and http is not None:
         raise CommandError("--stdio and --http are two ways to serve: leave one out")
     if token_file is not None and http is None:
         raise CommandError("--token-file is for --http: a client that starts the server owns it")
+    for option, said, known in (("--mode", mode, _MODES), ("--approvals", approvals, _APPROVALS)):
+        if said is not None and said not in known:
+            raise CommandError(
+                f"{option} takes {' or '.join(known)}, not {said!r}{suggest_name(said, known)}"
+            )
     options = ServeOptions(
         http=http,
         app=app,
         names=tuple(name or ()),
         groups=tuple(group or ()),
         tags=tuple(tag or ()),
+        mode=mode,
+        approvals=approvals,
         token_file=token_file,
         title=title,
     )
-    settings = settings_of(ctx, tools, records)
     if word == "install":
         return _print_entries(settings, options)
     return serve_tools(settings, options)
@@ -133,9 +188,14 @@ async def _serve_clients(
 ) -> None:
     from tool_engine.mcp_server import MCPServer, ToolSelection
 
-    picked = ToolSelection(names=options.names, groups=options.groups, tags=options.tags)
-    # Nothing outside this process could answer what waits in it.
-    server = MCPServer(engine, name=options.title, expose=picked, approvals="refuse")
+    server = MCPServer(
+        engine,
+        name=options.title,
+        expose=ToolSelection(names=options.names, groups=options.groups, tags=options.tags),
+        mode=options.mode,
+        approvals=_choose_approvals(engine, options),
+    )
+    engine.subscribe(_tell_operator, ToolEngineEventType.APPROVAL_REQUESTED)
     if address is None:
         await server.run_stdio()
         return
@@ -147,6 +207,24 @@ async def _serve_clients(
         token_file=options.token_file,
         on_ready=lambda url: sys.stderr.write(f"serving {len(server.names)} tools at {url}\n"),
     )
+
+
+def _choose_approvals(engine: ToolEngine, options: ServeOptions) -> str:
+    """Return who is asked for consent."""
+    if options.approvals is None:
+        # Without a database, nothing outside this process could answer what waits in it.
+        return "operator" if engine.approvals.is_shared else "refuse"
+    if options.approvals != "refuse" and options.app is None and not engine.approvals.is_shared:
+        raise CommandError(
+            f"--approvals {options.approvals} needs a database, through which another terminal "
+            "answers: name one with `tool-engine --records URL`, and install the extra sql"
+        )
+    return options.approvals
+
+
+def _tell_operator(event: ToolEngineEvent) -> None:
+    name = visible(event.tool_name or "")
+    sys.stderr.write(f"{name} waits for consent: see `tool-engine sessions pending`\n")
 
 
 def read_address(text: str) -> tuple[str, int]:
@@ -186,7 +264,7 @@ def find_entry(settings: Settings, options: ServeOptions) -> dict[str, Any]:
 
 def _list_words(settings: Settings, options: ServeOptions) -> list[str]:
     words: list[str] = []
-    if options.app is None:
+    if options.app is None and not settings.is_without_folder:
         words += ["--tools", str(Path(settings.folder()).absolute())]
     if settings.is_recursive:
         words.append("--recursive")
@@ -196,6 +274,8 @@ def _list_words(settings: Settings, options: ServeOptions) -> list[str]:
         words += ["--records", settings.records]
     if settings.path is not None:
         words += ["--path", str(Path(settings.path).absolute())]
+    if settings.mcp_config is not None:
+        words += ["--mcp-config", str(Path(settings.mcp_config).absolute())]
     words += ["mcp", "serve"]
     for option, values in _list_options(options):
         for value in values:
@@ -209,5 +289,7 @@ def _list_options(options: ServeOptions) -> Sequence[tuple[str, Sequence[str]]]:
         ("--tool", options.names),
         ("--group", options.groups),
         ("--tag", options.tags),
+        ("--mode", () if options.mode == "all" else (options.mode,)),
+        ("--approvals", () if options.approvals is None else (options.approvals,)),
         ("--name", () if options.title == "tool-engine" else (options.title,)),
     )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from tool_engine.cli.broken import report_broken
+from tool_engine.cli.broken import report_load_errors
 from tool_engine.cli.console import visible
 from tool_engine.cli.failures import EXIT_FAILED, CommandError
 from tool_engine.cli.logs import hide_load_errors
@@ -76,7 +76,7 @@ async def recording_engine(
     async with contextlib.AsyncExitStack() as stack:
         with hide_load_errors():
             await stack.enter_async_context(engine)
-        report_broken(settings, len(engine.load_errors))
+        report_load_errors(settings, engine.load_errors)
         yield engine
 
 

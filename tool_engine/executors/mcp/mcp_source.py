@@ -19,6 +19,7 @@ from tool_engine.visible import visible, without_unseen
 
 LONGEST_DESCRIPTION: Final = 4_000
 """Characters of a tool's description that are taken."""
+LONGEST_PREFIX: Final = 32
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _LONGEST_NAME: Final = 64
 """Characters of a name that every provider of models takes."""
@@ -61,7 +62,7 @@ class MCPSource(CatalogSource):
             server = replace(server, **settings)
         self.settings = server
         self.origin = server.origin
-        self.prefix = server.prefix or server.name
+        self.prefix = shorten_name(server.name)[:LONGEST_PREFIX]
         options = {"server": in_memory, "auth": auth, "callbacks": dict(callbacks or {})}
         self._notify: Callable[[], None] | None = None
         self.connection = Connection(server, self._note_change, options)

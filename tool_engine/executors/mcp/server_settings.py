@@ -34,7 +34,7 @@ class MCPServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     that of `url`."""
     prefix: str = ""
     """What stands in front of each tool's name, as `PREFIX_name`; empty: the name of the server,
-    only where another tool has the name."""
+    and only where another tool has the name."""
     expose: tuple[str, ...] | None = None
     """Which of its tools are taken, by the server's own names, `*` for letters; None: all."""
     definition: Mapping[str, Any] = {}

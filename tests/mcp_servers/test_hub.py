@@ -1,0 +1,218 @@
+"""The servers that a configuration and files name run, come and go with them."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.mcp_servers.programs import PROGRAM, entry, python
+from tool_engine import ToolEngine, ToolEngineConfig
+from tool_engine.executors.mcp.server_settings import MCPServerSettings
+
+SERVER = {"kind": "mcp_server", "name": "files", "command": sys.executable, "args": [str(PROGRAM)]}
+SHOUT: dict[str, Any] = {
+    "name": "shout",
+    "description": "Shouts.",
+    "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
+    "entry": {"type": "mcp", "server": "one", "tool": "echo"},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tools").mkdir()
+    return tmp_path
+
+
+def write(folder: Path, name: str, definition: dict[str, Any]) -> None:
+    (folder / "tools" / f"{name}.yaml").write_text(yaml.safe_dump(definition))
+
+
+def name_servers(folder: Path, **entries: Any) -> None:
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+
+
+def engine_of(folder: Path, **fields: Any) -> ToolEngine:
+    settings = {"auto_reload": False, "mcp_servers": str(folder / ".mcp.json"), **fields}
+    return ToolEngine(ToolEngineConfig(tools_directory=str(folder / "tools"), **settings))
+
+
+async def said(engine: ToolEngine, name: str, **params: Any) -> str:
+    result = await engine.execute(name, params)
+    return str(result.output["content"][0]["text"] if result.is_success else result.error)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():  # noqa: ASYNC110 - nothing else tells of it
+            await asyncio.sleep(0.02)
+
+
+async def test_all_come_as_one_change_in_the_order_of_their_naming(folder: Path) -> None:
+    """The configuration comes before files; a taken name gets the server's own in front."""
+    slow = entry("one", timeout=7, bucket="mine")
+    slow["args"] = ["-c", (f"import time, runpy; time.sleep(1); runpy.run_path({str(PROGRAM)!r}, "
+                    "run_name='__main__')")]  # fmt: skip
+    name_servers(folder, one=slow, two=entry("two"))
+    write(folder, "files", {**SERVER, "tools": {"ec*": {"timeout": 3}}})
+    write(folder, "shout", SHOUT)
+    async with engine_of(folder) as engine:
+        assert engine.load_errors == []
+        assert [each.name for each in engine.list_mcp_servers()] == ["one", "two", "files"]
+        assert [each.cause for each in engine.generations()].count("source") == 1
+        assert [await said(engine, name, text="hi") for name in ("echo", "shout")] == ["hi", "hi"]
+        whoami = [(await said(engine, name)).split()[-1] for name in ("whoami", "two_whoami")]
+        assert whoami == ["one", "two"]
+        first = engine.get_or_raise("echo")
+        assert (first.timeout, first.bucket, first.origin) == (7, "mine", "mcp:one")
+        assert engine.get_or_raise("files_echo").timeout == 3
+        assert "is of <mcp:one>" in engine.get_or_raise("two_echo").findings[0]
+
+
+async def test_what_cannot_be_used_never_stops_the_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
+    name_servers(
+        folder,
+        wrong={"comand": "x"},
+        gone={"command": str(folder / "no-such-program")},
+        unset={"command": "x", "args": ["${NO_SUCH_VARIABLE}"]},
+        off={**entry("off"), "disabled": True},
+        good=entry("good"),
+    )
+    write(folder, "wrong", {"kind": "mcp_server", "name": "w", "command": "x", "timout": 1})
+    write(folder, "lost", {**SHOUT, "entry": {**SHOUT["entry"], "server": "god"}})
+    async with engine_of(folder) as engine:
+        assert await said(engine, "echo", text="hi") == "hi"
+        errors = "\n".join(text for _, text in engine.load_errors)
+        assert "mcpServers.wrong.comand: unknown key 'comand'; did you mean 'command'?" in errors
+        assert "the server 'unset' needs the variable NO_SUCH_VARIABLE, which is not set" in errors
+        assert "wrong.yaml:4:1: timout: unknown key 'timout'; did you mean 'timeout'?" in errors
+        assert "is of the server 'god', which is not there; did you mean 'good'?" in errors
+        assert "<mcp:gone>" in [place for place, _ in engine.load_errors]
+        assert "the server 'god' is not there" in await said(engine, "shout")
+        states = {each.name: each for each in engine.list_mcp_servers()}
+        assert states["off"].state == "is turned off"
+        assert (states["good"].is_connected, states["gone"].is_connected) == (True, False)
+
+
+async def test_a_changed_file_changes_only_the_servers_that_differ(folder: Path) -> None:
+    name_servers(folder, one=entry("one"), two=entry("two"))
+    async with engine_of(folder) as engine:
+        one, two = await said(engine, "whoami"), await said(engine, "two_whoami")
+        name_servers(folder, one=entry("one"), two=entry("TWO", timeout=3))
+        changes = await engine.reload()
+        assert await said(engine, "whoami") == one
+        assert await said(engine, "two_whoami") != two
+        assert engine.get_or_raise("two_echo").timeout == 3
+        assert changes["removed"] == [], "its tools stay until the new ones come"
+        (folder / ".mcp.json").write_text('{"mcpServers": {"one": {"command": 3}}, ')
+        await engine.reload()
+        assert "two_echo" in engine.index, "a broken file changes nothing"
+        assert "this is no JSON" in engine.load_errors[0][1]
+        name_servers(folder, one={"command": 3})
+        await engine.reload()
+        assert await said(engine, "whoami") == one, "a broken entry keeps its server"
+        assert "two_echo" not in engine.index
+        name_servers(folder)
+        await engine.reload()
+        assert (len(engine.index), engine.load_errors) == (0, [])
+
+
+async def test_a_file_is_followed_like_the_folder(folder: Path) -> None:
+    name_servers(folder)
+    async with engine_of(folder, auto_reload=True, reload_interval=0.05) as engine:
+        name_servers(folder, one=entry("one"))
+        await until(lambda: "echo" in engine.index)
+        write(folder, "files", SERVER)
+        await until(lambda: "files_echo" in engine.index)
+        (folder / "tools" / "files.yaml").unlink()
+        await until(lambda: "files_echo" not in engine.index)
+
+
+async def test_a_slow_server_is_not_waited_for_and_comes_later(folder: Path) -> None:
+    gate = folder / "gate"
+    late = entry("late")
+    late["args"] = ["-c", ("import time, os, runpy\n"
+                    f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)\n"
+                    f"runpy.run_path({str(PROGRAM)!r}, run_name='__main__')")]  # fmt: skip
+    name_servers(folder, hangs=python("import time; time.sleep(600)"), late=late)
+    async with engine_of(folder, mcp_start_timeout=0.2) as engine:
+        errors = [text for _, text in engine.load_errors]
+        assert any("'late' has not answered within 0.2 s" in text for text in errors)
+        gate.touch()
+        await until(lambda: "echo" in engine.index)
+        await until(lambda: not any("'late'" in text for _, text in engine.load_errors))
+        assert any("'hangs' has not" in text for _, text in engine.load_errors)
+
+
+async def test_a_program_of_a_file_does_not_run_before_it_is_approved(folder: Path) -> None:
+    trace = folder / "trace"
+    code = f"open({str(trace)!r}, 'a').write('x')"
+    write(folder, "odd", {**SERVER, "name": "odd", "args": ["-c", code]})
+    async with engine_of(folder, mcp_servers=None, lock="enforce") as engine:
+        assert not trace.exists()
+        (state,) = engine.list_mcp_servers()
+        assert (state.name, state.state) == ("odd", "is quarantined")
+        await engine.lock_tools(["server:odd"])
+        await until(trace.exists)
+        trace.unlink()
+        write(folder, "odd", {**SERVER, "name": "odd", "args": ["-c", f"{code} # changed"]})
+        await engine.reload()
+        message = "its definition is not the one that was approved; read it, then `tool-engine lock"
+        assert any(message in text for _, text in engine.load_errors)
+        assert not trace.exists()
+
+
+async def test_tools_of_a_server_need_an_approval_of_their_own(folder: Path) -> None:
+    write(folder, "files", SERVER)
+    async with engine_of(folder, mcp_servers=None, lock="enforce") as engine:
+        await engine.lock_tools(["server:files"])
+        await until(lambda: len(engine.quarantined()) > 0)
+        assert "`tool-engine lock --approve echo`" in await said(engine, "echo")
+        await engine.lock_tools(["echo"])
+        assert await said(engine, "echo", text="hi") == "hi"
+
+
+async def test_servers_may_be_given_as_values(folder: Path) -> None:
+    settings = MCPServerSettings(name="given", command=(sys.executable, str(PROGRAM)))
+    for servers in ([settings], {"given": entry()}):
+        async with engine_of(folder, mcp_servers=servers) as engine:
+            assert await said(engine, "echo", text="hi") == "hi"
+            assert engine.get_or_raise("echo").origin == "mcp:given"
+
+
+async def test_they_start_when_they_are_told_to(folder: Path) -> None:
+    name_servers(folder, one=entry())
+    async with engine_of(folder, mcp_autostart=False) as engine:
+        assert (len(engine.index), engine.list_mcp_servers()) == (0, [])
+        await engine.start_mcp_servers()
+        assert await said(engine, "echo", text="hi") == "hi"
+
+
+async def test_an_engine_may_close_while_they_start(folder: Path) -> None:
+    name_servers(folder, one=entry(), hangs=python("import time; time.sleep(600)"))
+    engine = engine_of(folder)
+    loading = asyncio.create_task(engine.load())
+    await asyncio.sleep(0)
+    await engine.close()
+    with pytest.raises(Exception, match="closed"):
+        await loading
+    assert not [each for each in asyncio.all_tasks() if "mcp" in each.get_name()]
+
+
+def test_without_servers_nothing_of_them_is_loaded(folder: Path) -> None:
+    code = (
+        "import asyncio, sys; from tool_engine import ToolEngine, ToolEngineConfig\n"
+        f"async def main():\n  async with ToolEngine(ToolEngineConfig({str(folder)!r})): pass\n"
+        "asyncio.run(main()); print([n for n in sys.modules if n.startswith('mcp') or 'mcp_' in n])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -1,0 +1,120 @@
+"""Which server of tools does a definition describe, and what is wrong with it?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.catalog.definition.fault import Fault
+from tool_engine.catalog.definition.plain_data import plain_data
+from tool_engine.catalog.definition.server_variables import find_strange
+from tool_engine.catalog.definition.structure import structure_faults
+from tool_engine.catalog.kinds import ServerDefinition
+from tool_engine.catalog.limits import MAX_PROBLEMS
+from tool_engine.catalog.yaml.document import Path
+
+SERVER: Final = "mcp_server"
+
+_OF_PROGRAM: Final = ("args", "env", "cwd")
+_OF_ENDPOINT: Final = ("headers", "allow")
+_SECRET: Final = ("env", "headers")
+_FILLED_IN: Final = ("command", "args", "cwd", "url", *_SECRET)
+_NO_CONTENT: Final = ("kind", "name", "version", "description", "enabled")
+_SCHEMES: Final = ("http://", "https://")
+
+
+def is_server(definition: Any) -> bool:
+    """Return True for a server's definition, right or wrong."""
+    return isinstance(definition, Mapping) and definition.get("kind") == SERVER
+
+
+def server_faults(definition: Mapping[str, Any]) -> list[Fault]:
+    """Return every fault; `build_server` takes only definitions without one."""
+    faults: list[Fault] = []
+    plain_data(definition, (), faults)
+    if faults:
+        return faults
+    faults = structure_faults(definition)
+    faults += islice(_reach_faults(definition), MAX_PROBLEMS)
+    faults += islice(_bucket_faults(definition), MAX_PROBLEMS)
+    for key in _FILLED_IN:
+        found = _variable_faults(definition.get(key), (key,), may_be_file=key in _SECRET)
+        faults += islice(found, MAX_PROBLEMS)
+    return faults
+
+
+def build_server(
+    definition: Mapping[str, Any], source: str | None, findings: Sequence[str] = ()
+) -> ServerDefinition:
+    """Return the server of a definition without faults."""
+    content = {key: value for key, value in definition.items() if key not in _NO_CONTENT}
+    server = ServerDefinition(
+        name=definition["name"],
+        content=content,
+        version=definition.get("version", "1.0.0"),
+        is_enabled=definition.get("enabled", True),
+    )
+    said = msgspec.json.encode(server, order="deterministic")
+    return msgspec.structs.replace(
+        server,
+        description=definition.get("description", ""),
+        definition_hash=hashlib.sha256(said).hexdigest(),
+        source=source,
+        findings=tuple(findings),
+    )
+
+
+def _reach_faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield what keeps from knowing how the server is reached."""
+    command, url, kind = (definition.get(key) for key in ("command", "url", "type"))
+    if command is None and url is None:
+        cure = "add the program as command, or the endpoint as url"
+        yield Fault((), "nothing says how the server is reached", cure=cure)
+        return
+    if command is not None and url is not None:
+        cure = "remove one of them"
+        yield Fault(("url",), "command and url are two servers", at_key=True, cure=cure)
+        return
+    is_program = command is not None
+    if kind is not None and (kind == "stdio") is not is_program:
+        what, cure = ("command", "stdio") if is_program else ("url", "http or sse")
+        yield Fault(("type",), f"the type does not go with {what}", cure=f"write {cure}")
+    for key in _OF_ENDPOINT if is_program else _OF_PROGRAM:
+        if key in definition:
+            what = "url" if is_program else "command"
+            yield Fault((key,), f"{key} belongs to {what}", at_key=True, cure="remove it")
+    if isinstance(url, str) and not url.startswith((*_SCHEMES, "${")):
+        cure = "begin it with https://, or http://"
+        yield Fault(("url",), "the url is no address of HTTP", cure=cure)
+
+
+def _bucket_faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield where two keys say which limit counts."""
+    named = definition.get("tools")
+    places: list[tuple[Path, Any]] = [((), definition)]
+    places += [(("tools", name), each) for name, each in _list_items(named)]
+    for path, each in places:
+        concurrency = each.get("concurrency") if isinstance(each, Mapping) else None
+        if isinstance(concurrency, Mapping) and "bucket" in concurrency and "bucket" in each:
+            message = "bucket and concurrency.bucket say the same"
+            yield Fault((*path, "bucket"), message, at_key=True, cure="give one")
+
+
+def _variable_faults(value: Any, path: Path, *, may_be_file: bool) -> Iterator[Fault]:
+    if isinstance(value, str):
+        for message, cure in find_strange(value, may_be_file=may_be_file):
+            yield Fault(path, message, cure=cure)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _variable_faults(each, (*path, number), may_be_file=may_be_file)
+    else:
+        for key, each in _list_items(value):
+            yield from _variable_faults(each, (*path, key), may_be_file=may_be_file)
+
+
+def _list_items(value: Any) -> list[tuple[Any, Any]]:
+    return list(value.items()) if isinstance(value, Mapping) else []

@@ -1,0 +1,1 @@
+"""Which servers of tools do the settings of other programs name?"""

@@ -1,0 +1,45 @@
+"""What may a source be called, and what may stand before the names of its tools?"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tool_engine.errors import ConfigurationError
+
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9_]*:[^\s<>][^\n\r<>]{0,199}")
+_PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_TAKEN: Final = ("file", "code")
+
+
+def check_origin(origin: object) -> str:
+    """Return the origin that a source names.
+
+    Raises:
+        ConfigurationError: It is none, such as one of files.
+    """
+    if not isinstance(origin, str) or _ORIGIN.fullmatch(origin) is None:
+        raise ConfigurationError(
+            f"a source's origin must be a text of a kind and a name such as 'mcp:github', "
+            f"got {origin!r}"
+        )
+    if origin.partition(":")[0] in _TAKEN:
+        raise ConfigurationError(
+            f"a source's origin cannot begin with {origin.partition(':')[0]!r}, which stands for "
+            f"the engine's own tools, got {origin!r}; take another word, such as 'own:NAME'"
+        )
+    return str(origin)
+
+
+def check_prefix(origin: str, prefix: object) -> str:
+    """Return the prefix of a source.
+
+    Raises:
+        ConfigurationError: No tool's name can begin with it.
+    """
+    if not isinstance(prefix, str) or (prefix and _PREFIX.fullmatch(prefix) is None):
+        raise ConfigurationError(
+            f"the prefix of the source {origin!r} must be a letter or _, then letters, digits, _ "
+            f". and -, at most 32 characters, or empty; got {prefix!r}"
+        )
+    return prefix

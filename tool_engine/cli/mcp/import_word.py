@@ -1,0 +1,119 @@
+"""How do the tools of a server become files, and what is lost on the way?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tool_engine.catalog.definition.export import definition_of
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.cli.console import make_console, plain, print_json, visible
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.mcp.request import Request, find_server, open_servers, own_name
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.writing import write_file
+from tool_engine.engine import ToolEngine
+from tool_engine.errors import ToolEngineError
+from tool_engine.model.tool import Tool
+
+_BETWEEN: Final = "---\n"
+_LOST: Final = "was left out"
+"""Stands in a finding about what a server says of a tool and is not held here."""
+
+
+class _Written(NamedTuple):
+    tool: Tool
+    text: str
+    lost: list[str]
+    """What the file does not say of the tool."""
+
+
+def run_word(settings: Settings, request: Request) -> int:
+    """Write the tools of a server as files; exit with 1 when something is lost."""
+    if len(request.words) != 1:
+        raise CommandError("`mcp import` takes one server, such as: mcp import github")
+    return run_async(_import_tools(settings, request))
+
+
+async def _import_tools(settings: Settings, request: Request) -> int:
+    (server,) = request.words
+    async with open_servers(settings) as engine:
+        found = [write_tool(tool) for tool in _choose_tools(engine, server, request.names)]
+    files = [] if request.output is None else _write_files(found, Path(request.output))
+    if request.as_json:
+        print_json(
+            {
+                "server": server,
+                "files": files,
+                "tools": [{"name": each.tool.name, "lost": each.lost} for each in found],
+            }
+        )
+    elif request.output is None:
+        sys.stdout.write(_BETWEEN.join(each.text for each in found))
+    else:
+        for file in files:
+            make_console().print(plain(f"wrote {file}", "green"), soft_wrap=True)
+    if not request.as_json:
+        for each in found:
+            for lost in each.lost:
+                sys.stderr.write(f"{visible(each.tool.name)}: {visible(lost)}\n")
+    return EXIT_FAILED if any(each.lost for each in found) else EXIT_OK
+
+
+def write_tool(tool: Tool) -> _Written:
+    """Return a tool as a file, and what is lost in it."""
+    loader = ToolConfigLoader()
+    text = loader.export_to_yaml(tool)
+    lost = [each.partition(": ")[2] or each for each in tool.findings if _LOST in each]
+    try:
+        again = loader.load_text(text.encode(), tool.name)
+    except ToolEngineError as error:
+        return _Written(tool, text, [*lost, f"the file would not load: {error}"])
+    before, after = definition_of(tool), definition_of(again)
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    lost += [f"{key} is not the same in the file" for key in changed]
+    return _Written(tool, text, lost)
+
+
+def _choose_tools(engine: ToolEngine, server: str, names: tuple[str, ...]) -> list[Tool]:
+    state = find_server(engine, server)
+    quarantined = {each.name: each.tool for each in engine.quarantined()}
+    found = [engine.get(each) or quarantined[each] for each in state.tools]
+    known = {own_name(tool): tool for tool in found}
+    for name in names:
+        if name not in known:
+            raise CommandError(
+                f"the server {server!r} has no tool {name!r}{suggest_name(name, known)}",
+                error_type="tool_not_found",
+            )
+    if not known:
+        raise CommandError(
+            f"the server {server!r} {state.state}, and gives no tools",
+            error_type="server_down",
+            exit_code=EXIT_FAILED,
+        )
+    return [known[name] for name in names or sorted(known)]
+
+
+def _write_files(found: list[_Written], folder: Path) -> list[str]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"cannot make the folder {str(folder)!r}: {error.strerror or error}; name another "
+            "with --output DIR",
+            error_type="no_tools_folder",
+        ) from error
+    targets = {folder / f"{each.tool.name}.yaml": each.text for each in found}
+    for path, text in targets.items():
+        # The same text again is no change; another one may be a person's work.
+        if path.exists() and path.read_bytes() != text.encode():
+            raise CommandError(
+                f"{str(path)!r} is there already, and says something else; remove it, or name "
+                "another folder with --output DIR",
+                error_type="file_exists",
+            )
+    for path, text in targets.items():
+        write_file(path, text, may_replace=True)
+    return [str(path) for path in targets]

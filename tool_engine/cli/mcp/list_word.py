@@ -1,0 +1,62 @@
+"""Which servers are named, how is it with each, and which tools do they give?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
+from tool_engine.cli.mcp.request import Request, open_servers, server_errors
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import make_table
+from tool_engine.mcp_servers.state import MCPServerState
+from tool_engine.visible import visible
+
+_MOST_NAMES = 8
+
+
+def run_word(settings: Settings, request: Request) -> int:
+    """Print the servers; exit with 1 when one cannot be used."""
+    if request.words:
+        raise CommandError("`mcp list` lists all servers: leave out the names")
+    return run_async(_list_servers(settings, as_json=request.as_json))
+
+
+async def _list_servers(settings: Settings, *, as_json: bool) -> int:
+    async with open_servers(settings) as engine:
+        states, errors = engine.list_mcp_servers(), server_errors(settings, engine)
+        quarantined = {each.name for each in engine.quarantined()}
+    if as_json:
+        rows = [_to_dict(each, quarantined) for each in states]
+        found = [{"file": file, "message": text} for file, text in errors]
+        print_json({"servers": rows, "errors": found})
+    else:
+        _print_states(states, errors)
+    is_bad = errors or any(each.is_enabled and not each.is_connected for each in states)
+    return EXIT_FAILED if is_bad else EXIT_OK
+
+
+def _to_dict(state: MCPServerState, quarantined: set[str]) -> dict[str, Any]:
+    waiting = [name for name in state.tools if name in quarantined]
+    return {**state.to_dict(), "quarantined": waiting}
+
+
+def _print_states(states: list[MCPServerState], errors: list[tuple[str, str]]) -> None:
+    console = make_console()
+    table = make_table("", "server", "state", "version", "tools")
+    for each in states:
+        names = ", ".join(each.tools[:_MOST_NAMES])
+        more = ", …" if len(each.tools) > _MOST_NAMES else ""
+        table.add_row(
+            plain(each.name, "bold cyan"),
+            plain(each.state),
+            plain(each.version),
+            plain(f"{len(each.tools)}: {names}{more}" if names else "0"),
+        )
+    if states:
+        console.print(table)
+    for each in states:
+        for finding in each.findings:
+            console.print(plain(visible(f"warning: {finding}"), "yellow"), soft_wrap=True)
+    for _, text in errors:
+        console.print(plain(visible(text), "red"), soft_wrap=True)

@@ -1,0 +1,56 @@
+"""Which servers does the setting `mcp_servers` name, now and at its last good reading?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from tool_engine.catalog.definition_files import FileStamp, stamp_of
+from tool_engine.catalog.kinds import ServerDefinition
+from tool_engine.catalog.servers.config_file import Servers, read_config_file, read_entries
+from tool_engine.executors.mcp.server_settings import MCPServerSettings
+
+Server = ServerDefinition | MCPServerSettings
+_PLACE = "mcp_servers"
+
+
+class Configured(NamedTuple):
+    """The servers in their order, and what is wrong."""
+
+    servers: tuple[Server, ...]
+    errors: tuple[tuple[str, str], ...]
+
+
+class ConfiguredServers:
+    """The servers of the configuration; one that breaks stays as it was.
+
+    Args:
+        setting: `ToolEngineConfig.mcp_servers`.
+    """
+
+    def __init__(self, setting: str | Mapping[str, Any] | Iterable[Any] | None) -> None:
+        self._setting = setting
+        self._known: dict[str, ServerDefinition] = {}
+        self._stamp: FileStamp | None = None
+
+    def read(self) -> Configured:
+        """Return the servers as they are now; blocks for a file."""
+        if self._setting is None:
+            return Configured((), ())
+        if isinstance(self._setting, str):
+            self._stamp = stamp_of(self._setting)
+            return self._keep_good(read_config_file(self._setting))
+        if isinstance(self._setting, Mapping):
+            return self._keep_good(read_entries(self._setting, _PLACE))
+        servers: tuple[Server, ...] = tuple(self._setting)  # type: ignore[arg-type] # the setting is checked
+        return Configured(servers, ())
+
+    def has_changed(self) -> bool:
+        """Return True if the file is another one than at the last reading; blocks."""
+        return isinstance(self._setting, str) and stamp_of(self._setting) != self._stamp
+
+    def _keep_good(self, found: Servers) -> Configured:
+        if found.is_read:
+            kept = {name: self._known[name] for name in found.broken if name in self._known}
+            self._known = {server.name: server for server in found.servers} | kept
+        return Configured(tuple(self._known.values()), tuple(found.errors))

@@ -1,0 +1,301 @@
+"""How do the servers that are wanted become sources of an engine, again and again?
+
+After each look at the folder and at the configuration, what is wanted is compared with what runs.
+What is different goes, and comes anew: all servers at once, so that a slow one holds up no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.kinds import ServerDefinition
+from tool_engine.catalog.source_tools import Reading
+from tool_engine.errors import ToolEngineError
+from tool_engine.executors.mcp.server_settings import MCPServerSettings
+from tool_engine.following import Follower, SourceFollowers
+from tool_engine.mcp_servers.configured import Configured, ConfiguredServers, Server
+from tool_engine.mcp_servers.settings import settings_of
+from tool_engine.mcp_servers.state import MCPServerState
+from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.tool import Tool, server_of
+from tool_engine.reloading import Reloader
+
+if TYPE_CHECKING:
+    from tool_engine.config import ToolEngineConfig
+    from tool_engine.executors.mcp.mcp_source import MCPSource
+
+_T = TypeVar("_T")
+_LEEWAY: Final = 5.0
+"""Seconds that a reading may take beyond the time to connect."""
+Error = tuple[str, str]
+
+
+class ServerHub:
+    """The servers of one engine; lives on its loop.
+
+    Args:
+        config: Says which servers are wanted, and how long they are waited for.
+        followers: Take the servers in as sources.
+        reloader: Knows the servers of files, and takes in what is wrong.
+        index: Returns the tools, of which some name a server.
+    """
+
+    def __init__(
+        self,
+        config: ToolEngineConfig,
+        followers: SourceFollowers,
+        reloader: Reloader,
+        index: Callable[[], ToolIndex],
+    ) -> None:
+        self._followers = followers
+        self._reloader = reloader
+        self._index = index
+        self._patience = config.mcp_start_timeout
+        self._interval = config.reload_interval if config.auto_reload else None
+        if config.watch_for_changes:
+            self._interval = min(1.0, self._interval or 1.0)
+        self._configured = ConfiguredServers(config.mcp_servers)
+        self._sources: dict[str, MCPSource] = {}
+        self._places: dict[str, str] = {}
+        self._wrong: list[Error] = []
+        self._failed: dict[str, str] = {}
+        self._late: dict[str, asyncio.Task[None]] = {}
+        self._disabled: list[str] = []
+        self._findings: dict[str, tuple[str, ...]] = {}
+        self._calls: dict[str, str] = {}
+        """The server of each tool of a file that names one."""
+        self._seen = ToolIndex()
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._of_files: tuple[ServerDefinition, ...] = ()
+        self._is_due = False
+        self._is_closed = False
+        self._watch: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"ServerHub({list(self._sources.values())})"
+
+    def list_states(self, tools: Iterable[Tool]) -> list[MCPServerState]:
+        """Return how it is with each server; `tools` are those that are there, or quarantined."""
+        names: dict[str, list[str]] = {}
+        for tool in tools:
+            names.setdefault(tool.origin, []).append(tool.name)
+        found = [
+            self._describe_server(name, place, tuple(sorted(names.get(f"mcp:{name}", ()))))
+            for name, place in self._places.items()
+        ]
+        for name, why in self._reloader.servers.refused.items():
+            # What a file says that is not approved is not even shown.
+            if name not in self._places:
+                found.append(
+                    MCPServerState(name=name, place="", state="is quarantined", findings=(why,))
+                )
+        return found
+
+    def _describe_server(self, name: str, place: str, tools: tuple[str, ...]) -> MCPServerState:
+        source, is_enabled = self._sources.get(name), name not in self._disabled
+        known: dict[str, Any] = {
+            "name": name,
+            "place": place,
+            "tools": tools,
+            "is_enabled": is_enabled,
+        }
+        known["findings"] = self._findings.get(name, ())
+        if source is None:
+            return MCPServerState(state="is not used" if is_enabled else "is turned off", **known)
+        connection = source.connection
+        return MCPServerState(
+            state=connection.state,
+            is_connected=connection.is_connected,
+            version=connection.peer_version,
+            **known,
+        )
+
+    def find(self, name: str) -> MCPSource | None:
+        return self._sources.get(name)
+
+    async def sync(self) -> None:
+        """Make the servers those that are wanted, and wait for them, but not for long."""
+        async with self._lock:
+            self._is_due, self._of_files = False, self._reloader.servers.approved
+            wanted = self._choose_servers(await asyncio.to_thread(self._configured.read))
+            for name in [name for name in self._sources if name not in wanted]:
+                self._late.pop(name, None)
+                await self._followers.remove(self._sources.pop(name))
+            self._failed = {}
+            if wanted.keys() - self._sources.keys():
+                await asyncio.to_thread(_load_sdk)
+            begun: dict[str, tuple[Follower, asyncio.Task[Reading]]] = {}
+            for name, settings in wanted.items():
+                known = self._sources.get(name)
+                if known is None or known.settings != settings:
+                    self._begin_server(settings, begun)
+            await self._await_readings(begun)
+            self._tell_errors()
+            if self._watch is None and self._interval is not None and not self._is_closed:
+                self._watch = asyncio.create_task(self._watch_file(), name="tool-engine-mcp-file")
+
+    def _begin_server(
+        self,
+        settings: MCPServerSettings,
+        begun: dict[str, tuple[Follower, asyncio.Task[Reading]]],
+    ) -> None:
+        made = import_module("tool_engine.executors.mcp.mcp_source").MCPSource
+        name, known = settings.name, self._sources.get(settings.name)
+        source: MCPSource = made(settings)
+        patience = settings.connect_timeout + _LEEWAY
+        try:
+            follower = self._followers.begin(source, patience, replaces=known)
+        except ToolEngineError as error:
+            self._failed[name] = str(error)
+            return
+        self._late.pop(name, None)
+        self._sources[name] = source
+        # Its first tools come together with those of the others.
+        follower.hold()
+        begun[name] = follower, self._spawn_task(follower.read())
+
+    async def _await_readings(
+        self, begun: dict[str, tuple[Follower, asyncio.Task[Reading]]]
+    ) -> None:
+        """Take in the tools of all servers that answer in time, as one change."""
+        if not begun:
+            return
+        await asyncio.wait([task for _, task in begun.values()], timeout=self._patience)
+        done = {each.origin: (each, task) for each, task in begun.values() if task.done()}
+        await self._reloader.take_readings(
+            lambda: {
+                origin: task.result()
+                for origin, (each, task) in done.items()
+                if not task.cancelled() and each.is_wanted(task.result())
+            }
+        )
+        for name, (follower, task) in begun.items():
+            if task.done():
+                follower.release()
+            else:
+                self._late[name] = self._spawn_task(self._take_late(name, follower, task))
+
+    async def _take_late(self, name: str, follower: Follower, task: asyncio.Task[Reading]) -> None:
+        reading = await task
+        await self._reloader.take_reading(
+            follower.origin, reading, lambda: follower.is_wanted(reading)
+        )
+        follower.release()
+        if self._late.pop(name, None) is not None:
+            self._tell_errors()
+
+    def notice(self) -> None:
+        """Take in that files or tools have changed."""
+        if self._is_closed or self._is_due:
+            return
+        if self._reloader.servers.approved != self._of_files:
+            self._is_due = True
+            self._spawn_task(self.sync())
+        else:
+            self._tell_errors()
+
+    async def close(self) -> None:
+        """Start nothing any more; what runs is closed with the sources of the engine."""
+        self._is_closed = True
+        tasks = [*self._tasks, *([self._watch] if self._watch is not None else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _choose_servers(self, configured: Configured) -> dict[str, MCPServerSettings]:
+        """Return the settings of the servers that are used, by name; note what is wrong."""
+        wanted: dict[str, MCPServerSettings] = {}
+        self._wrong, self._disabled = list(configured.errors), []
+        self._places, self._findings = {}, {}
+        for server in (*configured.servers, *self._reloader.servers.approved):
+            place = _place_of(server)
+            if server.name in self._places:
+                self._wrong.append((place, _describe_rival(server, place, self._places)))
+                continue
+            self._places[server.name] = place
+            if isinstance(server, MCPServerSettings):
+                wanted[server.name] = server
+                continue
+            self._findings[server.name] = server.findings
+            if not server.is_enabled:
+                self._disabled.append(server.name)
+                continue
+            try:
+                wanted[server.name] = settings_of(server)
+            except ToolEngineError as error:
+                self._wrong.append((place, str(error)))
+        return wanted
+
+    def _tell_errors(self) -> None:
+        if self._is_closed:
+            return
+        self._note_calls()
+        found = list(self._wrong)
+        found += [(self._places.get(name, name), text) for name, text in self._failed.items()]
+        for name in self._late:
+            found.append((self._places.get(name, name), _describe_late(name, self._patience)))
+        for tool_name, server in self._calls.items():
+            if server not in self._places:
+                found.append(self._describe_unknown(tool_name, server))
+        self._reloader.note_server_errors(found)
+
+    def _describe_unknown(self, tool_name: str, server: str) -> Error:
+        place = str(self._seen.get_or_raise(tool_name).source)
+        cure = suggest_near(server, self._places) or "; name it in mcp_servers, or in a file"
+        what = f"the tool {tool_name!r} is of the server {server!r}, which is not there"
+        return place, f"{place}: {what}{cure}"
+
+    def _note_calls(self) -> None:
+        """Note which tools of files name a server."""
+        index = self._index()
+        for tool in index.new_since(self._seen):
+            server = server_of(tool)
+            if server is not None and tool.source is not None and not tool.source.startswith("<"):
+                self._calls[tool.name] = server
+            else:
+                self._calls.pop(tool.name, None)
+        self._calls = {name: server for name, server in self._calls.items() if name in index}
+        self._seen = index
+
+    async def _watch_file(self) -> None:
+        """Compare again when the file of the configuration has changed."""
+        while self._interval is not None:
+            await asyncio.sleep(self._interval)
+            if await asyncio.to_thread(self._configured.has_changed):
+                await self.sync()
+
+    def _spawn_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = asyncio.create_task(work, name="tool-engine-mcp-servers")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _load_sdk() -> None:
+    """Import what speaks to servers, which takes too long for the loop."""
+    # By name: an engine without servers does without it. What is missing is said by each server.
+    with suppress(ImportError):
+        import_module("tool_engine.executors.mcp.mcp_source")
+        import_module("tool_engine.executors.mcp.peer")
+
+
+def _place_of(server: Server) -> str:
+    return (server.source if isinstance(server, ServerDefinition) else None) or "mcp_servers"
+
+
+def _describe_rival(server: Server, place: str, places: dict[str, str]) -> str:
+    return f"{place}: the server {server.name!r} is also named in {places[server.name]}; rename one"
+
+
+def _describe_late(name: str, patience: float) -> str:
+    return (
+        f"the server {name!r} has not answered within {patience:g} s; its tools come when it does, "
+        "or raise mcp_start_timeout"
+    )

@@ -1,0 +1,92 @@
+"""Which settings does the definition of a server stand for, with its variables filled in?"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tool_engine.catalog.definition.server_variables import MARK, VARIABLE
+from tool_engine.catalog.kinds import ServerDefinition
+from tool_engine.errors import ConfigurationError
+from tool_engine.executors.mcp.server_settings import MCPServerSettings
+
+_OF_TOOLS: Final = (
+    *("timeout", "permission", "effect", "idempotent", "concurrency", "rate", "result"),
+    *("retry", "max_uses", "tags", "audience"),
+)
+"""Keys that mean the same in the definition of a tool."""
+_AS_THEY_ARE: Final = ("prefix", "trust_annotations", "connect_timeout", "idle_timeout")
+
+
+def settings_of(server: ServerDefinition) -> MCPServerSettings:
+    """Return the settings of a server.
+
+    Raises:
+        ConfigurationError: A variable is not set.
+    """
+    content = server.content
+    fields: dict[str, Any] = {key: content[key] for key in _AS_THEY_ARE if key in content}
+    if "command" in content:
+        words = [content["command"], *content.get("args", ())]
+        fields["command"] = tuple(_fill_in(word, server) for word in words)
+        fields["env"] = _check_all(content.get("env", {}), server)
+        if "cwd" in content:
+            fields["cwd"] = _fill_in(content["cwd"], server)
+    else:
+        fields["transport"] = content.get("type", "http")
+        fields["url"] = _fill_in(content["url"], server)
+        fields["headers"] = _check_all(content.get("headers", {}), server)
+        fields["allow"] = tuple(content.get("allow", ()))
+    if "expose" in content:
+        fields["expose"] = tuple(content["expose"])
+    return MCPServerSettings(
+        name=server.name,
+        definition=_definition_of(content),
+        tools={name: _definition_of(each) for name, each in content.get("tools", {}).items()},
+        **fields,
+    )
+
+
+def _definition_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a tool's definition says of these keys."""
+    fields = {key: content[key] for key in _OF_TOOLS if key in content}
+    if "bucket" in content:
+        fields["concurrency"] = {**fields.get("concurrency", {}), "bucket": content["bucket"]}
+    return fields
+
+
+def _fill_in(text: str, server: ServerDefinition) -> str:
+    """Return a text with the values of its variables."""
+
+    def fill(found: re.Match[str]) -> str:
+        name, default = _read_mark(found, server)
+        return os.environ.get(name) or default
+
+    return MARK.sub(fill, text)
+
+
+def _check_all(values: Mapping[str, str], server: ServerDefinition) -> dict[str, str]:
+    """Return texts whose variables are all set, or have their default; secrets stay out."""
+
+    def keep(found: re.Match[str]) -> str:
+        if found["inner"].startswith("file:"):
+            return found[0]
+        name, default = _read_mark(found, server)
+        return f"${{env:{name}}}" if os.environ.get(name) else default
+
+    return {key: MARK.sub(keep, text) for key, text in values.items()}
+
+
+def _read_mark(found: re.Match[str], server: ServerDefinition) -> tuple[str, str]:
+    variable = VARIABLE.fullmatch(found["inner"])
+    if variable is None:
+        return found["inner"], found[0]
+    name, default = variable["name"], variable["default"]
+    if default is None and not os.environ.get(name):
+        raise ConfigurationError(
+            f"{server.source or '<code>'}: the server {server.name!r} needs the variable {name}, "
+            f"which is not set; set it before the engine starts, or write ${{env:{name}:-default}}"
+        )
+    return name, default or ""
