@@ -220,28 +220,37 @@ class Connection:
     async def _send_to(
         self, peer: Peer, name: str, arguments: dict[str, Any], on_progress: OnProgress | None
     ) -> dict[str, Any]:
-        idle = self.settings.idle_timeout
+        try:
+            if self.settings.idle_timeout is None:
+                result = await peer.call(name, arguments, on_progress)
+            else:
+                result = await self._call_while_heard(peer, name, arguments, on_progress)
+        except (LostError, NotSentError, BadServerError, RefusedError) as error:
+            raise self._read_failure(peer, error) from None
+        hidden: dict[str, Any] = self._secrets.hide(result)
+        return hidden
+
+    async def _call_while_heard(
+        self, peer: Peer, name: str, arguments: dict[str, Any], on_progress: OnProgress | None
+    ) -> dict[str, Any]:
+        """Call a tool, as long as it is not silent for too long."""
+        idle = self.settings.idle_timeout or 0.0
         loop = asyncio.get_running_loop()
+
+        def take_progress(done: float, total: float | None, message: str | None) -> None:
+            if not bound.expired():
+                bound.reschedule(loop.time() + idle)
+            if on_progress is not None:
+                on_progress(done, total, message)
+
         try:
             async with asyncio.timeout(idle) as bound:
-
-                def take_progress(done: float, total: float | None, message: str | None) -> None:
-                    if idle is not None and not bound.expired():
-                        bound.reschedule(loop.time() + idle)
-                    if on_progress is not None:
-                        on_progress(done, total, message)
-
-                hears = None if idle is None and on_progress is None else take_progress
-                result = await peer.call(name, arguments, hears)
+                return await peer.call(name, arguments, take_progress)
         except TimeoutError:
             raise TimeoutError(
                 f"the server {self.settings.name!r} gave no sign of progress for {idle:g} s "
                 "(idle_timeout)"
             ) from None
-        except (LostError, NotSentError, BadServerError, RefusedError) as error:
-            raise self._read_failure(peer, error) from None
-        hidden: dict[str, Any] = self._secrets.hide(result)
-        return hidden
 
     def _read_failure(self, peer: Peer, error: Exception) -> Exception:
         """Return how a call ends that failed so, and see to the connection."""
