@@ -221,10 +221,18 @@ def _type_rules(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """Return the descriptions of a function and its parameters, by name."""
     # Only functions that become tools have their docstring parsed.
-    from tool_engine.catalog.code.docstring import read_docstring
+    import docstring_parser
 
-    return read_docstring(_read_docstring(function))
+    parsed = docstring_parser.parse(_read_docstring(function))
+    parts = [part for part in (parsed.short_description, parsed.long_description) if part]
+    about = {
+        entry.arg_name: " ".join(entry.description.split())
+        for entry in parsed.params
+        if entry.description
+    }
+    return "\n\n".join(parts), about
 
 
 def _read_docstring(function: Callable[..., Any]) -> str:

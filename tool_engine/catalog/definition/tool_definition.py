@@ -129,7 +129,7 @@ def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
 
 def _root_checker() -> ModuleType:
     # Loaded by name: most definitions list their parameters.
-    return import_module("tool_engine.catalog.definition.root_schema")
+    return import_module("tool_engine.catalog.definition.raw_schema")
 
 
 def _raw_warnings(parameter: Mapping[str, Any], place: Path) -> Iterator[Fault]:
