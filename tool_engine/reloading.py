@@ -502,7 +502,7 @@ class Reloader:
 
 def _code_of(module: str) -> Iterable[TrustedPath]:
     # Loaded by name on first use: most programs have no such handlers.
-    source = import_module("tool_engine.executors.python.source")
+    source = import_module("tool_engine.executors.python.handler_source")
     return source.module_files(module)  # type: ignore[no-any-return]
 
 

@@ -23,11 +23,11 @@ from tool_engine.knowledge.past_calls import (
 from tool_engine.knowledge.snapshot import snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.logger import get_logger
-from tool_engine.model.batch import BatchCall, parts_of
-from tool_engine.model.call import DEFAULT_TIMEOUT, Refusal, ToolExecutionResult
+from tool_engine.model.call import Refusal, ToolCall, ToolExecutionResult
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.checks.setting_kinds import check_switch
+from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.finding import make_refused
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import live
@@ -41,7 +41,18 @@ from tool_engine.protocols.shown_tools import ShownTools
 from tool_engine.redaction import kind_of, secrets_if_known, shorten_words, trace_of
 from tool_engine.sources.foreign import check_source
 
-__all__ = ["BatchCall", "ResultCallback", "ToolSubAgent"]
+BatchCall: TypeAlias = tuple[str, Mapping[str, Any]] | Mapping[str, Any] | ToolCall
+"""One call of a batch: `(tool_name, params)`, `{"tool_name": .., "params": ..}` or a `ToolCall`."""
+
+_KEYS: Final = {
+    frozenset(keys): keys
+    for keys in (
+        ("tool_name", "params"),
+        ("tool_name", "arguments"),
+        ("name", "params"),
+        ("name", "arguments"),
+    )
+}
 
 ResultCallback: TypeAlias = Callable[[ToolExecutionResult], Awaitable[None] | None]
 """Called with each result, after it is in the history."""
@@ -50,6 +61,20 @@ _LEAST: Final = 1.0
 """Seconds that a callback has at least, however late its call was."""
 _log: Final = get_logger(__name__)
 _ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
+
+
+def parts_of(call: object) -> tuple[object, object]:
+    """Return the tool's name and the arguments of one item, as far as it has them."""
+    name: object = None
+    params: object = None
+    plain = call if type(call) is ToolCall else read_plain(call)
+    if type(plain) is ToolCall:
+        name, params = plain.tool_name, plain.arguments
+    elif type(plain) is list and len(plain) == 2:
+        name, params = plain
+    elif type(plain) is dict and frozenset(plain) in _KEYS:
+        name, params = (plain[key] for key in _KEYS[frozenset(plain)])
+    return name, {} if params is None else params
 
 
 @live("pass it on as it is, or make another one for the same engine")

@@ -144,7 +144,7 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
     ("model/content/pieces.py: give its mime_type, such as image/png",
      lambda: ImageContent.from_file(MAKEFILE), lambda: ImageContent.from_file(MAKEFILE, "image/a")),
     ("admission/breaker.py: start one when delay() is 0", lambda: started(9), lambda: started(10)),
-    ("model/settings/source.py: the engine decides how the file is opened",
+    ("model/settings/databases.py: the engine decides how the file is opened",
      lambda: sources("sqlite:////a.db?mode=rwc"), lambda: sources("sqlite:////a.db")),
     ("model/settings/concurrency.py: write it as 10/s, 100/min, 1000/h or 5/2s",
      lambda: limited("10 per s"), lambda: [limited(rate) for rate in ("10/s", "100/min", "5/2s")]),

@@ -51,7 +51,8 @@ OTHER_CODE = (
 )
 SLOW = "executors/python/worker_pool.py: raise its timeout or ask for less"
 MODULE = (
-    "executors/python/source.py: install the package, or add the folder that it is in to PYTHONPATH"
+    "executors/python/handler_source.py: install the package, or add the folder that it is in to "
+    "PYTHONPATH"
 )
 TWICE = "executors/executor_registry.py: register the one that you mean with register_executor"
 BROKEN = "executors/executor_registry.py: repair or uninstall that package"

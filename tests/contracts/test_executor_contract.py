@@ -36,7 +36,7 @@ from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.match import ToolMatch
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.record import ToolCallRecord
-from tool_engine.model.settings.source import checked_sources
+from tool_engine.model.settings.databases import checked_sources
 from tool_engine.model.tool import Tool, ToolCategory
 
 LIMIT = 10.0

@@ -28,7 +28,7 @@ from tool_engine.output.shaping import is_quick
 from tool_engine.protocols import get_protocol
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.redaction import OwnSecrets, redact, redact_text
-from tool_engine.redaction.readings import readings
+from tool_engine.redaction.own import readings
 from tool_engine.session.formatting import text_in_pieces
 from tool_engine.session.variables.store import copy_value
 from tool_engine.visible import cut_middle, visible

@@ -22,7 +22,7 @@ from tool_engine import (
     ToolExecutionError,
 )
 from tool_engine.redaction import OwnSecrets, secrets_of
-from tool_engine.redaction.readings import readings
+from tool_engine.redaction.own import readings
 
 WORD = "zebrafishHorse77"
 OTHER = "giraffeMonkey88"

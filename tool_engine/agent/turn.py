@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from tool_engine.agent.answer import AgentAnswer, StopReason
-from tool_engine.agent.asking import Asking
 from tool_engine.agent.events import AgentEventType
 from tool_engine.agent.history import History, result_messages
 from tool_engine.agent.listening import Listeners
+from tool_engine.agent.reply_request import Asking
 from tool_engine.agent.transcript import Transcript
 from tool_engine.agent.words import say
 from tool_engine.errors import ChatModelError, SessionError

@@ -21,13 +21,9 @@ from tool_engine.errors import ToolEngineError, UnboundContextError
 from tool_engine.interfaces import Run, Slot
 from tool_engine.knowledge.entry import VisibleCall, secret_names
 from tool_engine.logger import current_call
-from tool_engine.model.call import (
-    DEFAULT_TIMEOUT,
-    ToolExecutionContext,
-    ToolExecutionResult,
-    ValidationError,
-)
-from tool_engine.model.caller import check_context, heard_by, is_of_own
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult, ValidationError
+from tool_engine.model.context_check import check_context, heard_by, is_of_own
+from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.settings.settable import settable

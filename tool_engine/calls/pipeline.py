@@ -58,7 +58,7 @@ from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
 from tool_engine.knowledge.snapshot import pack_plain, snapshot
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import check_context, is_of_own
+from tool_engine.model.context_check import check_context, is_of_own
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.progress import ToolLogLine, ToolProgress
 from tool_engine.model.record import next_serial

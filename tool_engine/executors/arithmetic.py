@@ -23,8 +23,6 @@ from tool_engine.executors.operations import (
 )
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = ["CONSTANTS", "FUNCTIONS", "CalculationError", "Function", "call"]
-
 _MAX_CHOICES: Final = 10_000
 _MAX_PLACES: Final = 400
 _MAX_DEGREE: Final = 64

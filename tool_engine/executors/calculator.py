@@ -19,8 +19,6 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 
-__all__ = ["CalculationError", "CalculatorExecutor", "calculate", "evaluate"]
-
 MAX_LENGTH: Final = 1000
 MAX_DEPTH: Final = 50
 

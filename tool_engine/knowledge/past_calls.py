@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tool_engine.interfaces.asking import ask_storage, raise_failure
+from tool_engine.interfaces.failing_storage import ask_storage, raise_failure
 from tool_engine.knowledge.entry import VisibleCall
 from tool_engine.knowledge.snapshot import bounded_text, snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore

@@ -31,8 +31,6 @@ from tool_engine.session.spending import (
     limit_refusal,
 )
 
-__all__ = ["Meter", "Others", "Spending", "Usage", "find_reply_bounds"]
-
 _ALSO: Final[ContextVar[Others]] = ContextVar("also_bounds", default={})  # noqa: B039 - it is never changed
 """The further settings that bound the calls of a reply, by conversation."""
 

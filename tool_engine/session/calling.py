@@ -20,7 +20,7 @@ from tool_engine.calls.uses import is_use
 from tool_engine.errors import ApprovalError, VariableError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext
-from tool_engine.model.caller import check_context, is_of_own
+from tool_engine.model.context_check import check_context, is_of_own
 from tool_engine.model.finding import finding_of
 from tool_engine.model.json.plain import read_plain
 from tool_engine.model.json.secret_schema import UNNAMED
@@ -45,7 +45,7 @@ from tool_engine.session.reading.result import SessionResult, as_session_result
 from tool_engine.session.scope import ConversationParts, SessionScope, refuse_changed
 from tool_engine.session.showing import Showing
 from tool_engine.session.spending import Spending
-from tool_engine.session.toolbox.toolbox import Placed
+from tool_engine.session.toolbox.placing import Placed
 from tool_engine.session.tools import Called
 from tool_engine.session.variables.references import (
     Expanded,

@@ -18,10 +18,10 @@ from tool_engine.errors import (
 )
 from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import is_of_own
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.context_check import is_of_own
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ReplyFinding

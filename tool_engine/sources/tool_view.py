@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from tool_engine.errors import ToolConflictError, ToolNotFoundError
 from tool_engine.interfaces.source import Source, ToolSource, find_for_model
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import check_context, is_of_own
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.context_check import check_context, is_of_own
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool

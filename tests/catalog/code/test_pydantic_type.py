@@ -31,7 +31,8 @@ from tool_engine import (
     ToolExecutionResult,
 )
 from tool_engine.catalog.code import adapting, annotation
-from tool_engine.catalog.code.annotation import UnsupportedHintError, read_hint
+from tool_engine.catalog.code.annotation import read_hint
+from tool_engine.catalog.code.metadata import UnsupportedHintError
 
 
 class Address(pydantic.BaseModel):

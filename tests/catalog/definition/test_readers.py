@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tool_engine import ToolConfigLoader
-from tool_engine.catalog.change.compatibility import BREAKING, COMPATIBLE, COSMETIC, compare
+from tool_engine.catalog.change.compatibility import compare
+from tool_engine.catalog.change.tool_change import BREAKING, COMPATIBLE, COSMETIC
 from tool_engine.errors import DefinitionError
 from tool_engine.model.tool import Tool
 

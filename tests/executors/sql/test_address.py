@@ -8,7 +8,7 @@ import pytest
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.sql.sql_executor import resolved
-from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.redaction import redact_text
 
 PASSWORD = "a@b/c:d?e#f%g h"

@@ -9,7 +9,7 @@ from tests.executors.workflow.samples import make_tool, make_workflow, step
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.executor_registry import ExecutorRegistry
-from tool_engine.executors.workflow.linked import broken_links, unlinked, with_links
+from tool_engine.executors.workflow.broken_links import broken_links, unlinked, with_links
 from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.executors.workflow.workflow_executor import WorkflowExecutor
 from tool_engine.model.call import ToolExecutionContext

@@ -31,8 +31,6 @@ from tool_engine.model.schema import parameters_schema
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import HIDDEN, redact
 
-__all__ = ["BREAKING", "COMPATIBLE", "COSMETIC", "NONE", "ToolChange", "ToolDiff", "compare"]
-
 _LEVELS: Final = (NONE, COSMETIC, COMPATIBLE, BREAKING)
 _SCOPES: Final = ("private", "team", "public")
 

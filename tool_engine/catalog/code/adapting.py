@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Annotated, Any, Final, TypeVar
 
-from tool_engine.catalog.code.annotation import UnsupportedHintError, is_native, read_hint
+from tool_engine.catalog.code.annotation import is_native, read_hint
 from tool_engine.catalog.code.conversion import Conversion, Judge, Supplier
 from tool_engine.catalog.code.made_defaults import misfit
-from tool_engine.catalog.code.metadata import readable_hint
+from tool_engine.catalog.code.metadata import UnsupportedHintError, readable_hint
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.own_code import HANDLER

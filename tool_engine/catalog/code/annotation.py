@@ -21,14 +21,6 @@ from tool_engine.catalog.definition.keywords import FORMATS, KEYWORDS
 from tool_engine.model.json.references import copy_schemas
 from tool_engine.model.parameter import PARAMETER_TYPES
 
-__all__ = [
-    "HintReading",
-    "UnsupportedHintError",
-    "described_as",
-    "is_native",
-    "read_hint",
-]
-
 _NATIVE: Final = frozenset({str, int, float, bool, type(None), Any, object, dict, list})
 _CONTAINERS: Final = frozenset({list, dict, Union, types.UnionType, Annotated})
 _MOST_PARTS: Final = 5_000

@@ -16,15 +16,10 @@ from tool_engine.catalog.code.adapting import (
     ruled_hint,
     unwrap_partial,
 )
-from tool_engine.catalog.code.annotation import (
-    HintReading,
-    UnsupportedHintError,
-    described_as,
-    read_hint,
-)
+from tool_engine.catalog.code.annotation import HintReading, described_as, read_hint
 from tool_engine.catalog.code.conversion import Judge
 from tool_engine.catalog.code.made_defaults import is_known, known_faults, write_path
-from tool_engine.catalog.code.metadata import readable_hint
+from tool_engine.catalog.code.metadata import UnsupportedHintError, readable_hint
 from tool_engine.catalog.definition.short_form import short_form
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError, DefinitionProblem

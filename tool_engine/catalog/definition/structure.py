@@ -34,8 +34,6 @@ from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
 from tool_engine.model.parameter import PARAMETER_TYPES
 
-__all__ = ["RULES_BY_TYPE", "Fault", "definition_schema", "structure_faults", "type_cure"]
-
 RULES_BY_TYPE: Final[dict[str, tuple[str, ...]]] = {
     "string": ("pattern", "min_length", "max_length", "enum"),
     "number": ("min", "max", "enum"),

@@ -37,9 +37,13 @@ from tool_engine.executors.http.answer_reading import (
 )
 from tool_engine.executors.http.auth import TokenAuth
 from tool_engine.executors.http.body_decoding import accepted_encodings
-from tool_engine.executors.http.connector import GuardedConnector, GuardedResolver
+from tool_engine.executors.http.connector import (
+    GuardedConnector,
+    GuardedResolver,
+    NameResolver,
+    NameThreads,
+)
 from tool_engine.executors.http.download import Download
-from tool_engine.executors.http.host_names import NameResolver, NameThreads
 from tool_engine.executors.http.http_entry import HTTPEntry, compile_entry
 from tool_engine.executors.http.pages import read_pages
 from tool_engine.executors.http.plan_entry import METHODS, SAFE_METHODS, RequestPlan
@@ -56,8 +60,6 @@ from tool_engine.executors.http.token import (
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
-
-__all__ = ["GuardedResolver", "HTTPExecutor"]
 
 MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})

@@ -33,7 +33,7 @@ from tool_engine.executors.templates import (
     TextTemplate,
 )
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.tool import Tool
 
 

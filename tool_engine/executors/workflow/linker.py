@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from tool_engine.errors import DefinitionProblem
-from tool_engine.executors.workflow.linked import unlinked, with_links
+from tool_engine.executors.workflow.broken_links import unlinked, with_links
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ValidationResult
 from tool_engine.model.tool import Tool
 
 if TYPE_CHECKING:
-    from tool_engine.executors.workflow.links import Link, WorkflowLinks
+    from tool_engine.executors.workflow.link_check import Link, WorkflowLinks
 
 _log = get_logger(__name__)
 
@@ -94,7 +94,7 @@ class WorkflowLinker:
     def problems(self, tool: Tool, index: Snapshot) -> list[Link]:
         if self._links is None:
             # Most programs have no workflow.
-            links = import_module("tool_engine.executors.workflow.links")
+            links = import_module("tool_engine.executors.workflow.link_check")
             self._links = links.WorkflowLinks(self._is_workflow, self._validate)
 
         def find(name: str) -> Tool | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
+from tool_engine.executors.workflow.broken_links import broken_links
 from tool_engine.executors.workflow.evaluation import (
     LEFT_OUT,
     EvaluationError,
@@ -19,7 +20,6 @@ from tool_engine.executors.workflow.evaluation import (
     is_true,
     kind_of,
 )
-from tool_engine.executors.workflow.linked import broken_links
 from tool_engine.executors.workflow.step_outcome import StepError, StepState, failed, failure_of
 from tool_engine.executors.workflow.template import render
 from tool_engine.executors.workflow.workflow_entry import Step, Workflow, compile_entry

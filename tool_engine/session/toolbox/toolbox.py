@@ -32,9 +32,6 @@ from tool_engine.sources.composition import Prepare, prepare
 from tool_engine.sources.foreign import check_source
 from tool_engine.sources.owners import owners_of
 
-__all__ = ["Found", "GroupRules", "GroupState", "OnToggle", "Placed", "Toolbox"]
-
-
 _MANY: Final = 500
 """The most tools with which a name is compared one by one."""
 _LIKELY: Final = 20

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.redaction import redact_text, remember_secret
 
 _SECRET: Final = re.compile(r"\$\{(env|file):([^}]*)\}")

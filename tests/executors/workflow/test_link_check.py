@@ -10,7 +10,7 @@ import pytest
 from tests.executors.workflow.samples import make_tool, make_workflow, step
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.executors.executor_registry import ExecutorRegistry
-from tool_engine.executors.workflow.links import Link, WorkflowLinks
+from tool_engine.executors.workflow.link_check import Link, WorkflowLinks
 from tool_engine.model.tool import Tool
 from tool_engine.validation import ToolParameterValidator
 

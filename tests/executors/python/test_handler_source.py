@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tool_engine.executors.python.source import SourceError, source_of, source_text
+from tool_engine.executors.python.handler_source import SourceError, source_of, source_text
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
 

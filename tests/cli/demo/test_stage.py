@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tool_engine.cli.demo.files import NEEDED, add_to_entry, copy_definitions, set_version
+from tool_engine.cli.demo.stage import NEEDED, add_to_entry, copy_definitions, set_version
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import Settings
 

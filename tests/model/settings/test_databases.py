@@ -8,7 +8,7 @@ import pytest
 
 from tool_engine.config import ToolEngineConfig
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.settings.source import DatabaseSource, checked_sources
+from tool_engine.model.settings.databases import DatabaseSource, checked_sources
 
 
 def test_forms_of_a_source() -> None:
