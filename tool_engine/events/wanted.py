@@ -15,8 +15,6 @@ EventTypes: TypeAlias = str | Iterable[str] | None
 """One event type, several, or None for all; a `ToolEngineEventType` is a string too."""
 Names: TypeAlias = str | Iterable[str] | None
 """One name, several, or None for all events, those without it included."""
-ToolNames: TypeAlias = Names
-"""One tool name, several, or None for all events, those without a tool included."""
 
 _ALL_TYPES: Final = frozenset(kind.value for kind in ToolEngineEventType)
 
