@@ -98,7 +98,7 @@ if TYPE_CHECKING:
         SessionStorage,
         StandingStorage,
     )
-    from tool_engine.knowledge.approvals import MemoryApprovalStorage
+    from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
     from tool_engine.knowledge.memory_sessions import MemorySessionStorage
     from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
     from tool_engine.model.chat import ChatRequest
@@ -272,7 +272,7 @@ _MODULES = {
     "approval.queued": "QueueApprover",
     "executors.calculator": "CalculatorExecutor",
     "interfaces": "ApprovalStorage Approver CallScope SessionStorage StandingStorage",
-    "knowledge.approvals": "MemoryApprovalStorage",
+    "knowledge.memory_approvals": "MemoryApprovalStorage",
     "knowledge.memory_sessions": "MemorySessionStorage",
     "model.approval": "ApprovalDecision ApprovalRequest StandingDecision",
     "model.chat": "ChatRequest",

@@ -45,7 +45,7 @@ from tool_engine.interfaces import (
 )
 from tool_engine.interfaces.checking import check_part
 from tool_engine.interfaces.source import Source
-from tool_engine.knowledge.durable import durable, storage_for
+from tool_engine.knowledge.durability import durable, storage_for
 from tool_engine.knowledge.store import RecordsView, ToolKnowledgeStore
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult

@@ -28,13 +28,13 @@ from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
-from tool_engine.model.finding import make_refused
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import name_of, read_plain
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.record import RecordQuery
+from tool_engine.model.refusal import make_refused
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.parallel_calls import count_workers
 from tool_engine.protocols.shown_tools import ShownTools

@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.effort import share_of
-from tool_engine.catalog.definition.readers import HINTS
+from tool_engine.catalog.definition.audience import HINTS
 from tool_engine.catalog.definition.starter import KINDS, starter
 from tool_engine.catalog.definition.structure import (
     RULES_BY_TYPE,

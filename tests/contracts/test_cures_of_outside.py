@@ -38,7 +38,7 @@ DECISIONS = "cli/chat/sessions_command.py: `tool-engine sessions decisions` list
 CLOSED = "following.py: make a new one"
 TWICE = "following.py: remove it first, or name one of the two otherwise"
 ITS_ENGINE = "cli/files/lock_command.py: name its engine with --app MODULE:NAME"
-DAMAGED = "knowledge/approvals.py: it holds for no principal: revoke it"
+DAMAGED = "knowledge/memory_approvals.py: it holds for no principal: revoke it"
 TRIED = {ELSEWHERE, LOOP, DECISIONS, CLOSED, TWICE, ITS_ENGINE, DAMAGED}
 
 

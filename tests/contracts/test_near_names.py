@@ -101,8 +101,8 @@ def findings(text: str, arguments: dict[str, Any]) -> Callable[[], str]:
 TOOL = ToolConfigLoader().load_text(Q)
 SYNC: list[tuple[str, Callable[[], Any], str]] = [
     # Definitions.
-    ("catalog/definition/habits.py", definition(HEAD + "TIME-OUT: 5\n"), "timeout"),
-    ("catalog/definition/habits.py", definition(HEAD + "retries: {attempts: 2}\n"), "retry"),
+    ("catalog/definition/foreign_words.py", definition(HEAD + "TIME-OUT: 5\n"), "timeout"),
+    ("catalog/definition/foreign_words.py", definition(HEAD + "retries: {attempts: 2}\n"), "retry"),
     ("catalog/definition/structure.py", definition(HEAD + "effect: READ\n"), "read"),
     ("catalog/definition/structure.py", definition(GET % (", method: get", "")), "GET"),
     (
@@ -245,7 +245,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ("protocols/definition_formats.py", lambda: ToolEngine().tool_definitions("OpenAI"), "openai"),
     ("agent/models/registry.py", of(chat_model, "OpenAI:x"), "openai"),
     (
-        "events/wanted.py",
+        "events/event_filter.py",
         lambda: ToolEngine().subscribe(print, "Execution-Completed"),
         "execution_completed",
     ),

@@ -13,7 +13,7 @@ from tool_engine.agent.events import AgentEvent, AgentEventType
 from tool_engine.approval.describe import describe, difference
 from tool_engine.approval.preview import preview_of, previewed_by
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.knowledge.approvals import request_of, shown_of
+from tool_engine.knowledge.memory_approvals import request_of, shown_of
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_of

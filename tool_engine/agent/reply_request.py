@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tool_engine.agent.events import AgentEventType
-from tool_engine.agent.models.failing import failure_of
+from tool_engine.agent.models.provider_errors import failure_of
 from tool_engine.errors import ChatModelError, ToolEngineError
 from tool_engine.interfaces import ChatModel, ReplyDecoder
 from tool_engine.logger import get_logger

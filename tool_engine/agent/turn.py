@@ -22,10 +22,10 @@ from tool_engine.errors import ChatModelError, SessionError
 from tool_engine.interfaces import ChatModel
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionResult
 from tool_engine.model.chat import ChatRequest
-from tool_engine.model.finding import make_refused
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.progress import ToolProgress
+from tool_engine.model.refusal import make_refused
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.cycle import ToolCallCycleResult
 from tool_engine.protocols.large_replies import read_in_time

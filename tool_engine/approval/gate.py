@@ -16,10 +16,10 @@ from tool_engine.approval.answers import check_approver
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.describe import difference
 from tool_engine.approval.desk import EngineApprovals
-from tool_engine.approval.making import making_of, place_of
-from tool_engine.approval.place import context_asked, principal_of
 from tool_engine.approval.policy import Decision, decide
 from tool_engine.approval.preview import AT_ONCE, preview_of
+from tool_engine.approval.principal import context_asked, principal_of
+from tool_engine.approval.subject import making_of, place_of
 from tool_engine.approval.waiting import Waiting, count_cancellations
 from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import Approver, ToolExecutor

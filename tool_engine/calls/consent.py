@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 from typing import Any, Protocol
 
-from tool_engine.approval.place import asked_in
 from tool_engine.approval.preview import previewed_by
+from tool_engine.approval.principal import asked_in
 from tool_engine.calls.call import CANCELLED, Call
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of

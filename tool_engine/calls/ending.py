@@ -15,7 +15,7 @@ import msgspec
 from tool_engine.calls.call import Call
 from tool_engine.calls.failure import Failure
 from tool_engine.calls.plan import Plan
-from tool_engine.calls.ready import Ready
+from tool_engine.calls.returned_value import Ready
 from tool_engine.events import EventBus
 from tool_engine.interfaces import Slot
 from tool_engine.knowledge.entry import secrets_sent, without_values
@@ -29,9 +29,9 @@ from tool_engine.knowledge.snapshot import (
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.finding import finding_of
 from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
 from tool_engine.model.record import CallEntry
+from tool_engine.model.refusal import finding_of
 from tool_engine.model.tool import Tool
 from tool_engine.output.limited import LimitedOutput
 from tool_engine.redaction import redact, redact_text

@@ -42,8 +42,8 @@ from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.calls.plan import Plan, Planner
 from tool_engine.calls.progress import take_report
-from tool_engine.calls.ready import Ready
 from tool_engine.calls.retrying import Retries
+from tool_engine.calls.returned_value import Ready
 from tool_engine.calls.sharing import Flight, Flights
 from tool_engine.calls.uses import Use, is_use, take_uses
 from tool_engine.errors import (

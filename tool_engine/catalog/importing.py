@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-from tool_engine.catalog.definition.readers import HINTS
+from tool_engine.catalog.definition.audience import HINTS
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ConfigurationError, DefinitionError
 from tool_engine.interfaces import CatalogSource, ToolExecutor

@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from tool_engine.knowledge.approvals import MemoryApprovalStorage
-from tool_engine.knowledge.frozen import Frozen, aside, read_in_pieces
+from tool_engine.knowledge.frozen_session import Frozen, aside, read_in_pieces
+from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import copied_whole

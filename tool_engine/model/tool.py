@@ -13,9 +13,9 @@ import msgspec
 
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data, redacted
-from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.output import plain
 from tool_engine.model.json.secret_schema import (
     UNNAMED,

@@ -17,10 +17,10 @@ from tool_engine.interfaces.source import CallsTools, find_for_model
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
-from tool_engine.model.finding import make_refused
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.pace import Pace
+from tool_engine.model.refusal import make_refused
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed_call import Allowed, Consenting, allowed
 from tool_engine.protocols.cycle_options import GIVEN, CycleOptions

@@ -21,7 +21,7 @@ from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, cast
 
-from tool_engine.testing.failing import (
+from tool_engine.testing.loop_failures import (
     CallbackError,
     DeadlockError,
     Failing,

@@ -32,8 +32,8 @@ from tool_engine import (
 )
 from tool_engine.cli.app import run
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.approvals import standing_of
 from tool_engine.knowledge.export import export_records
+from tool_engine.knowledge.memory_approvals import standing_of
 from tool_engine.knowledge.sql.event_reader import EventReader
 from tool_engine.knowledge.sql.schema.schema import TABLES
 from tool_engine.knowledge.sql.sql_events import SQLEventStorage

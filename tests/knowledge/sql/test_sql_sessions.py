@@ -21,7 +21,7 @@ from tests.knowledge.sql.conftest import BOUND, Open, asked, call, emptied, writ
 from tests.knowledge.sql.test_queries import plan_of
 from tool_engine.errors import RecordsUnavailableError, SessionError
 from tool_engine.knowledge.sql import session_statements
-from tool_engine.knowledge.sql.schema import kept
+from tool_engine.knowledge.sql.schema import packed_json
 from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.record import RecordQuery
@@ -227,7 +227,7 @@ async def test_server_is_not_there() -> None:
     await storage.close()
 
 
-@pytest.mark.parametrize("damage", [b"", b"garbage", kept.packed("[1]", "it")[1]])
+@pytest.mark.parametrize("damage", [b"", b"garbage", packed_json.packed("[1]", "it")[1]])
 async def test_damaged(storage: SQLRecordStorage, damage: bytes) -> None:
     """What cannot be read is told, and never half of a conversation."""
     await storage.sessions.save("chat", {"turn": 1})
@@ -249,7 +249,7 @@ async def test_damaged(storage: SQLRecordStorage, damage: bytes) -> None:
 
 async def test_too_large(storage: SQLRecordStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A conversation that no database takes is refused before it is sent."""
-    monkeypatch.setattr(kept, "MOST_BYTES", 50)
+    monkeypatch.setattr(packed_json, "MOST_BYTES", 50)
     with pytest.raises(SessionError, match=r"'chat' cannot be kept: it takes \d+ bytes, 50 at"):
         await storage.sessions.save("chat", {"text": os.urandom(200).hex()})
     assert await storage.sessions.load("chat") is None
@@ -261,7 +261,7 @@ async def test_answered_arguments_are_gone(database: Path, open_storage: Open) -
     params = {"pin": "made-up-pin", "path": "made-up-path"}
     await storage.approvals.put(request_for(params=params, secret_names=("pin",)))
     ((data,),) = asked(database, "SELECT data FROM tool_approvals")
-    shown = kept.unpacked(data, "it", "chat")
+    shown = packed_json.unpacked(data, "it", "chat")
     assert "made-up-path" in str(shown)
     assert "made-up-pin" not in str(shown)
     assert await storage.approvals.claim("t-1")

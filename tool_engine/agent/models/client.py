@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tool_engine.agent.models.carried import CarriedProtocol, make_message
-from tool_engine.agent.models.failing import failure_of
+from tool_engine.agent.models.provider_errors import failure_of
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.chat import ChatRequest

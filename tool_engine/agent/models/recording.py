@@ -17,8 +17,8 @@ from tool_engine.agent.models.script import Script, ScriptCall, ScriptError, Scr
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.chat import ChatRequest
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.setting_kinds import check_switch
-from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.reply import ParsedReply
 from tool_engine.named_file import write_named
 from tool_engine.protocols.chunks import plain

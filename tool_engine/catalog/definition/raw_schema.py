@@ -17,7 +17,7 @@ import msgspec
 from jsonschema import Draft202012Validator
 
 from tool_engine.catalog.definition.fault import Fault, describe, listing
-from tool_engine.catalog.definition.habits import (
+from tool_engine.catalog.definition.foreign_words import (
     MISPLACED_SCHEMA,
     SCHEMA_KEYS,
     is_root_schema,

@@ -17,7 +17,7 @@ import jsonschema_rs
 import msgspec
 
 from tool_engine.catalog.definition.fault import Fault, describe
-from tool_engine.catalog.definition.habits import (
+from tool_engine.catalog.definition.foreign_words import (
     MISPLACED_SCHEMA,
     SCHEMA_KEYS,
     entry_type_cure,

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from tool_engine.catalog.definition.audience import hint_warnings, read_readers, reader_faults
 from tool_engine.catalog.definition.concurrency import (
     build_concurrency,
     concurrency_faults,
@@ -19,9 +20,8 @@ from tool_engine.catalog.definition.concurrency import (
 )
 from tool_engine.catalog.definition.examples import example_faults
 from tool_engine.catalog.definition.fault import Fault
-from tool_engine.catalog.definition.habits import as_output_spec
+from tool_engine.catalog.definition.foreign_words import as_output_spec
 from tool_engine.catalog.definition.permission import build_permission, label_warnings
-from tool_engine.catalog.definition.readers import hint_warnings, read_readers, reader_faults
 from tool_engine.catalog.definition.rules import FLAT_RULES, check_value
 from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.definition.workload import Workload

@@ -19,8 +19,8 @@ from tool_engine.cli.chat.kept_secrets import KeptSecrets
 from tool_engine.cli.console import json_text, make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
+from tool_engine.cli.records.record_line import local_time
 from tool_engine.cli.records.recording import open_records
-from tool_engine.cli.records.showing import local_time
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import fact_table, make_table
 from tool_engine.knowledge.store import ToolKnowledgeStore

@@ -17,7 +17,6 @@ from rich.table import Table
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
-from tool_engine.cli.records.drawing import draw_bars, fit_encoding
 from tool_engine.cli.records.filters import (
     CallerOption,
     ConversationOption,
@@ -29,8 +28,8 @@ from tool_engine.cli.records.filters import (
     UntilOption,
 )
 from tool_engine.cli.records.quantities import seconds_text
+from tool_engine.cli.records.record_line import WIDE, draw_bars, fit_encoding, local_time
 from tool_engine.cli.records.recording import open_records
-from tool_engine.cli.records.showing import WIDE, local_time
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text, make_table
 from tool_engine.cli.writing import write_output

@@ -30,7 +30,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from tool_engine.knowledge.cursor import no_such_record
-from tool_engine.knowledge.sql.odd import first_odd, is_odd
+from tool_engine.knowledge.sql.odd_rows import first_odd, is_odd
 from tool_engine.knowledge.sql.reader import Reader
 from tool_engine.knowledge.sql.schema.keys import (
     SLACK,

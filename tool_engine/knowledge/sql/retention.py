@@ -18,7 +18,6 @@ from tool_engine.knowledge.sql import session_statements
 from tool_engine.knowledge.sql.reader import Reader
 from tool_engine.knowledge.sql.schema.counting import COUNTED, STATISTICS, counted
 from tool_engine.knowledge.sql.schema.damage import INTEGER, SECONDS, check_values, read_row
-from tool_engine.knowledge.sql.schema.kept import KEEPING
 from tool_engine.knowledge.sql.schema.keys import (
     KEY_STEP,
     SLACK,
@@ -26,6 +25,7 @@ from tool_engine.knowledge.sql.schema.keys import (
     key_of_time,
     microseconds,
 )
+from tool_engine.knowledge.sql.schema.packed_json import KEEPING
 from tool_engine.knowledge.sql.schema.tables import calls, definitions, values
 from tool_engine.model.settings.retention import RecordRetention
 

@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningDelete
 from sqlalchemy.types import TypeEngine
 
-from tool_engine.knowledge.sql.odd import is_odd
+from tool_engine.knowledge.sql.odd_rows import is_odd
 from tool_engine.knowledge.sql.schema.tables import approvals, decisions, sessions, standing
 
 _KINDS: Final[dict[str, TypeEngine[Any]]] = {

@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import SessionError
-from tool_engine.knowledge.approvals import (
+from tool_engine.knowledge.frozen_session import Frozen
+from tool_engine.knowledge.memory_approvals import (
     damaged_standing,
     decision_of,
     is_key,
@@ -25,10 +26,9 @@ from tool_engine.knowledge.approvals import (
     standing_from,
     standing_of,
 )
-from tool_engine.knowledge.frozen import Frozen
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import FLAG, SECONDS, check_values
-from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
+from tool_engine.knowledge.sql.schema.packed_json import KEEPING, damaged, packed, unpacked
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
 from tool_engine.model.json.copying import live
 from tool_engine.model.session import check_session_id

@@ -13,11 +13,11 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from tool_engine.errors import SessionError
-from tool_engine.knowledge.frozen import Frozen
+from tool_engine.knowledge.frozen_session import Frozen
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import DAMAGE, INTEGER, check_values
-from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
 from tool_engine.knowledge.sql.schema.keys import date_of, microseconds
+from tool_engine.knowledge.sql.schema.packed_json import KEEPING, damaged, packed, unpacked
 from tool_engine.model.json.copying import live
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 

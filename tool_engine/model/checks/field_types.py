@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.setting_kinds import check_switch
+from tool_engine.model.json.data import public_fields
 from tool_engine.model.json.output import shown
 
 _Made = TypeVar("_Made")
@@ -56,13 +56,6 @@ def check_kinds(setting: msgspec.Struct, names: Collection[str] | None = None) -
         if isinstance(converted, _CONTAINERS) and converted is not value:
             # The caller that passed it may go on changing it: unchecked, and for all who share it.
             msgspec.structs.force_setattr(setting, field.name, converted)
-
-
-@cache
-def public_fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of a class that are for its users, with their annotations."""
-    # To read the annotations takes longer than all that is checked.
-    return tuple(each for each in msgspec.structs.fields(kind) if not each.name.startswith("_"))
 
 
 def _place_of(

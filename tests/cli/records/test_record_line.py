@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tool_engine.cli.records.drawing import draw_bars, fit_encoding
+from tool_engine.cli.records.record_line import draw_bars, fit_encoding
 
 
 def test_sparkline_has_a_bar_per_value() -> None:

@@ -6,7 +6,7 @@ import zlib
 from typing import Any, Final
 
 from tool_engine.errors import SessionError
-from tool_engine.knowledge.frozen import read_in_pieces
+from tool_engine.knowledge.frozen_session import read_in_pieces
 from tool_engine.knowledge.sql.schema.damage import DAMAGE
 
 MOST_BYTES: Final = 268_435_456

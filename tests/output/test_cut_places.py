@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tool_engine.output.places import place_to_cut
+from tool_engine.output.cut_places import place_to_cut
 
 
 def no_secret(_text: str, _place: int) -> bool:

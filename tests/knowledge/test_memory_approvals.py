@@ -8,7 +8,7 @@ import pytest
 
 from tests.contracts.test_approval_storage_contract import request_for
 from tool_engine.errors import ConfigurationError, SessionError
-from tool_engine.knowledge.approvals import (
+from tool_engine.knowledge.memory_approvals import (
     MemoryApprovalStorage,
     decision_of,
     request_of,

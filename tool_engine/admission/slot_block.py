@@ -14,7 +14,7 @@ from tool_engine.model.settings.settable import settable
 
 
 @settable
-class SlotLease(msgspec.Struct, eq=False, gc=False):
+class SlotBlock(msgspec.Struct, eq=False, gc=False):
     """`async with controller.slot(...) as slot`: acquires on entry, releases on exit."""
 
     # Nothing that these refer to refers to leases: the garbage collector need not know of them.

@@ -12,7 +12,7 @@ import msgspec
 
 from tool_engine.errors import SessionError
 from tool_engine.knowledge.conversation import copied
-from tool_engine.knowledge.frozen import aside, size_of
+from tool_engine.knowledge.frozen_session import aside, size_of
 from tool_engine.knowledge.snapshot import restore, snapshot
 from tool_engine.model.approval import (
     ApprovalDecision,
@@ -21,9 +21,9 @@ from tool_engine.model.approval import (
     standing_ids,
 )
 from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import copied_whole
-from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.session import check_session_id
 from tool_engine.redaction import secrets_asked

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from tool_engine.approval.making import code_of
+from tool_engine.approval.subject import code_of
 from tool_engine.executors.handler import executor_for
 
 BOUND = 20.0
@@ -62,7 +62,7 @@ def test_what_can_be_told_of_code() -> None:
 def test_code_is_told_alike_in_every_process() -> None:
     """Whatever order its sets have there."""
     program = (
-        "from tool_engine.approval.making import code_of\n"
+        "from tool_engine.approval.subject import code_of\n"
         "def f(a):\n    return a in {'x', 'y', 'z', 'longer', 'words', 'than', 'these'}\n"
         "print(code_of(f))"
     )
