@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import statistics
+from collections import Counter
 
 from tests.meta.sources import PACKAGE, ROOT, functions, modules, project_files, tree
 
@@ -13,6 +14,9 @@ MOST_LINES_OF_A_CLASS = 600
 LARGE_CLASS = 150
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 10
+MOST_FILES = 25
+MOST_OF_A_NAME = 2
+"""A third file of one name is not found by its name."""
 
 TOP_LEVEL = {
     ".ci",
@@ -67,6 +71,18 @@ def test_no_vague_module() -> None:
     """A module is named after its noun: never utils, helpers, common, misc or base."""
     vague = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
     assert [path for path in modules() if path.stem.strip("_") in vague] == []
+
+
+def test_no_crowded_folder() -> None:
+    """A folder has at most 25 files, so that it is read at one look."""
+    files = Counter(str(path.parent.relative_to(ROOT)) for path in modules())
+    assert {folder: count for folder, count in files.items() if count > MOST_FILES} == {}
+
+
+def test_names_of_files() -> None:
+    """At most two files have one name: by it a stranger finds what is looked for."""
+    names = Counter(path.name for path in modules() if not path.name.startswith("__"))
+    assert {name: count for name, count in names.items() if count > MOST_OF_A_NAME} == {}
 
 
 def test_top_level() -> None:

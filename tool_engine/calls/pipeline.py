@@ -26,13 +26,9 @@ from tool_engine.calls.call import (
     ANONYMOUS,
     CANCELLED,
     Call,
-    context_of,
     end_of,
     end_work_of,
     ended_error,
-    inner_context,
-    joined_context,
-    nested_context,
     slot_of_this_call,
 )
 from tool_engine.calls.call_id import name_call
@@ -40,6 +36,7 @@ from tool_engine.calls.consent import Consents, frozen, let_others_run
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
+from tool_engine.calls.nesting import context_of, inner_context, joined_context, nested_context
 from tool_engine.calls.plan import Plan, Planner
 from tool_engine.calls.progress import take_report
 from tool_engine.calls.retrying import Retries
