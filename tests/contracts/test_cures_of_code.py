@@ -234,7 +234,7 @@ CALLS: list[tuple[str, Any, str, Any, str]] = [
      command("PLACE/progam", "{q}"), "", command("PLACE/program", "{q}"), ""),
     ("executors/handler.py: declare it with 'async def'",
      function("awaitable"), "", function("later"), ""),
-    (PYTHON + "source.py: name a function, or a method of an object: …:object.method",
+    (PYTHON + "handler_source.py: name a function, or a method of an object: …:object.method",
      function("Class"), "", function("thing.method"), ""),
     (PYTHON + "handlers.py: return the whole value instead",
      function("generator", is_apart=True), "", function("later", is_apart=True), ""),

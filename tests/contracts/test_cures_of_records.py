@@ -42,7 +42,7 @@ from tool_engine.knowledge.sql.storage import SQLRecordStorage
 
 ROOT = Path(__file__).parents[2]
 KNOWLEDGE, SQL = "knowledge/", "knowledge/sql/"
-OTHER_VERSION = KNOWLEDGE + "approvals.py: delete the session …"
+OTHER_VERSION = KNOWLEDGE + "memory_approvals.py: delete the session …"
 CURSOR = KNOWLEDGE + "cursor.py: leave … out to read …"
 SET = SQL + "connection/address.py: set it before the engine starts"
 WRITE = SQL + "connection/address.py: write the secret into it"
