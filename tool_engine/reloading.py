@@ -16,7 +16,7 @@ from tool_engine.catalog.approval.approvals import Approvals
 from tool_engine.catalog.approval.approved_tools import (
     Gate,
     Passed,
-    compared,
+    compare_tools,
     load_comparison,
 )
 from tool_engine.catalog.approval.lock import default_lock_file
@@ -453,7 +453,7 @@ class Reloader:
             if diff is not None and diff.warning is not None:
                 _log.warning("tool_edit", tool=name, message=diff.warning)
             if self._bus.listens_to(ToolEngineEventType.TOOL_UPDATED):
-                diff = compared(old, new) if diff is None else diff
+                diff = compare_tools(old, new) if diff is None else diff
                 self.publish_event(ToolEngineEventType.TOOL_UPDATED, name, new, **diff.to_dict())
         for name in changes["removed"]:
             self.publish_removed(before.get_or_raise(name))

@@ -20,7 +20,7 @@ from tool_engine.knowledge.past_calls import (
     read_history,
     record_of_refused,
 )
-from tool_engine.knowledge.snapshot import snapshot
+from tool_engine.knowledge.snapshot import take_snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionResult
@@ -367,7 +367,7 @@ class ToolSubAgent(KnownArguments):
                 f"item {position} of the batch must be (tool_name, params), "
                 f"{{'tool_name': ..., 'params': ...}} or a ToolCall, got {name_of(call)}",
             )
-            return await self._refuse_call(PastCall(refused, snapshot(call), None))
+            return await self._refuse_call(PastCall(refused, take_snapshot(call), None))
         try:
             return await self.execute(tool_name, params)
         except asyncio.CancelledError:
@@ -463,7 +463,7 @@ def _copy_params(params: object) -> Any:
 
 def _keep_arguments(params: object, tool: Tool | None) -> bytes:
     """Return a snapshot of arguments; of no tool only their names, as in its record."""
-    kept = snapshot(params)
+    kept = take_snapshot(params)
     return without_values(kept) if tool is None else kept
 
 

@@ -114,7 +114,11 @@ async def change(engine: ToolEngine, statement: Executable) -> None:
 
 @pytest.mark.parametrize(
     ("row", "damage"),
-    [(DAMAGED, b"garbage"), (DAMAGED, packed_json.packed("[1]", "it")[1]), (OTHER_VERSION, None)],
+    [
+        (DAMAGED, b"garbage"),
+        (DAMAGED, packed_json.pack_text("[1]", "it")[1]),
+        (OTHER_VERSION, None),
+    ],
 )
 async def test_damaged_session(engine: ToolEngine, row: str, damage: bytes | None) -> None:
     """The message names the session to delete, also where all of them are asked."""
@@ -123,7 +127,7 @@ async def test_damaged_session(engine: ToolEngine, row: str, damage: bytes | Non
         await sessions.save(name, {"turn": 1})
         await approvals.put(request_for(session_id=name, token=name))
     tables = {"approvals"} if damage is None else {"sessions", "approvals"}
-    data = damage or packed_json.packed('{"token": 1}', "it")[1]
+    data = damage or packed_json.pack_text('{"token": 1}', "it")[1]
     for table in tables:
         statement = getattr(session_statements, table).update().values(data=data)
         await change(engine, statement.where(text("session_id = 'chat'")))

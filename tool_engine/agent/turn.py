@@ -17,7 +17,7 @@ from tool_engine.agent.history import History, result_messages
 from tool_engine.agent.listening import Listeners
 from tool_engine.agent.reply_request import Asking
 from tool_engine.agent.transcript import Transcript
-from tool_engine.agent.words import say
+from tool_engine.agent.words import write_sentence
 from tool_engine.errors import ChatModelError, SessionError
 from tool_engine.interfaces import ChatModel
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionResult
@@ -355,7 +355,7 @@ class Turn:
         self._transcript.add("loop", text)
 
     def _say_words(self, key: str, **values: object) -> str:
-        return say(self._session.config.language, key, **values)
+        return write_sentence(self._session.config.language, key, **values)
 
 
 def _compare_by(calls: Sequence[ToolCall], results: Sequence[ToolExecutionResult]) -> str | None:

@@ -24,7 +24,7 @@ _MOST_LINES: Final = 400
 _EFFECTS: Final = {"read": "only reads", "write": "changes something"}
 
 
-def describe(request: ApprovalRequest) -> str:
+def describe_request(request: ApprovalRequest) -> str:
     """Return a request as plain text of several lines, safe for a terminal."""
     effect = _EFFECTS.get(request.effect, "the definition does not say whether it changes anything")
     own, called = visible(request.tool_name), visible(request.called_name or request.tool_name)
@@ -68,7 +68,7 @@ def argument_lines(params: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def difference(
+def describe_difference(
     before: Mapping[str, Any], params: Mapping[str, Any], secret_names: Collection[str] = ()
 ) -> str | None:
     """Return how arguments differ from others; None: not, or too many lines."""

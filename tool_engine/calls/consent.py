@@ -263,7 +263,7 @@ async def let_others_run(packed: bytes) -> None:
             await asyncio.sleep(0)
 
 
-def frozen(params: Any) -> Any:
+def freeze_arguments(params: Any) -> Any:
     """Return a copy of the arguments, or the value itself if it cannot be copied."""
     try:
         return copied(params)

@@ -21,10 +21,10 @@ from tool_engine.interfaces import Slot
 from tool_engine.knowledge.entry import secrets_sent, without_values
 from tool_engine.knowledge.snapshot import (
     MAX_SNAPSHOT,
-    beginning,
+    keep_beginning,
     pack,
-    restore,
-    snapshot,
+    restore_value,
+    take_snapshot,
 )
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionResult
@@ -249,7 +249,7 @@ class CallEnding:
         )
         if limited is None or not shared.is_success:
             kept = None if leader is None else leader.kept
-            self._keep_record(call, result, kept or snapshot(result.output), date)
+            self._keep_record(call, result, kept or take_snapshot(result.output), date)
         else:
             self._keep_record(call, result, limited.kept.result, date, limited.kept.whole)
         self._publish_end(call, result)
@@ -361,7 +361,9 @@ def _copy_output(output: _T) -> _T:
 def _bound_output(output: dict[str, Any]) -> dict[str, Any]:
     """Return the output, or the beginning of a large one, which would hold up the loop."""
     size = len(pack(output))
-    shown: dict[str, Any] = restore(beginning(output, size)) if size > MAX_SNAPSHOT else output
+    shown: dict[str, Any] = (
+        restore_value(keep_beginning(output, size)) if size > MAX_SNAPSHOT else output
+    )
     return shown
 
 
@@ -395,7 +397,7 @@ def _redact_result(
     metadata = {**result.metadata}
     visible = call.visible
     if visible is not None:
-        output, error = visible.result(snapshot(output)), visible.error(error)
+        output, error = visible.result(take_snapshot(output)), visible.error(error)
         findings, metadata = visible.value(findings), visible.value(metadata)
     else:
         error = None if error is None else redact_text(error)
@@ -405,7 +407,7 @@ def _redact_result(
         try:
             output = redact(_bound_output(output))
         except Exception:  # noqa: BLE001 - a foreign value may have no words for itself
-            output = redact(restore(snapshot(output)))
+            output = redact(restore_value(take_snapshot(output)))
     return ToolExecutionResult(
         result.is_success,
         # A name that no tool has is text that a model wrote.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tool_engine.approval.scopes import narrowed
+from tool_engine.approval.scopes import narrow_scope
 from tool_engine.calls.call import ANONYMOUS, Call
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.context_check import check_context, heard_by, is_of_own
@@ -44,7 +44,7 @@ def nested_context(
         deadline=min(deadlines, default=None),
         session_id=source.session_id or outer.session_id,
         # A tool cannot do what its conversation forbids, nor act for another conversation.
-        scope=outer.scope if source is outer else narrowed(outer.scope, source.scope),
+        scope=outer.scope if source is outer else narrow_scope(outer.scope, source.scope),
         on_progress=heard,
         _is_for_tool=context is None,
         _is_of_own=source.bound_call is None and is_of_own(source),

@@ -32,7 +32,7 @@ from tool_engine.calls.call import (
     slot_of_this_call,
 )
 from tool_engine.calls.call_id import name_call
-from tool_engine.calls.consent import Consents, frozen, let_others_run
+from tool_engine.calls.consent import Consents, freeze_arguments, let_others_run
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
@@ -52,7 +52,7 @@ from tool_engine.errors import (
 from tool_engine.events import EventBus
 from tool_engine.forking import Inheritable
 from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
-from tool_engine.knowledge.snapshot import pack_plain, snapshot
+from tool_engine.knowledge.snapshot import pack_plain, take_snapshot
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.context_check import check_context, is_of_own
@@ -238,7 +238,7 @@ class Pipeline:
         plan: Any = call.plan
         parent = None if parent is _UNASKED else parent
         # From here on callers may change what they sent: it is not read again.
-        params = frozen(params)
+        params = freeze_arguments(params)
         while True:
             if plan.needs_consent or call.context.scope is not None:
                 consented = await self.consents.ask(self, call, params, packed, plan, arguments)
@@ -403,7 +403,7 @@ class Pipeline:
         if near is not None:
             context = inner_context(near, context)
         call_id = name_call(self._prefix)
-        call = Call(self, next_serial(), call_id, tool_name, snapshot(params), context)
+        call = Call(self, next_serial(), call_id, tool_name, take_snapshot(params), context)
         found = self.look_up(call)
         call.plan = None if isinstance(found, Failure) else found
         if refusal.error_type == "tool_not_found" or not call.is_for_models:
@@ -415,7 +415,7 @@ class Pipeline:
     ) -> tuple[Plan, dict[str, Any]] | Failure:
         """Look up and validate a call that cannot take the short way."""
         plan, arguments = call.plan, None
-        call.params = call.params or snapshot(params)
+        call.params = call.params or take_snapshot(params)
         if plan is None:
             found = self.look_up(call)
             if isinstance(found, Failure):

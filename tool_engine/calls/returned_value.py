@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, beginning, pack_plain, snapshot
+from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, keep_beginning, pack_plain, take_snapshot
 from tool_engine.model.call import ValidationError
 from tool_engine.model.json.output import PLAIN, as_output
 from tool_engine.model.tool import Tool
@@ -46,9 +46,9 @@ def ready_at_once(value: Any) -> Ready | None:
         kept = pack_plain(output)
     except Exception:  # noqa: BLE001 - foreign objects raise anything
         plain = plain_at_once(returned)
-        return None if plain is None else (None, plain, snapshot(plain))
+        return None if plain is None else (None, plain, take_snapshot(plain))
     # Cut while the value is at hand: reading it back would take many times as long.
-    return None, output, kept if len(kept) <= MAX_SNAPSHOT else beginning(output, len(kept))
+    return None, output, kept if len(kept) <= MAX_SNAPSHOT else keep_beginning(output, len(kept))
 
 
 def ready_in_thread(note: Note, value: Any) -> Ready:
@@ -59,7 +59,7 @@ def ready_in_thread(note: Note, value: Any) -> Ready:
     """
     del note
     output = plain_output(value)
-    return None, output, snapshot(output)
+    return None, output, take_snapshot(output)
 
 
 UNCHECKED: Final = Readying(ready_at_once, ready_in_thread)

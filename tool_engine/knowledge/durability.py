@@ -33,7 +33,7 @@ def storage_for(config: ToolEngineConfig) -> RecordStorage:
     return storage
 
 
-def durable(execute: Execute, storage: Any) -> Execute:
+def wrap_execute(execute: Execute, storage: Any) -> Execute:
     """Wrap `execute` to wait for the commit where the storage promises that.
 
     A caller cancelled during that wait gets `CancelledError`: the call has ended with its result,

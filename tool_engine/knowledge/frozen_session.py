@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from tool_engine.knowledge.conversation import as_json, copied, of_json
+from tool_engine.knowledge.conversation import as_json, copy_data, of_json
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.json.weighing import Weights, write_in_pieces
 
@@ -55,7 +55,7 @@ class Frozen:
             self._kept = marshal.dumps(data)
         except ValueError:
             # Of a class that a program brought, or very deep.
-            self._copy = copied(data, what)
+            self._copy = copy_data(data, what)
 
     @property
     def size(self) -> int:
@@ -76,12 +76,12 @@ class Frozen:
             try:
                 text = "".join(write_in_pieces(value, Weights(value), _write_json, ","))
             except (ValueError, TypeError, RecursionError):
-                text = as_json(copied(value, self._what))
+                text = as_json(copy_data(value, self._what))
             del value  # before the collector looks at what there is
         return text
 
 
-async def aside(size: int, work: Callable[[], T]) -> T:
+async def run_aside(size: int, work: Callable[[], T]) -> T:
     """What `work` gives; in a thread, unless it works on little."""
     return work() if size <= SMALL else await asyncio.to_thread(work)
 

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from tool_engine.errors import SessionError
-from tool_engine.knowledge.conversation import copied
-from tool_engine.knowledge.frozen_session import aside, size_of
-from tool_engine.knowledge.snapshot import restore, snapshot
+from tool_engine.knowledge.conversation import copy_data
+from tool_engine.knowledge.frozen_session import run_aside, size_of
+from tool_engine.knowledge.snapshot import restore_value, take_snapshot
 from tool_engine.model.approval import (
     ApprovalDecision,
     ApprovalRequest,
@@ -52,9 +52,9 @@ def shown_of(request: ApprovalRequest) -> dict[str, Any]:
         raise SessionError(f"{_REQUEST} has no token that can be kept: {request.token!r}")
     if not request.secret_names:
         with suppress(SessionError):
-            return copied(msgspec.structs.asdict(request), _REQUEST)
+            return copy_data(msgspec.structs.asdict(request), _REQUEST)
     # As it looks: what it was stays hidden from others.
-    looks = msgspec.structs.replace(request, params=restore(snapshot(request.params)))
+    looks = msgspec.structs.replace(request, params=restore_value(take_snapshot(request.params)))
     secrets = secrets_asked(looks)
     shown = msgspec.structs.replace(
         looks,
@@ -62,7 +62,7 @@ def shown_of(request: ApprovalRequest) -> dict[str, Any]:
         result=None if request.result is None else secrets.text(request.result),
         preview=None if request.preview is None else secrets.text(request.preview),
     )
-    return copied(msgspec.structs.asdict(shown), _REQUEST)
+    return copy_data(msgspec.structs.asdict(shown), _REQUEST)
 
 
 def request_of(data: object, session_id: str) -> ApprovalRequest:
@@ -77,7 +77,7 @@ def request_of(data: object, session_id: str) -> ApprovalRequest:
 def said_of(decision: ApprovalDecision) -> dict[str, Any]:
     """A decision as JSON values."""
     remembered = msgspec.structs.replace(decision, is_remembered=True)
-    return copied(msgspec.structs.asdict(remembered), "the decision")
+    return copy_data(msgspec.structs.asdict(remembered), "the decision")
 
 
 def decision_of(data: object, session_id: str) -> ApprovalDecision:
@@ -182,7 +182,7 @@ class MemoryApprovalStorage(KnownArguments):
         Raises:
             SessionError: It belongs to no session, or has no token.
         """
-        shown = await aside(size_of(request.params), lambda: _copy_of(request))
+        shown = await run_aside(size_of(request.params), lambda: _copy_of(request))
         self._requests.setdefault(request.token, shown)
         while len(self._requests) > self.max_requests:
             self._requests.popitem(last=False)
@@ -209,7 +209,7 @@ class MemoryApprovalStorage(KnownArguments):
         ]
         found.sort(key=_request_age)
         size = sum(size_of(each.params) for each in found)
-        return await aside(size, lambda: list(map(_copy_of, found)))
+        return await run_aside(size, lambda: list(map(_copy_of, found)))
 
     async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
         """Keeps a decision for the same call of the same session."""
@@ -271,7 +271,9 @@ def _copy_of(request: ApprovalRequest) -> ApprovalRequest:
 
 
 def _copy_standing(standing: StandingDecision) -> StandingDecision:
-    return standing_from(copied(msgspec.structs.asdict(standing), _STANDING), standing.decision_id)
+    return standing_from(
+        copy_data(msgspec.structs.asdict(standing), _STANDING), standing.decision_id
+    )
 
 
 def _request_age(request: ApprovalRequest) -> tuple[float, str]:

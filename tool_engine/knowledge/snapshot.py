@@ -39,7 +39,7 @@ _WIDEST: Final = 6
 """The most bytes that one character takes, when it is escaped."""
 
 
-def snapshot(value: Any) -> bytes:
+def take_snapshot(value: Any) -> bytes:
     r"""Return `value` as it is now, as bytes; never raises.
 
     What JSON cannot hold reads back in these forms: NaN and the infinities as `"NaN"`, `"Infinity"`
@@ -56,7 +56,7 @@ def snapshot(value: Any) -> bytes:
     return data if len(data) <= MAX_SNAPSHOT else _shorten_value(value, len(data))
 
 
-def beginning(value: Any, size: int | None = None, hide: Hide = redact_text) -> bytes:
+def keep_beginning(value: Any, size: int | None = None, hide: Hide = redact_text) -> bytes:
     """Return the beginning of a value known to be too long, unread beyond it.
 
     Args:
@@ -78,7 +78,7 @@ def copy_whole(value: Any, most: int) -> bytes | None:
     return data if len(data) <= most else None
 
 
-def restore(data: bytes) -> Any:
+def restore_value(data: bytes) -> Any:
     """Return a snapshot's value anew as JSON values, secrets included."""
     try:
         return _json_value(unpack(data), 0)
@@ -111,7 +111,7 @@ class RestoredItems(Mapping[str, Any]):
         return len(self._read)
 
 
-def shortened(
+def shorten_snapshot(
     data: bytes, hide: Hide = redact_text, names: Collection[str] = (), parts: Collection[str] = ()
 ) -> bytes:
     """Return a snapshot with the beginning of one that is too long.
@@ -126,7 +126,7 @@ def shortened(
         # Values that JSON does not know are converted on reading, and most are never read.
         value = unpack(data)
     except (msgspec.DecodeError, RecursionError, TypeError):
-        value = restore(data)
+        value = restore_value(data)
     if names and isinstance(value, dict):
         value = {key: HIDDEN if key in names else item for key, item in value.items()}
         data = pack(value)
@@ -340,8 +340,8 @@ def keep_output(
     if is_same and whole is not None and len(whole) <= MAX_SNAPSHOT:
         return KeptOutput(whole, None, True)
     is_huge = whole is None if is_same else not fits(returned)
-    result = beginning(returned) if is_huge else snapshot(returned)
+    result = keep_beginning(returned) if is_huge else take_snapshot(returned)
     if whole is None and not is_same:
         # What the limits left out is not to be read in the place of what they picked.
-        return KeptOutput(result, beginning(output), False)
+        return KeptOutput(result, keep_beginning(output), False)
     return KeptOutput(result, whole, whole is not None)

@@ -93,7 +93,7 @@ class OwnSecrets:
         secrets = [*(params.get(name) for name in self.names), *filled]
         if self.parts:
             secrets += values_under(params, self.parts)
-        self._said = _few_of(readings(secrets, declared), shortest)
+        self._said = _few_of(list_readings(secrets, declared), shortest)
         self._keys = _KEYS_SHOWN.union(declared or ())
 
     @cached_property
@@ -278,7 +278,7 @@ def _few_of(read: Iterable[str], shortest: int) -> frozenset[str] | None:
     return frozenset(said)
 
 
-def readings(value: Any, declared: Collection[str] | None = None) -> Iterator[str]:
+def list_readings(value: Any, declared: Collection[str] | None = None) -> Iterator[str]:
     """Return all texts in a value, as sent and as a tool may receive them.
 
     Validation passes 7.0 on as 7 for an integer, and a hint such as `datetime` converts a text:

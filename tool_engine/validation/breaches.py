@@ -19,13 +19,13 @@ from tool_engine.validation.rules import (
     broken_rule,
     first_of_forms,
     phrase_of,
-    read,
     read_counted,
     read_options,
+    read_rule,
     read_type,
 )
 from tool_engine.validation.shape import Path
-from tool_engine.validation.wording import cut, path_text
+from tool_engine.validation.wording import cut_text, path_text
 
 _CHUNK: Final = 256
 """Items of a list that are judged at once before each is judged alone."""
@@ -88,7 +88,7 @@ def _of_scalar(value: Any, position: Position, path: Path) -> Iterator[Breach]:
     if not position.own_rules_hold(value) and position.own_rules is not None:
         declared = position.certain.get("type")
         for error in position.own_rules.iter_errors(value):
-            yield Broken(path, value, partial(read, error, value, declared))
+            yield Broken(path, value, partial(read_rule, error, value, declared))
 
 
 def _of_object(value: dict[str, Any], position: Position, path: Path) -> Iterator[Breach]:
@@ -180,7 +180,7 @@ def _read_names(wrong: list[str], names: Position) -> Reading:
     inner = found.read() if isinstance(found, Broken) else phrase_of("not")
     named = ", ".join(f"'{path_text((key,))}'" for key in wrong[:_NAMED])
     more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-    return broken_rule(f"have keys that each {inner.rule}", inner.expected, cut(named) + more)
+    return broken_rule(f"have keys that each {inner.rule}", inner.expected, cut_text(named) + more)
 
 
 def _of_needs(value: Any, check: Check, path: Path) -> Iterator[Breach]:

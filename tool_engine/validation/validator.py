@@ -25,7 +25,7 @@ from tool_engine.validation.acceptance import (
     choose_accept,
     choose_accept_packed,
     complete_steps,
-    unshare,
+    unshare_defaults,
 )
 from tool_engine.validation.breaches import Breach, Broken, Missing, breaches, is_small
 from tool_engine.validation.declaration import Declaration
@@ -158,7 +158,7 @@ class CompiledParameters:
         warnings = [] if self._strict else findings.warnings()
         is_refused = bool(shaper.refusals) or (self._strict and bool(shaper.unknown))
         if not is_refused and self._rules.is_valid(shaped):
-            filled = unshare({**self._defaults, **shaped}, self._unshared)
+            filled = unshare_defaults({**self._defaults, **shaped}, self._unshared)
             if self._filling is not None:
                 try:
                     self._filling.fill(filled)

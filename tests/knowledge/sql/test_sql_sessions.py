@@ -227,7 +227,7 @@ async def test_server_is_not_there() -> None:
     await storage.close()
 
 
-@pytest.mark.parametrize("damage", [b"", b"garbage", packed_json.packed("[1]", "it")[1]])
+@pytest.mark.parametrize("damage", [b"", b"garbage", packed_json.pack_text("[1]", "it")[1]])
 async def test_damaged(storage: SQLRecordStorage, damage: bytes) -> None:
     """What cannot be read is told, and never half of a conversation."""
     await storage.sessions.save("chat", {"turn": 1})
@@ -261,7 +261,7 @@ async def test_answered_arguments_are_gone(database: Path, open_storage: Open) -
     params = {"pin": "made-up-pin", "path": "made-up-path"}
     await storage.approvals.put(request_for(params=params, secret_names=("pin",)))
     ((data,),) = asked(database, "SELECT data FROM tool_approvals")
-    shown = packed_json.unpacked(data, "it", "chat")
+    shown = packed_json.unpack_value(data, "it", "chat")
     assert "made-up-path" in str(shown)
     assert "made-up-pin" not in str(shown)
     assert await storage.approvals.claim("t-1")

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from tool_engine.catalog.code.annotation import is_native, read_hint
 from tool_engine.catalog.code.conversion import Conversion, Judge, Supplier
-from tool_engine.catalog.code.made_defaults import misfit
+from tool_engine.catalog.code.made_defaults import find_misfit
 from tool_engine.catalog.code.metadata import UnsupportedHintError, readable_hint
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
@@ -291,7 +291,7 @@ def judge_of(hint: Any) -> Judge:
     if (typed := read_hint(hint).typed) is not None:
         judge: Judge = typed.misfit
         return judge
-    return functools.partial(misfit, hint=readable_hint(hint))
+    return functools.partial(find_misfit, hint=readable_hint(hint))
 
 
 def is_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:

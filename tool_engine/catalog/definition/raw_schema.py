@@ -16,7 +16,7 @@ import jsonschema_rs.canonical
 import msgspec
 from jsonschema import Draft202012Validator
 
-from tool_engine.catalog.definition.fault import Fault, describe, listing
+from tool_engine.catalog.definition.fault import Fault, describe_value, list_names
 from tool_engine.catalog.definition.foreign_words import (
     MISPLACED_SCHEMA,
     SCHEMA_KEYS,
@@ -104,10 +104,12 @@ def misfit_faults(raw: dict[str, Any], schema: dict[str, Any], path: Path) -> li
         Fault(
             _place_in(raw, error.instance_path, path),
             f"the default breaks another rule of the schema: {error.message[:300]}",
-            got=describe(error.instance),
+            got=describe_value(error.instance),
             cure="change the default or the rule",
         )
-        for error in islice(filling.misfits(filled, compile_check(schema), schema), MAX_PROBLEMS)
+        for error in islice(
+            filling.find_misfits(filled, compile_check(schema), schema), MAX_PROBLEMS
+        )
     ]
 
 
@@ -175,7 +177,7 @@ def _not_a_schema(error: Any, path: Path) -> Fault:
     return Fault(
         (*path, *error.absolute_path),
         f"not JSON Schema 2020-12: {error.message[:300]}",
-        got=describe(error.instance),
+        got=describe_value(error.instance),
         cure="mend it",
     )
 
@@ -222,7 +224,7 @@ def _lost_reference(schema: dict[str, Any], pointer: str, place: Path) -> Fault:
         return Fault(place, message, cure=cure)
     known = [f"#/{key}/{name}" for key in DEFINITIONS for name in schema.get(key, ())]
     near = find_nearest(pointer, known)
-    cure = "" if near else f"the definitions here are {listing(known)}" if known else "add $defs"
+    cure = "" if near else f"the definitions here are {list_names(known)}" if known else "add $defs"
     return Fault(place, f"there is no schema at {pointer[:80]!r}", nearest=near, cure=cure)
 
 
@@ -328,7 +330,7 @@ def root_schema_faults(schema: dict[str, Any], workload: Workload) -> list[Fault
     if not is_root_schema(schema):
         expected = "a list, or the JSON Schema of an object"
         cure = schema_cure(schema)
-        return [Fault(_PLACE, expected=expected, got=describe(schema), cure=cure)]
+        return [Fault(_PLACE, expected=expected, got=describe_value(schema), cure=cure)]
     faults = list(_find_misplaced(schema))
     rules = {key: value for key, value in schema.items() if key != "$schema"}
     faults += raw_schema_faults(rules, _PLACE, workload)
@@ -348,7 +350,7 @@ def _find_misplaced(schema: dict[str, Any]) -> Iterator[Fault]:
     kind, draft = schema.get("type", "object"), schema.get("$schema", _DRAFTS[-1])
     if kind != "object":
         cure = "write type: object, and what this is under properties"
-        yield Fault((*_PLACE, "type"), expected="object", got=describe(kind), cure=cure)
+        yield Fault((*_PLACE, "type"), expected="object", got=describe_value(kind), cure=cure)
     if not isinstance(draft, str) or not draft.rstrip("#").endswith(_DRAFTS):
         cure = "remove the key; it is read as 2020-12"
         yield Fault((*_PLACE, "$schema"), f"{draft!r:.100} is no known draft", cure=cure)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tool_engine.approval.describe import describe, shown_fields
+from tool_engine.approval.describe import describe_request, shown_fields
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.chat.kept_secrets import KeptSecrets
 from tool_engine.cli.console import json_text, make_console, plain, print_json, visible
@@ -88,10 +88,10 @@ def run_command(
         raise CommandError("write `sessions approve TOKEN --always call`, or `--always tool`")
     settings = settings_of(ctx, tools, records)
     if step in ("approve", "refuse"):
-        from tool_engine.cli.chat.answering import answer
+        from tool_engine.cli.chat.answering import answer_request
 
         decision = ApprovalDecision(is_approved=step == "approve", reason=reason, always=always)
-        return answer(settings, name, decision, as_json=as_json)
+        return answer_request(settings, name, decision, as_json=as_json)
     if step in ("decisions", "revoke"):
         run = partial(revoke_decision, decision_id=name) if step == "revoke" else print_decisions
         return run(settings, as_json=as_json)
@@ -252,7 +252,7 @@ def _print_requests(requests: Sequence[ApprovalRequest]) -> None:
         expires = datetime.fromtimestamp(each.expires_at, UTC)
         head = f"{each.session_id} asks until {local_time(expires)}: {each.token}"
         console.print(plain(head, "bold"), soft_wrap=True)
-        console.print(plain(describe(each)), soft_wrap=True)
+        console.print(plain(describe_request(each)), soft_wrap=True)
 
 
 def _describe_session(info: SessionInfo) -> dict[str, Any]:

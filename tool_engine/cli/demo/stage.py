@@ -13,7 +13,7 @@ from typing import Final
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 
-from tool_engine.catalog.definition.starter import starter
+from tool_engine.catalog.definition.starter import make_starter
 from tool_engine.cli.console import make_console, plain
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import Settings
@@ -56,7 +56,7 @@ def copy_definitions(settings: Settings, target: Path) -> str:
         )
     for name in NEEDED:
         own = _OWN.joinpath(f"{name}.yaml")
-        text = own.read_text("utf-8") if own.is_file() else starter(name, name).definition
+        text = own.read_text("utf-8") if own.is_file() else make_starter(name, name).definition
         (target / f"{name}.yaml").write_text(text, encoding="utf-8")
     return "the definitions that come with the package"
 

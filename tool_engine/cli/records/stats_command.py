@@ -35,7 +35,7 @@ from tool_engine.cli.tables import count_text, make_table
 from tool_engine.cli.writing import write_output
 from tool_engine.knowledge.store import ToolKnowledgeStore, shown_usage
 from tool_engine.model.record import RecordQuery, ToolCallRecord
-from tool_engine.testing.figures import curve
+from tool_engine.testing.figures import make_curve
 
 _INTERVALS: Final = 24
 _MOST_PLOTTED: Final = 20_000
@@ -275,8 +275,8 @@ def _plot_slots(records: Iterable[ToolCallRecord], frame: _Frame) -> Iterator[st
         if each.queue_wait > 0:
             waiting.append((each.enqueued_at.timestamp(), began, 1))
     levels = {
-        "used": _highest_levels(curve(used), frame),
-        "waiting": _highest_levels(curve(waiting), frame),
+        "used": _highest_levels(make_curve(used), frame),
+        "waiting": _highest_levels(make_curve(waiting), frame),
     }
     most = max((level for bins in levels.values() for level in bins.values()), default=0)
     yield from _draw_heading("slots in use (green), calls waiting (orange)", 2, str(most))

@@ -25,7 +25,7 @@ def with_links(tool: Tool, findings: Sequence[str], broken: Sequence[str]) -> To
     return copy
 
 
-def unlinked(tool: Tool) -> Tool:
+def find_unlinked(tool: Tool) -> Tool:
     original: Tool = tool.__dict__.get(_UNLINKED, tool)
     return original
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tool_engine.knowledge.sql import session_statements
 from tool_engine.knowledge.sql.reader import Reader
-from tool_engine.knowledge.sql.schema.counting import COUNTED, STATISTICS, counted
+from tool_engine.knowledge.sql.schema.counting import COUNTED, STATISTICS, count_rows
 from tool_engine.knowledge.sql.schema.damage import INTEGER, SECONDS, check_values, read_row
 from tool_engine.knowledge.sql.schema.keys import (
     KEY_STEP,
@@ -150,7 +150,7 @@ _KINDS: Final = {
 
 async def _count_out(connection: AsyncConnection, rows: Sequence[Any]) -> None:
     """Takes what is removed out of the statistics."""
-    counts = [dict(zip(STATISTICS, count, strict=True)) for count in counted(rows, COUNTED)]
+    counts = [dict(zip(STATISTICS, count, strict=True)) for count in count_rows(rows, COUNTED)]
     await connection.execute(text(_TAKE_OUT), counts)
     hours = [{"hour": hour} for hour in {count["hour"]: None for count in counts}]
     await connection.execute(text(_REMOVE_EMPTY), hours)

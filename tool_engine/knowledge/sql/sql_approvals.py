@@ -28,7 +28,12 @@ from tool_engine.knowledge.memory_approvals import (
 )
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import FLAG, SECONDS, check_values
-from tool_engine.knowledge.sql.schema.packed_json import KEEPING, damaged, packed, unpacked
+from tool_engine.knowledge.sql.schema.packed_json import (
+    KEEPING,
+    damage_error,
+    pack_text,
+    unpack_value,
+)
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
 from tool_engine.model.json.copying import live
 from tool_engine.model.session import check_session_id
@@ -61,7 +66,7 @@ class SQLApprovalStorage:
             RecordsUnavailableError: The database does not take it.
         """
         _, data = await asyncio.to_thread(
-            lambda: packed(Frozen(shown_of(request), _WHAT).text(), _WHAT)
+            lambda: pack_text(Frozen(shown_of(request), _WHAT).text(), _WHAT)
         )
         times = request.asked_at, request.expires_at
         async with self._database.changing(KEEPING) as connection:
@@ -105,7 +110,7 @@ class SQLApprovalStorage:
         """
         check_session_id(request.session_id)
         now = int(self._clock() * 1e6)
-        _, data = packed(Frozen(said_of(decision)).text(), "the decision")
+        _, data = pack_text(Frozen(said_of(decision)).text(), "the decision")
         call = request.session_id, request.fingerprint
         async with self._database.changing(KEEPING) as connection:
             await connection.execute(_load_statements().remembered(*call, now, data))
@@ -149,7 +154,7 @@ class SQLApprovalStorage:
         """
         now = self._clock()
         standing = await asyncio.to_thread(standing_of, request, decision, now)
-        _, data = packed(Frozen(msgspec.structs.asdict(standing)).text(), "the decision")
+        _, data = pack_text(Frozen(msgspec.structs.asdict(standing)).text(), "the decision")
         place = standing.decision_id, _hash_name(standing.principal), int(now * 1e6)
         async with self._database.changing(KEEPING) as connection:
             await connection.execute(_load_statements().stood(*place, data))
@@ -197,7 +202,7 @@ class SQLApprovalStorage:
 def _standing_of_row(row: Sequence[Any]) -> StandingDecision:
     data, decision_id, hashed = row
     try:
-        kept = unpacked(data, "", "")
+        kept = unpack_value(data, "", "")
     except SessionError as error:
         raise damaged_standing(decision_id, "what is kept of it is damaged") from error
     found = standing_from(kept, decision_id)
@@ -218,10 +223,10 @@ def _request_of(row: Sequence[Any]) -> ApprovalRequest:
             zip(_TIMES, times, strict=True), {**dict.fromkeys(_TIMES, SECONDS), "is_open": FLAG}
         )
     except ValueError as error:
-        raise damaged(what, session_id, str(error)) from error
+        raise damage_error(what, session_id, str(error)) from error
     request = request_of(_read_row((data, session_id)), session_id)
     if (request.session_id, request.token) != (session_id, token):
-        raise damaged(what, session_id, f"it is that of the session {request.session_id!r}")
+        raise damage_error(what, session_id, f"it is that of the session {request.session_id!r}")
     return request
 
 
@@ -231,7 +236,7 @@ _KINDS: Final = {"is_open": FLAG, "asked_at": SECONDS, "expires_at": SECONDS}
 
 def _read_row(row: Sequence[Any]) -> Any:
     data, session_id = row
-    return unpacked(data, f"{_WHAT} in the session {session_id!r}", session_id)
+    return unpack_value(data, f"{_WHAT} in the session {session_id!r}", session_id)
 
 
 def _load_statements() -> Any:

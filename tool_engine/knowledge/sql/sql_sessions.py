@@ -17,7 +17,12 @@ from tool_engine.knowledge.frozen_session import Frozen
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import DAMAGE, INTEGER, check_values
 from tool_engine.knowledge.sql.schema.keys import date_of, microseconds
-from tool_engine.knowledge.sql.schema.packed_json import KEEPING, damaged, packed, unpacked
+from tool_engine.knowledge.sql.schema.packed_json import (
+    KEEPING,
+    damage_error,
+    pack_text,
+    unpack_value,
+)
 from tool_engine.model.json.copying import live
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 
@@ -72,7 +77,7 @@ class SQLSessionStorage:
         frozen, revision = Frozen(data, what), revision_of(data)
         turn = self._turns.setdefault(session_id, asyncio.Lock())
         async with turn:
-            size, content = await asyncio.to_thread(lambda: packed(frozen.text(), what))
+            size, content = await asyncio.to_thread(lambda: pack_text(frozen.text(), what))
             now = microseconds(datetime.now(UTC))
             statement = _load_statements().saved(
                 session_id, now, size, content, revision=revision, revisions=revisions
@@ -94,9 +99,9 @@ class SQLSessionStorage:
             (rows,) = await reader.rows(_load_statements().kept(session_id), failing=KEEPING)
         if not rows:
             return None
-        found = await asyncio.to_thread(unpacked, rows[0][0], what, session_id)
+        found = await asyncio.to_thread(unpack_value, rows[0][0], what, session_id)
         if not isinstance(found, dict):
-            raise damaged(what, session_id, "it is no object")
+            raise damage_error(what, session_id, "it is no object")
         return found
 
     async def list(self, limit: int = 100, offset: int = 0) -> Sequence[SessionInfo]:
@@ -156,7 +161,7 @@ def _info_of(row: Sequence[Any]) -> SessionInfo:
         )
     except (*DAMAGE, SessionError) as error:
         what = f"the session {session_id!r} (a row of tool_sessions)"
-        raise damaged(what, session_id, str(error)) from error
+        raise damage_error(what, session_id, str(error)) from error
 
 
 _NUMBERS: Final = dict.fromkeys(("created_at", "updated_at", "size"), INTEGER)

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.sql.connection.address import explained
+from tool_engine.knowledge.sql.connection.address import explain_error
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.rows import record_of_row
 from tool_engine.knowledge.sql.sql_approvals import SQLApprovalStorage
@@ -107,7 +107,7 @@ class SQLRecordStorage:
         if problem is not None:
             _log.warning(
                 "records_unreachable",
-                error=explained(problem),
+                error=explain_error(problem),
                 hint=f"the newest {MOST_ENTRIES:,} calls are kept in memory until it answers",
             )
         if self.retention.has_bounds and self._pruning is None:

@@ -27,10 +27,10 @@ class Data:
         Returns:
             One entry for each public field; nothing in it belongs to the value.
         """
-        return fields_as_json(self, redacted)
+        return fields_as_json(self, redact_json)
 
 
-def redacted(value: Any) -> Any:
+def redact_json(value: Any) -> Any:
     """Return a JSON value with `[hidden]` in place of secrets."""
     # By name: the vocabulary stands below what knows secrets.
     return import_module("tool_engine.redaction").redact(value)

@@ -194,7 +194,7 @@ def _find_first(text: bytes | str) -> str:
     return text.lstrip(b"\xef\xbb\xbf \t\r\n")[:1].decode("ascii", "replace")
 
 
-def get(value: Any, name: str, default: Any = None) -> Any:
+def get_field(value: Any, name: str, default: Any = None) -> Any:
     """Return a field by its camel or snake case name, else `default`."""
     if type(value) is not dict and not isinstance(value, Mapping):
         return default

@@ -18,7 +18,7 @@ KEEPING: Final = (
 """The message for a reader who gets no answer."""
 
 
-def packed(text: str, what: str) -> tuple[int, bytes]:
+def pack_text(text: str, what: str) -> tuple[int, bytes]:
     """The characters of a JSON, and the bytes that are kept. Blocks: call it in a thread.
 
     Raises:
@@ -34,7 +34,7 @@ def packed(text: str, what: str) -> tuple[int, bytes]:
     return len(text), data
 
 
-def unpacked(data: bytes, what: str, session_id: str) -> Any:
+def unpack_value(data: bytes, what: str, session_id: str) -> Any:
     """The value that `packed` kept. Blocks: call it in a thread.
 
     Raises:
@@ -43,10 +43,10 @@ def unpacked(data: bytes, what: str, session_id: str) -> Any:
     try:
         return read_in_pieces(zlib.decompress(data).decode("utf-8", "surrogatepass"))
     except DAMAGE as error:
-        raise damaged(what, session_id, type(error).__name__) from error
+        raise damage_error(what, session_id, type(error).__name__) from error
 
 
-def damaged(what: str, session_id: str, why: str) -> SessionError:
+def damage_error(what: str, session_id: str, why: str) -> SessionError:
     """The error of something that cannot be read, which goes with its session alone."""
     return SessionError(
         f"{what} cannot be read: what is kept of it is damaged ({why}); delete the session "

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.knowledge.entry import VisibleCall, bound, kept_record, secret_names
+from tool_engine.knowledge.entry import VisibleCall, bound_entry, kept_record, secret_names
 from tool_engine.knowledge.snapshot import MAX_SNAPSHOT
 from tool_engine.knowledge.sql.schema.damage import FLAG, INTEGER, SECONDS, check_values, read_row
 from tool_engine.knowledge.sql.schema.harmless import Harmless
@@ -201,7 +201,7 @@ class RowMaker:
             is_so = self._harmless.is_so
             if type(params) is dict and type(result) is dict and is_so(params) and is_so(result):
                 return _encode(params), _encode(result), None, None
-        bound(entry)
+        bound_entry(entry)
         visible, whole = VisibleCall(entry.params, tool, entry.secrets), entry.whole
         return (
             _encode(visible.params),

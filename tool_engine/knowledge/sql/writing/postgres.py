@@ -19,7 +19,7 @@ from tool_engine.knowledge.sql.connection.database_errors import (
     BusyError,
     UnusableDatabaseError,
 )
-from tool_engine.knowledge.sql.schema.counting import STATISTICS, Count, counted
+from tool_engine.knowledge.sql.schema.counting import STATISTICS, Count, count_rows
 from tool_engine.knowledge.sql.schema.keys import KEY_STEP
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.knowledge.sql.schema.schema import (
@@ -183,13 +183,13 @@ class PostgresDatabase:
             await self._connection.copy_records_to_table(
                 "tool_calls", records=_with_pauses(batch.rows), columns=COLUMNS
             )
-            await self._add_counts(counted(batch.rows))
+            await self._add_counts(count_rows(batch.rows))
 
     async def _insert_rows(self, batch: Batch) -> None:
         async with self._connection.transaction():
             await self._insert_definitions(batch)
             new = [row for row in batch.rows if await _insert_beside(self._connection, row)]
-            await self._add_counts(counted(new))
+            await self._add_counts(count_rows(new))
 
     async def _add_counts(self, counts: list[Count]) -> None:
         if counts:

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from tool_engine.knowledge.sql.connection.address import explained
+from tool_engine.knowledge.sql.connection.address import explain_error
 from tool_engine.knowledge.sql.connection.database_errors import BadRowsError, BusyError
 from tool_engine.knowledge.sql.schema.rows import Batch, RowMaker
 from tool_engine.knowledge.sql.writing import finish_at_exit
@@ -357,7 +357,7 @@ class RecordWriter:
             self.written += len(batch.rows)
         except BadRowsError as error:
             if len(batch.rows) == 1:
-                self._note_refused(1, explained(error))
+                self._note_refused(1, explain_error(error))
                 return
             middle = len(batch.rows) // 2
             await self._write_batch(batch.part(0, middle))
@@ -385,7 +385,7 @@ class RecordWriter:
             self._log_state(
                 "error",
                 "records_not_written",
-                error=explained(error),
+                error=explain_error(error),
                 waiting=self.waiting,
                 hint="they are tried again until the database takes them",
             )
