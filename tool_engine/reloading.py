@@ -28,7 +28,7 @@ from tool_engine.catalog.folder.engine_files import EngineFiles
 from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import PATIENCE, Catalog
 from tool_engine.catalog.folder.group_merging import with_registered
-from tool_engine.catalog.folder.merging import merge, new_tools
+from tool_engine.catalog.folder.merging import merge_folder, new_tools
 from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.catalog.former_secrets import FormerSecrets
 from tool_engine.catalog.generations import Generations, ReloadChanges, changes_between
@@ -370,7 +370,7 @@ class Reloader:
         await self._read_code(tool for file in folder.files for tool in file.tools)
         self._require_open()
         # From here to the swap nothing waits: no registration can be lost in between.
-        outcome = merge(self._with_registered(), folder)
+        outcome = merge_folder(self._with_registered(), folder)
         self._wanted = outcome.index
         self._folder_errors = outcome.errors
         self.last_reload_at = datetime.now(UTC)

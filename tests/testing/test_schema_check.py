@@ -17,7 +17,7 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.call import ValidationError, ValidationResult
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.testing.report import CaseReport, CaseStatus, ToolReport
-from tool_engine.testing.schema_check import UNKNOWN_KEY, Violation, check_schema, violations
+from tool_engine.testing.schema_check import UNKNOWN_KEY, Violation, break_rules, check_schema
 from tool_engine.validation import position
 from tool_engine.validation.validator import ToolParameterValidator
 
@@ -181,7 +181,7 @@ def test_a_report_tells_itself_as_json() -> None:
 def broken(schema: dict[str, Any]) -> list[Violation]:
     """The violations of one required parameter `p` with this schema."""
     whole = arguments_schema({"p": schema}, "p")
-    return [each for each in violations(whole, maker(whole)) if each.path[:1] == ("p",)]
+    return [each for each in break_rules(whole, maker(whole)) if each.path[:1] == ("p",)]
 
 
 @given(st.dictionaries(st.sampled_from(["p", "q"]), SCHEMAS), st.integers(0, 1000))
@@ -189,7 +189,7 @@ def test_each_breaks_its_rule(properties: dict[str, Any], seed: int) -> None:
     """jsonschema, which shares no code with the engine, finds that rule broken at that place."""
     schema = arguments_schema(properties, *sorted(properties))
     validator = Draft202012Validator(schema)
-    for each in violations(schema, maker(schema, seed=seed)):
+    for each in break_rules(schema, maker(schema, seed=seed)):
         place = each.path[:-1] if each.rule in ("required", "additionalProperties") else each.path
         keywords = {"enum", "const"} if each.rule == "enum" else {each.rule}
         found = {
@@ -270,7 +270,7 @@ def test_lengths_count_characters() -> None:
 def test_an_unknown_key_is_tried_at_the_top() -> None:
     """A closed schema refuses a key that it does not declare."""
     schema = arguments_schema({})
-    (only,) = violations(schema, maker(schema))
+    (only,) = break_rules(schema, maker(schema))
     assert only == Violation(
         (UNKNOWN_KEY,), "additionalProperties", "extra_parameter", {UNKNOWN_KEY: 1}
     )
@@ -279,7 +279,7 @@ def test_an_unknown_key_is_tried_at_the_top() -> None:
 def test_the_rest_of_the_arguments_stays() -> None:
     """Only one thing is wrong at a time, and the arguments are never shared between violations."""
     schema = arguments_schema({"p": {"type": "boolean"}, "q": {"type": "string"}}, "p", "q")
-    found = list(violations(schema, maker(schema)))
+    found = list(break_rules(schema, maker(schema)))
     assert all(isinstance(each.arguments["q"], str) for each in found if each.path == ("p",))
     assert len({id(each.arguments) for each in found}) == len(found)
 
@@ -287,9 +287,9 @@ def test_the_rest_of_the_arguments_stays() -> None:
 def test_a_pattern_beyond_the_generator_is_left_alone() -> None:
     """Known examples carry such a parameter; its pattern is not broken, its other rules are."""
     schema = arguments_schema({"p": {"type": "string", "pattern": r"^\p{L}+$"}}, "p")
-    found = [each.rule for each in violations(schema, maker(schema, {"p": "é"}))]
+    found = [each.rule for each in break_rules(schema, maker(schema, {"p": "é"}))]
     assert Counter(found) == {"required": 1, "additionalProperties": 1, "type": 5}
-    without = Counter(each.rule for each in violations(schema, maker(schema)))
+    without = Counter(each.rule for each in break_rules(schema, maker(schema)))
     assert without == {"required": 1, "additionalProperties": 1}
 
 

@@ -41,7 +41,7 @@ class VisibleCall:
     Args:
         params: The snapshot of the call's arguments.
         tool: The tool that names the secret parameters; None when there was none.
-        secrets: What `bound` found in arguments that were cut since; None: they are whole.
+        secrets: What `bound_entry` found in arguments that were cut since; None: they are whole.
     """
 
     def __init__(self, params: bytes, tool: Tool | None, secrets: OwnSecrets | None = None) -> None:

@@ -63,7 +63,7 @@ class Frozen:
         return len(self._kept) if self._copy is None else SMALL + 1
 
     def text(self) -> str:
-        """The JSON of it, as `as_json` writes it. Blocks: call it by `aside`.
+        """The JSON of it, as `as_json` writes it. Blocks: call it by `run_aside`.
 
         Raises:
             SessionError: Something in it is no JSON value; the message names its place.
@@ -95,7 +95,7 @@ def size_of(value: Any) -> int:
 
 
 def read_in_pieces(text: str) -> Any:
-    """What `of_json` reads, so that other threads get their turn. Blocks: call it by `aside`.
+    """What `of_json` reads, so that other threads get their turn. Blocks: call it by `run_aside`.
 
     Raises:
         ValueError: It is no JSON.

@@ -1,7 +1,7 @@
 """How is a value kept as it was at one moment, and read back?
 
 A snapshot is MessagePack: as quick to make as JSON, and exact where JSON is not (NaN, bytes, keys
-that are no strings). What it cannot hold either is kept in the forms that `snapshot` documents.
+that are no strings). What it cannot hold either is kept in the forms that `take_snapshot` names.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def keep_beginning(value: Any, size: int | None = None, hide: Hide = redact_text
     Args:
         value: What is kept.
         size: The bytes that the whole of it takes; None: unknown.
-        hide: As for `shortened`.
+        hide: As for `shorten_snapshot`.
     """
     return _shorten_value(value, size, _Copier(hide=hide))
 
@@ -71,7 +71,7 @@ def copy_whole(value: Any, most: int) -> bytes | None:
     """Return all of `value` as a snapshot, or None above about `most` bytes."""
     try:
         data = pack(value)
-    except Exception:  # noqa: BLE001 - as in `snapshot`
+    except Exception:  # noqa: BLE001 - as in `take_snapshot`
         copier = _Copier(most, most)
         data = pack(copier.copy(value, 0))
         return None if copier.is_shortened else data
@@ -247,7 +247,7 @@ class _Copier:
     def _copy_leaf(self, value: Any) -> Any:
         try:
             data = pack(value)
-        except Exception:  # noqa: BLE001 - as in `snapshot`
+        except Exception:  # noqa: BLE001 - as in `take_snapshot`
             return self._copy_text(_safe_repr(value))
         if len(data) > self._left:
             return self._copy_text(_safe_repr(value))

@@ -96,7 +96,7 @@ class ToolKnowledgeStore(KnownArguments):
         """Keep one finished call; never waits, never raises.
 
         A very long error message keeps its beginning; arguments and output are bounded already, by
-        `snapshot`.
+        `take_snapshot`.
         """
         if entry.error is not None:
             entry.error = bounded_text(entry.error)

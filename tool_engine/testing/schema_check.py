@@ -93,7 +93,7 @@ def _try_wrong_calls(
     tool: Tool, maker: ArgumentMaker, report: ToolReport, failures: list[CaseReport]
 ) -> None:
     validator = ToolParameterValidator(strict=True)
-    found = violations(tool.parameters_schema, maker)
+    found = break_rules(tool.parameters_schema, maker)
     for violation in islice(found, _MOST_RULES):
         errors = validator.validate(tool, violation.arguments).errors
         if _is_found(violation, errors):
@@ -160,7 +160,7 @@ class _Breach(NamedTuple):
     """The value that replaces the one at the path; `_MISSING` removes it."""
 
 
-def violations(schema: Mapping[str, Any], maker: ArgumentMaker) -> Iterator[Violation]:
+def break_rules(schema: Mapping[str, Any], maker: ArgumentMaker) -> Iterator[Violation]:
     """Break each rule of `schema` in turn, at every place.
 
     What lies below `anyOf` and other branches is left alone: a value that breaks one branch may

@@ -141,11 +141,11 @@ async def _fill(path: Path) -> None:
 
 def _columns() -> list[tuple[str, str]]:
     """From the schema itself."""
-    from tool_engine.knowledge.sql.schema.schema import statements
+    from tool_engine.knowledge.sql.schema.schema import list_statements
 
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE tool_engine_schema (version INTEGER)")
-        for statement in statements("sqlite", 0):
+        for statement in list_statements("sqlite", 0):
             connection.execute(statement)
         return [
             (table, column[1])

@@ -305,7 +305,7 @@ async def test_postgres_of_the_version_before(postgres_server: Any, open_storage
     again = await open_storage(str(storage.url))
     await again.sessions.save("chat", {"turn": 1})
     assert (await again.totals(RecordQuery())).execution_time > 1_000
-    plan = await plan_of(again, session_statements.infos(1, 0, 0.0))
+    plan = await plan_of(again, session_statements.select_sessions(1, 0, 0.0))
     assert "tool_sessions" in plan
 
 
@@ -344,10 +344,10 @@ async def test_migration_that_fails_changes_nothing(tmp_path: Path, open_storage
 async def test_no_question_reads_every_session(database: Path, open_storage: Open) -> None:
     """The newest are found by their index, what is asked by that of its session."""
     storage = await open_storage(database)
-    plan = await plan_of(storage, session_statements.infos(10, 0, 0.0))
+    plan = await plan_of(storage, session_statements.select_sessions(10, 0, 0.0))
     assert "SCAN tool_sessions USING INDEX tool_sessions_updated" in plan
     assert "tool_approvals USING INDEX tool_approvals_session" in plan
-    plan = await plan_of(storage, session_statements.pending("chat", 0.0))
+    plan = await plan_of(storage, session_statements.select_requests("chat", 0.0))
     assert "tool_approvals USING INDEX tool_approvals_session (session_id=?" in plan
 
 

@@ -26,7 +26,7 @@ def is_known(factory: object) -> bool:
 
 
 def convert_json(value: Any, hint: Any) -> Any:
-    """Make a value of `hint` from JSON data; raises what `split` splits."""
+    """Make a value of `hint` from JSON data; raises what `split_error` splits."""
     return msgspec.convert(value, hint, str_keys=True, dec_hook=_make_path)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import yaml
 
 from tool_engine.catalog.limits import MAX_DEPTH, MAX_PROBLEMS, MAX_VALUES, MAX_VALUES_OF_FILE
-from tool_engine.catalog.yaml.decoding import decode
+from tool_engine.catalog.yaml.decoding import decode_text
 from tool_engine.catalog.yaml.document import Document, Path, format_path
 from tool_engine.catalog.yaml.oddities import Oddities
 from tool_engine.catalog.yaml.scalars import MAY_BE_MORE, UnreadableScalarError, resolve_plain
@@ -119,7 +119,7 @@ def parse(
 ) -> tuple[list[Document], list[DefinitionProblem]]:
     """Read what is readable of `text`; return faults, never raise."""
     try:
-        decoded = decode(text, source)
+        decoded = decode_text(text, source)
     except DefinitionError as error:
         return [], list(error.problems)
     return _Reader(decoded, source, allow_aliases=allow_aliases).read()

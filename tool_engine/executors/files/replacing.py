@@ -91,9 +91,9 @@ def temporary_name() -> str:
 def put_file(
     place: Place, name: str, replaced: os.stat_result | None, deadline: float | None
 ) -> None:
-    """Make the complete file `name` the one at `place`; arguments as for `put`.
+    """Make the complete file `name` the one at `place`; arguments as for `put_content`.
 
-    Afterwards the file may still exist under its old name as well. Like `put`, it raises
+    Afterwards the file may still exist under its old name as well. Like `put_content`, it raises
     `ToolExecutionError`, also where git would now treat the folder as a repository, and `OSError`
     where the system refuses.
     """

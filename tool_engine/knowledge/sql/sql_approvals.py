@@ -70,9 +70,9 @@ class SQLApprovalStorage:
         )
         times = request.asked_at, request.expires_at
         async with self._database.changing(KEEPING) as connection:
-            kept = _load_statements().opened(request.token, request.session_id, *times, data)
+            kept = _load_statements().open_request(request.token, request.session_id, *times, data)
             await connection.execute(kept)
-            await connection.execute(_load_statements().expired(self._clock() - _GRACE))
+            await connection.execute(_load_statements().remove_expired(self._clock() - _GRACE))
 
     async def claim(self, token: str) -> bool:
         """Closes an open request; True for exactly one caller, of all processes, in time.
@@ -84,7 +84,7 @@ class SQLApprovalStorage:
         if not is_key(token):
             return False
         async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_statements().closed(token, self._clock()))
+            done = await connection.execute(_load_statements().close_request(token, self._clock()))
         return bool(done.rowcount)
 
     async def pending(self, session_id: str | None = None) -> Sequence[ApprovalRequest]:
@@ -97,7 +97,7 @@ class SQLApprovalStorage:
         if session_id is not None:
             check_session_id(session_id)
         async with self._database.asked(KEEPING) as reader:
-            asked = _load_statements().pending(session_id, self._clock())
+            asked = _load_statements().select_requests(session_id, self._clock())
             (rows,) = await reader.rows(asked, failing=KEEPING)
         return await asyncio.to_thread(lambda: list(map(_request_of, rows)))
 
@@ -113,7 +113,7 @@ class SQLApprovalStorage:
         _, data = pack_text(Frozen(said_of(decision)).text(), "the decision")
         call = request.session_id, request.fingerprint
         async with self._database.changing(KEEPING) as connection:
-            await connection.execute(_load_statements().remembered(*call, now, data))
+            await connection.execute(_load_statements().keep_decision(*call, now, data))
 
     async def remembered(self, session_id: str, fingerprint: str) -> ApprovalDecision | None:
         """What was decided about a call with this `ApprovalRequest.fingerprint`.
@@ -140,7 +140,7 @@ class SQLApprovalStorage:
         """
         check_session_id(session_id)
         async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_statements().forgotten(session_id))
+            done = await connection.execute(_load_statements().forget_decisions(session_id))
         return int(done.rowcount)
 
     async def keep_standing(
@@ -157,7 +157,7 @@ class SQLApprovalStorage:
         _, data = pack_text(Frozen(msgspec.structs.asdict(standing)).text(), "the decision")
         place = standing.decision_id, _hash_name(standing.principal), int(now * 1e6)
         async with self._database.changing(KEEPING) as connection:
-            await connection.execute(_load_statements().stood(*place, data))
+            await connection.execute(_load_statements().keep_standing(*place, data))
         return standing
 
     async def find_standing(self, decision_ids: Sequence[str]) -> list[StandingDecision]:
@@ -190,7 +190,7 @@ class SQLApprovalStorage:
         if not is_key(decision_id):
             return False
         async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_statements().revoked(decision_id))
+            done = await connection.execute(_load_statements().forget_standing(decision_id))
         return bool(done.rowcount)
 
     async def _read_standing(self, asked: Any) -> list[StandingDecision]:

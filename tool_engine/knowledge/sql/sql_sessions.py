@@ -16,7 +16,7 @@ from tool_engine.errors import SessionError
 from tool_engine.knowledge.frozen_session import Frozen
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import DAMAGE, INTEGER, check_values
-from tool_engine.knowledge.sql.schema.keys import date_of, microseconds
+from tool_engine.knowledge.sql.schema.keys import date_of, microseconds_of
 from tool_engine.knowledge.sql.schema.packed_json import (
     KEEPING,
     damage_error,
@@ -78,8 +78,8 @@ class SQLSessionStorage:
         turn = self._turns.setdefault(session_id, asyncio.Lock())
         async with turn:
             size, content = await asyncio.to_thread(lambda: pack_text(frozen.text(), what))
-            now = microseconds(datetime.now(UTC))
-            statement = _load_statements().saved(
+            now = microseconds_of(datetime.now(UTC))
+            statement = _load_statements().save_session(
                 session_id, now, size, content, revision=revision, revisions=revisions
             )
             async with self._database.changing(KEEPING) as connection:
@@ -96,7 +96,9 @@ class SQLSessionStorage:
         check_session_id(session_id)
         what = f"the session {session_id!r}"
         async with self._database.asked(KEEPING) as reader:
-            (rows,) = await reader.rows(_load_statements().kept(session_id), failing=KEEPING)
+            (rows,) = await reader.rows(
+                _load_statements().select_session(session_id), failing=KEEPING
+            )
         if not rows:
             return None
         found = await asyncio.to_thread(unpack_value, rows[0][0], what, session_id)
@@ -115,7 +117,7 @@ class SQLSessionStorage:
         now = datetime.now(UTC).timestamp()
         async with self._database.asked(KEEPING) as reader:
             (rows,) = await reader.rows(
-                _load_statements().infos(limit, offset, now), failing=KEEPING
+                _load_statements().select_sessions(limit, offset, now), failing=KEEPING
             )
         return [_info_of(row) for row in rows]
 
@@ -129,7 +131,7 @@ class SQLSessionStorage:
         check_session_id(session_id)
         turn = self._turns.setdefault(session_id, asyncio.Lock())
         async with turn, self._database.changing(KEEPING) as connection:
-            steps = _load_statements().removed([session_id], time())
+            steps = _load_statements().remove_sessions([session_id], time())
             done = [await connection.execute(each) for each in steps]
         return any(each.rowcount for each in done)
 

@@ -135,8 +135,8 @@ class SQLRecordStorage:
         if query.limit == 0:
             return []
         async with self._hold_reader() as reader:
-            query = await _load_queries().placed(reader, query)
-            return list(await reader.made(_load_queries().records(query), record_of_row))
+            query = await _load_queries().place_ids(reader, query)
+            return list(await reader.made(_load_queries().select_records(query), record_of_row))
 
     async def totals(self, query: RecordQuery) -> RecordTotals:
         """Return the totals of the matching records; limit and offset do not count.
@@ -146,7 +146,9 @@ class SQLRecordStorage:
             RecordsUnavailableError: The database does not answer.
         """
         async with self._hold_reader() as reader:
-            rows = await _load_summing().totals(reader, await _load_queries().placed(reader, query))
+            rows = await _load_summing().read_totals(
+                reader, await _load_queries().place_ids(reader, query)
+            )
         usage: Counter[str] = Counter()
         errors: Counter[str] = Counter()
         successful, seconds = 0, 0.0
@@ -174,8 +176,8 @@ class SQLRecordStorage:
             RecordsUnavailableError: The database does not answer.
         """
         async with self._hold_reader() as reader:
-            query = await _load_queries().placed(reader, query)
-            found: CallStatistics = await _load_summing().statistics(reader, query)
+            query = await _load_queries().place_ids(reader, query)
+            found: CallStatistics = await _load_summing().read_statistics(reader, query)
         return found
 
     async def prune(self, retention: RecordRetention | None = None) -> int:

@@ -35,7 +35,7 @@ def pack_text(text: str, what: str) -> tuple[int, bytes]:
 
 
 def unpack_value(data: bytes, what: str, session_id: str) -> Any:
-    """The value that `packed` kept. Blocks: call it in a thread.
+    """The value that `pack_text` kept. Blocks: call it in a thread.
 
     Raises:
         SessionError: It is damaged.

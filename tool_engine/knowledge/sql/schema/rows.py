@@ -24,7 +24,7 @@ from tool_engine.knowledge.sql.schema.keys import (
     KeyMaker,
     date_of,
     key_of_id,
-    microseconds,
+    microseconds_of,
     record_id_of,
 )
 from tool_engine.knowledge.sql.schema.schema import COLUMNS
@@ -142,7 +142,7 @@ class RowMaker:
         )
         params, result, whole, error = self._encode_shown(entry, tool, has_secrets)
         if entry.date is not self._date:
-            self._date, self._time = entry.date, microseconds(entry.date)
+            self._date, self._time = entry.date, microseconds_of(entry.date)
         finished = self._time + int(entry.after * 1e6)
         result_hash = whole_hash = None
         if len(result) > LONGEST_INLINE:
@@ -224,7 +224,7 @@ class RowMaker:
         if not isinstance(record, ToolCallRecord):
             raise TypeError(f"neither a CallEntry nor a ToolCallRecord: {type(record).__name__}")
         shown = kept_record(record)
-        finished = microseconds(record.created_at)
+        finished = microseconds_of(record.created_at)
         result, result_hash = _encode_result(shown.result, batch, finished)
         key = key_of_id(record.record_id)
         definition, facts = None, (record.tool_version, record.definition_hash, record.origin)

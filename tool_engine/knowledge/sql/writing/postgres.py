@@ -30,7 +30,7 @@ from tool_engine.knowledge.sql.schema.schema import (
     MIGRATIONS,
     TABLES,
     identity_of,
-    statements,
+    list_statements,
     tables_of,
 )
 from tool_engine.model.settings.postgres_url import FALLS_BACK, connect_arguments
@@ -71,7 +71,7 @@ _ARRAYS: Final = ", ".join(
     f"${number + 1}::{_KINDS.get(name, 'text')}[]" for number, name in enumerate(STATISTICS)
 )
 _ADD_TO_STATISTICS: Final = (
-    # In the order of the key, which `counted` gives: two processes never wait for each other.
+    # In the order of the key, which `count_rows` gives: two processes never wait for each other.
     f"INSERT INTO tool_statistics AS known SELECT * FROM unnest({_ARRAYS}) "  # noqa: S608 - names of types
     "ON CONFLICT (hour, tool_name, bucket, outcome, error_type, measure, bin) DO UPDATE SET "
     "calls = known.calls + excluded.calls, seconds = known.seconds + excluded.seconds, "
@@ -243,7 +243,7 @@ async def _migrate_schema(connection: Any) -> None:
         # Several processes may start at once; and CREATE ... IF NOT EXISTS alone can collide.
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK_NUMBER)
         await connection.execute("CREATE TABLE IF NOT EXISTS tool_engine_schema (version INTEGER)")
-        for statement in statements("postgresql", await _read_version(connection)):
+        for statement in list_statements("postgresql", await _read_version(connection)):
             await connection.execute(statement)
 
 

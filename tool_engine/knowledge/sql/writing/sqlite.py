@@ -31,7 +31,7 @@ from tool_engine.knowledge.sql.schema.schema import (
     MIGRATIONS,
     TABLES,
     identity_of,
-    statements,
+    list_statements,
     tables_of,
 )
 from tool_engine.knowledge.sql.writing.bulk import STATEMENTS, BulkInsert, insert_rows
@@ -250,7 +250,7 @@ def _migrate_schema(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute("CREATE TABLE IF NOT EXISTS tool_engine_schema (version INTEGER)")
-        for statement in statements("sqlite", _read_version(connection)):
+        for statement in list_statements("sqlite", _read_version(connection)):
             _apply_change(connection, statement)
         connection.execute("COMMIT")
     except BaseException:

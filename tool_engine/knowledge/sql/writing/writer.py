@@ -155,7 +155,7 @@ class RecordWriter:
         """Write what is left, within `limit` seconds; later calls are dropped."""
         if self.waiting and not self._is_closing:
             self._start_thread()
-        finish_at_exit.forget(self)
+        finish_at_exit.forget_writer(self)
         self._is_closing = True
         self._ring_bell(_END)
         thread, self._thread = self._thread, None
@@ -223,7 +223,7 @@ class RecordWriter:
                 daemon=True,
             )
             self._thread.start()
-            finish_at_exit.remember(self)
+            finish_at_exit.remember_writer(self)
 
     def _ring_bell(self, urgency: int) -> None:
         """Wake the thread for work; from any thread."""
