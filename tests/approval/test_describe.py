@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tool_engine.approval.describe import describe_difference, describe_request
+from tool_engine.approval.describe import describe, describe_difference
 from tool_engine.model.approval import ApprovalRequest
 
 REQUEST = ApprovalRequest(
@@ -24,12 +24,12 @@ REQUEST = ApprovalRequest(
 
 
 def said(**fields: Any) -> str:
-    return describe_request(msgspec.structs.replace(REQUEST, **fields))
+    return describe(msgspec.structs.replace(REQUEST, **fields))
 
 
 def test_a_request() -> None:
     """D19: the tool, whether it changes anything, and each argument on a line of its own."""
-    assert describe_request(REQUEST) == (
+    assert describe(REQUEST) == (
         'write_file 1.0.0 (changes something)\n  Writes a file.\n  path: "a.md"\n  count: 3'
     )
     assert said(description="", effect="read", params={}).splitlines() == [

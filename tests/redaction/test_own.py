@@ -10,7 +10,7 @@ import pytest
 
 from tests.contracts.test_approval_storage_contract import request_for
 from tool_engine.agent.events import AgentEvent, AgentEventType
-from tool_engine.approval.describe import describe_difference, describe_request
+from tool_engine.approval.describe import describe, describe_difference
 from tool_engine.approval.preview import preview_of, previewed_by
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.knowledge.memory_approvals import request_of, shown_of
@@ -62,9 +62,9 @@ async def texts_of(params: dict[str, Any]) -> dict[str, str]:
     with previewed_by(Previewing(str(params["user"]))):
         preview = await preview_of(tool(), params)
     return {
-        "question": describe_request(asked),
+        "question": describe(asked),
         "kept": str(shown_of(asked)),
-        "kept and asked": describe_request(request_of(shown_of(asked), "s")),
+        "kept and asked": describe(request_of(shown_of(asked), "s")),
         "event": str(AgentEvent(type=REQUESTED, request=asked).to_dict()),
         "difference": str(
             describe_difference({"pw": SECRET, "user": "u"}, {**params, "pw": "x"}, ["pw"])

@@ -12,7 +12,7 @@ import pytest
 from tests.approval.people import Person
 from tests.session.catalogs import definition, engine_over, group, write
 from tool_engine import DeferredApprover, ToolEngine, ToolExecutionContext
-from tool_engine.approval.describe import describe_request
+from tool_engine.approval.describe import describe
 from tool_engine.interfaces import Source
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.session.session import ToolSession
@@ -63,9 +63,7 @@ async def test_the_name_that_was_called_is_asked_about(tools: Source) -> None:
         ("prod_run", "run", "execution"),
         ("prod_show", "show", "result"),
     ]
-    assert describe_request(person.asked[1]).startswith(
-        "prod_run 1.0.0 (only reads)\n  run in its engine"
-    )
+    assert describe(person.asked[1]).startswith("prod_run 1.0.0 (only reads)\n  run in its engine")
 
 
 async def test_the_name_stays_with_a_deferred_request(tools: Source) -> None:
@@ -90,9 +88,7 @@ async def test_a_call_from_inside_tells_who_makes_it(tools: Source, both: Any) -
     session = ToolSession(tools, "s", approver=person)
     assert (await session.execute("prod_deploy", SAID)).is_success
     assert [(each.called_name, each.tool_name) for each in person.asked] == [("prod_deploy", "run")]
-    assert describe_request(person.asked[0]).startswith(
-        "run 1.0.0 (only reads)\n  called by prod_deploy"
-    )
+    assert describe(person.asked[0]).startswith("run 1.0.0 (only reads)\n  called by prod_deploy")
 
 
 @pytest.mark.parametrize(

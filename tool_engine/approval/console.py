@@ -20,7 +20,7 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from tool_engine.approval.describe import describe_request
+from tool_engine.approval.describe import describe
 from tool_engine.approval.thread import in_own_thread
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
@@ -92,7 +92,7 @@ class ConsoleApprover(KnownArguments):
     def _show_request(self, console: Console, request: ApprovalRequest) -> None:
         console.print()
         is_diff = False
-        for line in describe_request(request).split("\n"):
+        for line in describe(request).split("\n"):
             is_diff = is_diff or line.startswith("What would change")
             style = _STYLES.get(line.lstrip()[:1], "") if is_diff else ""
             console.print(Text(line, style), soft_wrap=True)

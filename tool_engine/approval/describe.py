@@ -24,7 +24,7 @@ _MOST_LINES: Final = 400
 _EFFECTS: Final = {"read": "only reads", "write": "changes something"}
 
 
-def describe_request(request: ApprovalRequest) -> str:
+def describe(request: ApprovalRequest) -> str:
     """Return a request as plain text of several lines, safe for a terminal."""
     effect = _EFFECTS.get(request.effect, "the definition does not say whether it changes anything")
     own, called = visible(request.tool_name), visible(request.called_name or request.tool_name)

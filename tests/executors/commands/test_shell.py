@@ -20,7 +20,7 @@ from tool_engine import (
     ToolEngineConfig,
     ToolSession,
 )
-from tool_engine.approval.describe import describe_request
+from tool_engine.approval.describe import describe
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands import sandbox_launcher
 from tool_engine.executors.commands.sandbox_launcher import obstacle
@@ -106,7 +106,7 @@ async def test_one_question_per_call(in_session: bool, tmp_path: Path) -> None:
     assert "not today" in str(no.error)
     assert not (tmp_path / "ran").exists()
     assert len(asked) == 2
-    told = describe_request(asked[0])
+    told = describe(asked[0])
     assert f"a shell script runs in {tmp_path} (reads that folder; may change: nothing;" in told
     assert "no network):\n  echo a\n  echo b" in told
 

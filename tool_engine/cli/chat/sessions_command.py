@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tool_engine.approval.describe import describe_request, shown_fields
+from tool_engine.approval.describe import describe, shown_fields
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.chat.kept_secrets import KeptSecrets
 from tool_engine.cli.console import json_text, make_console, plain, print_json, visible
@@ -252,7 +252,7 @@ def _print_requests(requests: Sequence[ApprovalRequest]) -> None:
         expires = datetime.fromtimestamp(each.expires_at, UTC)
         head = f"{each.session_id} asks until {local_time(expires)}: {each.token}"
         console.print(plain(head, "bold"), soft_wrap=True)
-        console.print(plain(describe_request(each)), soft_wrap=True)
+        console.print(plain(describe(each)), soft_wrap=True)
 
 
 def _describe_session(info: SessionInfo) -> dict[str, Any]:
