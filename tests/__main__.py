@@ -81,7 +81,7 @@ NOT_QUICK = (
     "test_known.py",
     "test_layout.py",
     "test_limited.py",
-    "test_making.py",
+    "test_subject.py",
     "test_many_calls.py",
     "test_markdown.py",
     "test_names.py",

@@ -10,7 +10,7 @@ import pytest
 
 FORM = """
 from tool_engine.late_names import find_later
-__getattr__ = find_later(__name__, {"late": "inner.deep", "missing": "inner.deep"})
+__getattr__ = find_later(__name__, {"inner.deep": "late missing"})
 """
 
 

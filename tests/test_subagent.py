@@ -13,17 +13,13 @@ from tests.calls.audit import EMPTY_FOLDER, check_idle
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError, EngineClosedError, ToolExecutionError
-from tool_engine.model.call import (
-    DEFAULT_TIMEOUT,
-    ToolCall,
-    ToolExecutionContext,
-    ToolExecutionResult,
-)
+from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.call_runner import CallRunner
 from tool_engine.protocols.cycle_options import CycleOptions
 from tool_engine.session.session import ToolSession
-from tool_engine.subagent import ToolSubAgent
+from tool_engine.subagent import ToolSubAgent, parts_of
 
 BOUND = 20.0
 PARAMETERS: list[dict[str, Any]] = [
@@ -659,3 +655,32 @@ async def test_a_batch_refuses_none_of_its_own_calls(
         made = (await engine.execute("batch")).output["result"] if is_inside else await batch()
         assert made == [None] * 350
         check_idle(engine)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("echo", {"n": 1}),
+        ["echo", {"n": 1}],
+        {"tool_name": "echo", "params": {"n": 1}},
+        {"tool_name": "echo", "arguments": {"n": 1}},
+        {"name": "echo", "params": {"n": 1}},
+        {"arguments": {"n": 1}, "name": "echo"},
+        ToolCall(call_id="c", tool_name="echo", arguments={"n": 1}),
+    ],
+    ids=repr,
+)
+def test_forms(call: Any) -> None:
+    """Each documented form has the name and the arguments."""
+    assert parts_of(call) == ("echo", {"n": 1})
+
+
+@pytest.mark.parametrize("call", [None, 3, "ab", ("echo",), {"tool_name": "echo"}, b"ab"], ids=repr)
+def test_other_forms(call: Any) -> None:
+    """What is no call has no name."""
+    assert parts_of(call) == (None, {})
+
+
+def test_no_arguments() -> None:
+    """None as arguments means none."""
+    assert parts_of(("echo", None)) == ("echo", {})

@@ -55,6 +55,7 @@ from tool_engine.interfaces import ChatModel, ToolCallingProtocol, ToolExecutor
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.late_names import find_later
 from tool_engine.model.call import (
     Refusal,
     ToolCall,
@@ -94,11 +95,10 @@ if TYPE_CHECKING:
         ApprovalStorage,
         Approver,
         CallScope,
-        ChatModel,
         SessionStorage,
         StandingStorage,
     )
-    from tool_engine.knowledge.approvals import MemoryApprovalStorage
+    from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
     from tool_engine.knowledge.memory_sessions import MemorySessionStorage
     from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
     from tool_engine.model.chat import ChatRequest
@@ -259,79 +259,54 @@ __all__ = [
     "process_tool_calls",
 ]
 
-_ON_FIRST_USE = {
-    "AgentAnswer": "tool_engine.agent.answer",
-    "AgentEvent": "tool_engine.agent.events",
-    "AgentEventType": "tool_engine.agent.events",
-    "AgentLoop": "tool_engine.agent.loop",
-    "ApprovalDecision": "tool_engine.model.approval",
-    "ApprovalRequest": "tool_engine.model.approval",
-    "ApprovalStorage": "tool_engine.interfaces",
-    "Approver": "tool_engine.interfaces",
-    "AudioContent": "tool_engine.model.content.pieces",
-    "CalculatorExecutor": "tool_engine.executors.calculator",
-    "CallScope": "tool_engine.interfaces",
-    "CallbackApprover": "tool_engine.approval.callback",
-    "ChatModel": "tool_engine.interfaces",
-    "ChatRequest": "tool_engine.model.chat",
-    "ConsoleApprover": "tool_engine.approval.console",
-    "CycleOptions": "tool_engine.protocols.cycle_options",
-    "DeferredApprover": "tool_engine.approval.callback",
-    "EngineApprovals": "tool_engine.approval.desk",
-    "ExecutionPolicy": "tool_engine.model.permission",
-    "ImageContent": "tool_engine.model.content.pieces",
-    "MemoryApprovalStorage": "tool_engine.knowledge.approvals",
-    "MemorySessionStorage": "tool_engine.knowledge.memory_sessions",
-    "ParsedReply": "tool_engine.model.reply",
-    "Permission": "tool_engine.model.permission",
-    "PermissionRule": "tool_engine.approval.policy",
-    "Presentation": "tool_engine.session.reading.presentation",
-    "QueueApprover": "tool_engine.approval.queued",
-    "RecordedModel": "tool_engine.agent.models.recorded",
-    "ReplyFinding": "tool_engine.model.reply",
-    "ResourceContent": "tool_engine.model.content.pieces",
-    "ResourceLink": "tool_engine.model.content.pieces",
-    "ResultPolicy": "tool_engine.model.permission",
-    "ResultStatus": "tool_engine.session.reading.result",
-    "ReturnType": "tool_engine.session.reading.presentation",
-    "SessionInfo": "tool_engine.model.session",
-    "SessionResult": "tool_engine.session.reading.result",
-    "SessionStorage": "tool_engine.interfaces",
-    "Skill": "tool_engine.model.group",
-    "StandingDecision": "tool_engine.model.approval",
-    "StandingStorage": "tool_engine.interfaces",
-    "StopReason": "tool_engine.agent.answer",
-    "StreamEvent": "tool_engine.model.reply",
-    "StreamEventType": "tool_engine.model.reply",
-    "TextContent": "tool_engine.model.content.pieces",
-    "ToolCallConfig": "tool_engine.session.config",
-    "ToolCallCycleResult": "tool_engine.protocols.cycle",
-    "ToolGroup": "tool_engine.model.group",
-    "ToolSession": "tool_engine.session.session",
-    "ToolSubAgent": "tool_engine.subagent",
-    "Usage": "tool_engine.session.bounds",
-    "Variable": "tool_engine.session.variables.store",
-    "VariableKind": "tool_engine.session.variables.store",
-    "VariableStore": "tool_engine.session.variables.store",
-    "as_tool_call_result": "tool_engine.session.reading.result",
-    "chat_model": "tool_engine.agent.models.registry",
-    "get_protocol": "tool_engine.protocols.registry",
-    "process_tool_calls": "tool_engine.protocols.cycle",
+_MODULES = {
+    "agent.answer": "AgentAnswer StopReason",
+    "agent.events": "AgentEvent AgentEventType",
+    "agent.loop": "AgentLoop",
+    "agent.models.recorded": "RecordedModel",
+    "agent.models.registry": "chat_model",
+    "approval.callback": "CallbackApprover DeferredApprover",
+    "approval.console": "ConsoleApprover",
+    "approval.desk": "EngineApprovals",
+    "approval.policy": "PermissionRule",
+    "approval.queued": "QueueApprover",
+    "executors.calculator": "CalculatorExecutor",
+    "interfaces": "ApprovalStorage Approver CallScope SessionStorage StandingStorage",
+    "knowledge.memory_approvals": "MemoryApprovalStorage",
+    "knowledge.memory_sessions": "MemorySessionStorage",
+    "model.approval": "ApprovalDecision ApprovalRequest StandingDecision",
+    "model.chat": "ChatRequest",
+    "model.content.pieces": "AudioContent ImageContent ResourceContent ResourceLink TextContent",
+    "model.group": "Skill ToolGroup",
+    "model.permission": "ExecutionPolicy Permission ResultPolicy",
+    "model.reply": "ParsedReply ReplyFinding StreamEvent StreamEventType",
+    "model.session": "SessionInfo",
+    "protocols.cycle": "ToolCallCycleResult process_tool_calls",
+    "protocols.cycle_options": "CycleOptions",
+    "protocols.registry": "get_protocol",
+    "session.bounds": "Usage",
+    "session.config": "ToolCallConfig",
+    "session.reading.presentation": "Presentation ReturnType",
+    "session.reading.result": "ResultStatus SessionResult as_tool_call_result",
+    "session.session": "ToolSession",
+    "session.variables.store": "Variable VariableKind VariableStore",
+    "subagent": "ToolSubAgent",
 }
-"""Name -> where it is; what only some programs need is not loaded for all."""
+"""Module -> its names that only some programs need, and that are not loaded for all."""
+
+
+_find = find_later(__name__, _MODULES)
+
+
+def _find_name(name: str) -> Any:
+    if name == "__version__":
+        # Looked up when it is asked for: it takes longer than most modules of ours.
+        return import_module("importlib.metadata").version("tool-engine")
+    return _find(name)
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is there
-
-    def __getattr__(name: str) -> Any:
-        if name == "__version__":
-            # Looked up when it is asked for: it takes longer than most modules of ours.
-            return import_module("importlib.metadata").version("tool-engine")
-        if name not in _ON_FIRST_USE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(_ON_FIRST_USE[name]), name)
-        globals()[name] = value
-        return value
+    __getattr__ = _find_name
 
 
 def __dir__() -> list[str]:

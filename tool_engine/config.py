@@ -16,13 +16,13 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.checks.setting_kinds import check_name, check_path, check_switch
 from tool_engine.model.json.data import Data
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.settings.databases import DatabaseSource, checked_sources
 from tool_engine.model.settings.retention import (
     DURABILITIES,
     RecordRetention,
     RecordsURL,
     checked_retention,
 )
-from tool_engine.model.settings.source import DatabaseSource, checked_sources
 
 DEFAULT_MAX_THREADS: Final = 64
 RELOAD_POLICIES: Final = ("warn", "strict")

@@ -45,16 +45,15 @@ from tool_engine.interfaces import (
 )
 from tool_engine.interfaces.checking import check_part
 from tool_engine.interfaces.source import Source
-from tool_engine.knowledge.durable import durable, storage_for
-from tool_engine.knowledge.store import ToolKnowledgeStore
-from tool_engine.knowledge.view import RecordsView
+from tool_engine.knowledge.durability import storage_for, wrap_execute
+from tool_engine.knowledge.store import RecordsView, ToolKnowledgeStore
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import name_of
 from tool_engine.model.progress import ToolProgress
-from tool_engine.model.settings.source import checked_sources
+from tool_engine.model.settings.databases import checked_sources
 from tool_engine.model.tool import Tool, is_source_name
 from tool_engine.observability.event_lines import EventLines
 from tool_engine.sources.place import describe_engine
@@ -158,7 +157,7 @@ class ToolEngine(
         )
         self._make_followers(self._reloader, self._registry)
         self._pipeline = self._make_pipeline(self._admission, self._make_gate(approver))
-        self._execute = durable(self._pipeline.execute, self.store.storage)
+        self._execute = wrap_execute(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
             self.execute = self._execute  # type: ignore[method-assign]

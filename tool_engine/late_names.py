@@ -13,14 +13,15 @@ def find_later(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
 
     Args:
         package: Its full name.
-        modules: Where each name is, by the module's name inside of the package; with a point before
-            it, beside the package.
+        modules: The names of each module, with spaces between, by its place inside of the package;
+            with a point before it, beside the package.
     """
+    places = {name: module for module, names in modules.items() for name in names.split()}
 
     def find(name: str) -> Any:
-        if name not in modules:
+        if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f".{modules[name]}", package), name)
+        value = getattr(import_module(f".{places[name]}", package), name)
         # Found without this function from now on.
         setattr(sys.modules[package], name, value)
         return value

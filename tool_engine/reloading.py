@@ -16,7 +16,7 @@ from tool_engine.catalog.approval.approvals import Approvals
 from tool_engine.catalog.approval.approved_tools import (
     Gate,
     Passed,
-    compared,
+    compare_tools,
     load_comparison,
 )
 from tool_engine.catalog.approval.lock import default_lock_file
@@ -28,7 +28,7 @@ from tool_engine.catalog.folder.file_servers import FileServers
 from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import PATIENCE, Catalog
 from tool_engine.catalog.folder.group_merging import with_registered
-from tool_engine.catalog.folder.merging import merge, new_tools
+from tool_engine.catalog.folder.merging import merge_folder, new_tools
 from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.catalog.former_secrets import FormerSecrets
 from tool_engine.catalog.generations import Generations, ReloadChanges, changes_between
@@ -378,7 +378,7 @@ class Reloader:
         await self._read_code(tool for file in folder.files for tool in file.tools)
         self._require_open()
         # From here to the swap nothing waits: no registration can be lost in between.
-        outcome = merge(self._with_registered(), folder)
+        outcome = merge_folder(self._with_registered(), folder)
         self._wanted = outcome.index
         clashes = self.servers.take(folder.servers) if folder.is_complete else []
         self._folder_errors = [*outcome.errors, *clashes]
@@ -470,7 +470,7 @@ class Reloader:
             if diff is not None and diff.warning is not None:
                 _log.warning("tool_edit", tool=name, message=diff.warning)
             if self._bus.listens_to(ToolEngineEventType.TOOL_UPDATED):
-                diff = compared(old, new) if diff is None else diff
+                diff = compare_tools(old, new) if diff is None else diff
                 self.publish_event(ToolEngineEventType.TOOL_UPDATED, name, new, **diff.to_dict())
         for name in changes["removed"]:
             self.publish_removed(before.get_or_raise(name))
@@ -525,7 +525,7 @@ class Reloader:
 
 def _code_of(module: str) -> Iterable[TrustedPath]:
     # Loaded by name on first use: most programs have no such handlers.
-    source = import_module("tool_engine.executors.python.source")
+    source = import_module("tool_engine.executors.python.handler_source")
     return source.module_files(module)  # type: ignore[no-any-return]
 
 

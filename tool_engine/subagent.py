@@ -20,28 +20,39 @@ from tool_engine.knowledge.past_calls import (
     read_history,
     record_of_refused,
 )
-from tool_engine.knowledge.snapshot import snapshot
+from tool_engine.knowledge.snapshot import take_snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.logger import get_logger
-from tool_engine.model.batch import BatchCall, parts_of
-from tool_engine.model.call import DEFAULT_TIMEOUT, Refusal, ToolExecutionResult
+from tool_engine.model.call import Refusal, ToolCall, ToolExecutionResult
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.checks.setting_kinds import check_switch
-from tool_engine.model.finding import make_refused
+from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import name_of, read_plain
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.record import RecordQuery
+from tool_engine.model.refusal import make_refused
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.parallel_calls import count_workers
 from tool_engine.protocols.shown_tools import ShownTools
 from tool_engine.redaction import kind_of, secrets_if_known, shorten_words, trace_of
 from tool_engine.sources.foreign import check_source
 
-__all__ = ["BatchCall", "ResultCallback", "ToolSubAgent"]
+BatchCall: TypeAlias = tuple[str, Mapping[str, Any]] | Mapping[str, Any] | ToolCall
+"""One call of a batch: `(tool_name, params)`, `{"tool_name": .., "params": ..}` or a `ToolCall`."""
+
+_KEYS: Final = {
+    frozenset(keys): keys
+    for keys in (
+        ("tool_name", "params"),
+        ("tool_name", "arguments"),
+        ("name", "params"),
+        ("name", "arguments"),
+    )
+}
 
 ResultCallback: TypeAlias = Callable[[ToolExecutionResult], Awaitable[None] | None]
 """Called with each result, after it is in the history."""
@@ -50,6 +61,20 @@ _LEAST: Final = 1.0
 """Seconds that a callback has at least, however late its call was."""
 _log: Final = get_logger(__name__)
 _ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
+
+
+def parts_of(call: object) -> tuple[object, object]:
+    """Return the tool's name and the arguments of one item, as far as it has them."""
+    name: object = None
+    params: object = None
+    plain = call if type(call) is ToolCall else read_plain(call)
+    if type(plain) is ToolCall:
+        name, params = plain.tool_name, plain.arguments
+    elif type(plain) is list and len(plain) == 2:
+        name, params = plain
+    elif type(plain) is dict and frozenset(plain) in _KEYS:
+        name, params = (plain[key] for key in _KEYS[frozenset(plain)])
+    return name, {} if params is None else params
 
 
 @live("pass it on as it is, or make another one for the same engine")
@@ -342,7 +367,7 @@ class ToolSubAgent(KnownArguments):
                 f"item {position} of the batch must be (tool_name, params), "
                 f"{{'tool_name': ..., 'params': ...}} or a ToolCall, got {name_of(call)}",
             )
-            return await self._refuse_call(PastCall(refused, snapshot(call), None))
+            return await self._refuse_call(PastCall(refused, take_snapshot(call), None))
         try:
             return await self.execute(tool_name, params)
         except asyncio.CancelledError:
@@ -438,7 +463,7 @@ def _copy_params(params: object) -> Any:
 
 def _keep_arguments(params: object, tool: Tool | None) -> bytes:
     """Return a snapshot of arguments; of no tool only their names, as in its record."""
-    kept = snapshot(params)
+    kept = take_snapshot(params)
     return without_values(kept) if tool is None else kept
 
 

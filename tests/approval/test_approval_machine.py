@@ -20,11 +20,11 @@ from tests.effort import share_of
 from tool_engine import ToolConfigLoader, ToolExecutionContext, ToolExecutionResult
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.gate import ApprovalGate
-from tool_engine.approval.making import making_of
 from tool_engine.approval.policy import Decision
+from tool_engine.approval.subject import making_of
 from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import ApprovalStorage
-from tool_engine.knowledge.approvals import MemoryApprovalStorage
+from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal
 from tool_engine.model.permission import ExecutionPolicy, ResultPolicy

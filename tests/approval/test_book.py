@@ -13,7 +13,7 @@ import structlog
 
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.errors import ApprovalError, ConfigurationError, RecordsUnavailableError
-from tool_engine.knowledge.approvals import MemoryApprovalStorage
+from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, fingerprint_of
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory

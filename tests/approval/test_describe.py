@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tool_engine.approval.describe import describe, difference
+from tool_engine.approval.describe import describe, describe_difference
 from tool_engine.model.approval import ApprovalRequest
 
 REQUEST = ApprovalRequest(
@@ -81,10 +81,10 @@ def test_what_is_other_than_last_time() -> None:
     """Whoever allowed a call before sees what is other now, line by line, without secrets."""
     before = {"path": "a", "text": "one\ntwo\nthree", "pin": "0000"}
     now = {"path": "a", "text": "one\n2\nthree", "pin": "1111"}
-    text = difference(before, now, ["pin"])
+    text = describe_difference(before, now, ["pin"])
     assert text is not None
     assert text.splitlines()[3:] == ["   one", "-  two", "+  2", "   three"]
     assert "1111" not in text
-    assert difference(before, before) is None
-    assert difference(before, {**before, "pin": "1"}, ["pin"]) is None
-    assert difference(before, {"text": "x\n" * 1_000}) is None
+    assert describe_difference(before, before) is None
+    assert describe_difference(before, {**before, "pin": "1"}, ["pin"]) is None
+    assert describe_difference(before, {"text": "x\n" * 1_000}) is None

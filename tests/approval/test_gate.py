@@ -13,7 +13,7 @@ from tests.approval.people import NO, TOOL, YES, Clock, Nobody, Person, gate_of
 from tool_engine.approval.gate import ApprovalGate, gate_of_engine
 from tool_engine.approval.queued import QueueApprover
 from tool_engine.errors import ConfigurationError
-from tool_engine.knowledge.approvals import MemoryApprovalStorage
+from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import Refusal
 

@@ -23,7 +23,7 @@ from tool_engine import (
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.approval.policy import decide
-from tool_engine.knowledge.approvals import MemoryApprovalStorage
+from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
 from tool_engine.model.approval import ApprovalDecision
 
 ENDS = (None, "execution_rejected", "approval_required", "engine_closed")

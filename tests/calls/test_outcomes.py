@@ -17,7 +17,7 @@ from tool_engine import (
     ToolExecutionError,
 )
 from tool_engine.executors.builtin import EchoExecutor
-from tool_engine.knowledge.snapshot import pack, restore
+from tool_engine.knowledge.snapshot import pack, restore_value
 
 ADD = {
     "name": "add",
@@ -442,12 +442,12 @@ async def test_a_large_output_is_cut_before_it_is_handed_over(engine: ToolEngine
 
     def reading(data: bytes) -> Any:
         handed.append(data)
-        return restore(data)
+        return restore_value(data)
 
     engine.register_tool(bare("many"), many)
     engine.subscribe(events.append)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tool_engine.knowledge.entry.restore", reading)
+        patch.setattr("tool_engine.knowledge.entry.restore_value", reading)
         result = await engine.execute("many")
         assert handed == []
     assert result.output == {"result": values}

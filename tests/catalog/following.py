@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tool_engine.catalog.folder.folder_reading import Catalog
-from tool_engine.catalog.folder.merging import merge
+from tool_engine.catalog.folder.merging import merge_folder
 from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.catalog.index import ToolIndex
 
@@ -67,7 +67,7 @@ class Follower:
         folder = await asyncio.to_thread(
             lambda: self.catalog.look(paths, settle=settle, patience=0.0)
         )
-        outcome = merge(self.index, folder)
+        outcome = merge_folder(self.index, folder)
         self.index, self.errors = outcome.index, outcome.errors
         self.vanished.update(outcome.removed)
         self.shown |= {f"{tool.description} {tool.tags}" for tool in self.index}

@@ -18,8 +18,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.effort import share_of
-from tool_engine.catalog.definition.readers import HINTS
-from tool_engine.catalog.definition.starter import KINDS, starter
+from tool_engine.catalog.definition.audience import HINTS
+from tool_engine.catalog.definition.starter import KINDS, make_starter
 from tool_engine.catalog.definition.structure import (
     RULES_BY_TYPE,
     definition_schema,
@@ -188,7 +188,7 @@ def tool(**keys: Any) -> dict[str, Any]:
 def shipped() -> list[dict[str, Any]]:
     """Every definition of the project, and every starter."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("tools/*.yaml"))]
-    texts += [starter(kind, "my_tool").definition for kind in KINDS]
+    texts += [make_starter(kind, "my_tool").definition for kind in KINDS]
     return [document.value for text in texts for document in load_documents(text, "x")]
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tool_engine import GenerationNotFoundError, Tool, ToolConfigLoader
-from tool_engine.catalog.generations import Generations, difference
+from tool_engine.catalog.generations import Generations, find_difference
 from tool_engine.catalog.index import ToolIndex
 
 
@@ -51,5 +51,5 @@ def test_difference() -> None:
             tool("comes"),
         ]
     )
-    assert difference(before, after) == (["comes"], ["changes"], ["goes"])
-    assert difference(after, after) == ([], [], [])
+    assert find_difference(before, after) == (["comes"], ["changes"], ["goes"])
+    assert find_difference(after, after) == ([], [], [])

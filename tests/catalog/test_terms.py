@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tool_engine.catalog.search import Terms, stem
+from tool_engine.catalog.search import Terms, stem_word
 
 
 def terms(text: str) -> list[str]:
@@ -84,14 +84,14 @@ def test_a_long_word_is_cut() -> None:
 )
 def test_forms_of_a_word(family: str) -> None:
     """The forms of an English word have one stem."""
-    assert len({stem(word) for word in family.split()}) == 1
+    assert len({stem_word(word) for word in family.split()}) == 1
 
 
 @pytest.mark.parametrize("pair", ["news new", "file find", "data date", "send sent", "form format"])
 def test_other_words_stay_apart(pair: str) -> None:
     """What only looks alike has a stem of its own."""
     one, other = pair.split()
-    assert stem(one) != stem(other)
+    assert stem_word(one) != stem_word(other)
 
 
 @given(st.text())
@@ -106,5 +106,5 @@ def test_any_text_has_terms(text: str) -> None:
 @given(st.from_regex(r"[a-z]{1,12}", fullmatch=True))
 def test_a_stem_is_never_empty(word: str) -> None:
     """Whatever ends like a form keeps what it begins with."""
-    assert stem(word)
-    assert stem(word)[0] == word[0]
+    assert stem_word(word)
+    assert stem_word(word)[0] == word[0]

@@ -12,7 +12,7 @@ import pytest
 
 from tool_engine.errors import SessionError
 from tool_engine.interfaces import ApprovalStorage
-from tool_engine.knowledge.approvals import MemoryApprovalStorage
+from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
 from tool_engine.knowledge.sql.sql_approvals import SQLApprovalStorage
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, standing_ids

@@ -69,7 +69,7 @@ NO_RECORDS = (
     "TOOL_ENGINE_RECORDS"
 )
 DEMO = (
-    "cli/demo/files.py: run it without --tools and TOOL_ENGINE_TOOLS to use the definitions that "
+    "cli/demo/stage.py: run it without --tools and TOOL_ENGINE_TOOLS to use the definitions that "
     "come with the package"
 )
 LINES = [

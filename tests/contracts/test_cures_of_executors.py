@@ -29,7 +29,7 @@ from tool_engine import (
     ToolExecutionError,
 )
 from tool_engine.catalog.approval.lock import ToolLock
-from tool_engine.executors.number import CalculationError, parse
+from tool_engine.executors.number import CalculationError, parse_number
 from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.executors.secret_file import MAX_SECRET_BYTES
 from tool_engine.executors.tool_search import ToolSearchExecutor
@@ -51,7 +51,8 @@ OTHER_CODE = (
 )
 SLOW = "executors/python/worker_pool.py: raise its timeout or ask for less"
 MODULE = (
-    "executors/python/source.py: install the package, or add the folder that it is in to PYTHONPATH"
+    "executors/python/handler_source.py: install the package, or add the folder that it is in to "
+    "PYTHONPATH"
 )
 TWICE = "executors/executor_registry.py: register the one that you mean with register_executor"
 BROKEN = "executors/executor_registry.py: repair or uninstall that package"
@@ -118,10 +119,10 @@ async def test_sums(tools: Path, row: str, broken: str, healed: str) -> None:
 def test_number_of_too_many_digits() -> None:
     """One of as many digits as the message says is read; in an expression the length is first."""
     with pytest.raises(CalculationError) as raised:
-        parse("9" * 2_000)
+        parse_number("9" * 2_000)
     check(NUMBERS, raised.value)
     most = int(str(raised.value).rpartition(" ")[2])
-    assert str(parse("9" * most).number) == "9" * most
+    assert str(parse_number("9" * most).number) == "9" * most
 
 
 # Handlers.

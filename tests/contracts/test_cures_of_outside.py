@@ -34,11 +34,11 @@ from tool_engine.errors import (
 
 ELSEWHERE = "approval/desk.py: the request stays open"
 LOOP = "calls/home_loop.py: use `await engine.execute(...)`, or in a tool `await context.call(...)`"
-DECISIONS = "cli/chat/standing.py: `tool-engine sessions decisions` lists those that do"
+DECISIONS = "cli/chat/sessions_command.py: `tool-engine sessions decisions` lists those that do"
 CLOSED = "following.py: make a new one"
 TWICE = "following.py: remove it first, or name one of the two otherwise"
 ITS_ENGINE = "cli/files/lock_command.py: name its engine with --app MODULE:NAME"
-DAMAGED = "knowledge/approvals.py: it holds for no principal: revoke it"
+DAMAGED = "knowledge/memory_approvals.py: it holds for no principal: revoke it"
 TRIED = {ELSEWHERE, LOOP, DECISIONS, CLOSED, TWICE, ITS_ENGINE, DAMAGED}
 
 

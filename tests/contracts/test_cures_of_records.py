@@ -37,19 +37,19 @@ from tool_engine.errors import (
     SessionError,
 )
 from tool_engine.knowledge.sql import session_statements
-from tool_engine.knowledge.sql.schema import kept
+from tool_engine.knowledge.sql.schema import packed_json
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 
 ROOT = Path(__file__).parents[2]
 KNOWLEDGE, SQL = "knowledge/", "knowledge/sql/"
-OTHER_VERSION = KNOWLEDGE + "approvals.py: delete the session …"
+OTHER_VERSION = KNOWLEDGE + "memory_approvals.py: delete the session …"
 CURSOR = KNOWLEDGE + "cursor.py: leave … out to read …"
 SET = SQL + "connection/address.py: set it before the engine starts"
 WRITE = SQL + "connection/address.py: write the secret into it"
 ITS_VERSION = SQL + "event_reader.py: read it with the version of tool-engine that the engine has"
 START = SQL + "sql_events.py: start it, or leave out keep_events"
-DAMAGED = SQL + "schema/kept.py: delete the session …, or take the database from a copy"
-LESS = SQL + "schema/kept.py: keep less of it"
+DAMAGED = SQL + "schema/packed_json.py: delete the session …, or take the database from a copy"
+LESS = SQL + "schema/packed_json.py: keep less of it"
 INSTALL = SQL + "connection/opening.py: run: pip install 'tool-engine[…]'"
 UPGRADE = "upgrade tool-engine, or name another database"
 NEWER = {each: f"{SQL}writing/{each}.py: {UPGRADE}" for each in ("sqlite", "postgres")}
@@ -114,7 +114,11 @@ async def change(engine: ToolEngine, statement: Executable) -> None:
 
 @pytest.mark.parametrize(
     ("row", "damage"),
-    [(DAMAGED, b"garbage"), (DAMAGED, kept.packed("[1]", "it")[1]), (OTHER_VERSION, None)],
+    [
+        (DAMAGED, b"garbage"),
+        (DAMAGED, packed_json.pack_text("[1]", "it")[1]),
+        (OTHER_VERSION, None),
+    ],
 )
 async def test_damaged_session(engine: ToolEngine, row: str, damage: bytes | None) -> None:
     """The message names the session to delete, also where all of them are asked."""
@@ -123,7 +127,7 @@ async def test_damaged_session(engine: ToolEngine, row: str, damage: bytes | Non
         await sessions.save(name, {"turn": 1})
         await approvals.put(request_for(session_id=name, token=name))
     tables = {"approvals"} if damage is None else {"sessions", "approvals"}
-    data = damage or kept.packed('{"token": 1}', "it")[1]
+    data = damage or packed_json.pack_text('{"token": 1}', "it")[1]
     for table in tables:
         statement = getattr(session_statements, table).update().values(data=data)
         await change(engine, statement.where(text("session_id = 'chat'")))
@@ -168,7 +172,7 @@ async def test_place_in_the_records(engine: ToolEngine, field: str, is_oldest_fi
 
 async def test_too_large_session(engine: ToolEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """One with less in it is kept."""
-    monkeypatch.setattr(kept, "MOST_BYTES", 2_000)
+    monkeypatch.setattr(packed_json, "MOST_BYTES", 2_000)
     session = ToolSession(engine, "chat")
     with pytest.raises(SessionError) as raised:
         await session.save({"text": os.urandom(4_000).hex()})

@@ -20,7 +20,7 @@ from tool_engine import (
     get_protocol,
 )
 from tool_engine.cli.console import json_text
-from tool_engine.knowledge.snapshot import beginning, restore, snapshot
+from tool_engine.knowledge.snapshot import keep_beginning, restore_value, take_snapshot
 from tool_engine.model.json.output import plain, to_text
 from tool_engine.protocols.registry import PROTOCOLS
 from tool_engine.redaction import redact
@@ -67,8 +67,8 @@ def check(told: Any) -> None:
         redact,
         lambda value: json.loads(to_text(value)),
         lambda value: json.loads(json_text(value)),
-        lambda value: restore(snapshot(value)),
-        lambda value: restore(beginning(value)),
+        lambda value: restore_value(take_snapshot(value)),
+        lambda value: restore_value(keep_beginning(value)),
     ],
     ids=["plain", "redact", "to_text", "cli", "snapshot", "beginning"],
 )

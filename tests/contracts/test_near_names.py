@@ -39,7 +39,7 @@ from tool_engine.executors.calculator import calculate
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.result_reading import _suggest_key
 from tool_engine.executors.workflow.evaluation import _list_keys
-from tool_engine.model.settings.source import checked_sources
+from tool_engine.model.settings.databases import checked_sources
 from tool_engine.reloading import limit_warnings
 from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.sources.combining import CombinedTools
@@ -101,8 +101,8 @@ def findings(text: str, arguments: dict[str, Any]) -> Callable[[], str]:
 TOOL = ToolConfigLoader().load_text(Q)
 SYNC: list[tuple[str, Callable[[], Any], str]] = [
     # Definitions.
-    ("catalog/definition/habits.py", definition(HEAD + "TIME-OUT: 5\n"), "timeout"),
-    ("catalog/definition/habits.py", definition(HEAD + "retries: {attempts: 2}\n"), "retry"),
+    ("catalog/definition/foreign_words.py", definition(HEAD + "TIME-OUT: 5\n"), "timeout"),
+    ("catalog/definition/foreign_words.py", definition(HEAD + "retries: {attempts: 2}\n"), "retry"),
     ("catalog/definition/structure.py", definition(HEAD + "effect: READ\n"), "read"),
     ("catalog/definition/structure.py", definition(GET % (", method: get", "")), "GET"),
     (
@@ -190,7 +190,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         "continue",
     ),
     (
-        "executors/python/source.py",
+        "executors/python/handler_source.py",
         definition(HEAD + "entry: {type: python, handler: 'textwrap:Shorten'}\n"),
         "shorten",
     ),
@@ -235,17 +235,17 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ("config.py", of(ConcurrencyConfig, breakers={"http": {"Failures": 1}}), "failures"),
     ("config.py", of(ConcurrencyConfig, key_limits={"Limit": 1}), "limit"),
     (
-        "model/settings/source.py",
+        "model/settings/databases.py",
         of(checked_sources, {"s": {"url": "sqlite:///x", "readOnly": True}}),
         "readonly",
     ),
-    ("model/settings/source.py", of(checked_sources, {"s": "SQLite3:///x"}), "sqlite"),
+    ("model/settings/databases.py", of(checked_sources, {"s": "SQLite3:///x"}), "sqlite"),
     ("model/settings/retention.py", of(ToolEngineConfig, retention={"maxAge": 1}), "max_age"),
     ("protocols/registry.py", of(get_protocol, "OPENAI"), "openai"),
     ("protocols/definition_formats.py", lambda: ToolEngine().tool_definitions("OpenAI"), "openai"),
     ("agent/models/registry.py", of(chat_model, "OpenAI:x"), "openai"),
     (
-        "events/wanted.py",
+        "events/event_filter.py",
         lambda: ToolEngine().subscribe(print, "Execution-Completed"),
         "execution_completed",
     ),
@@ -457,7 +457,7 @@ ELSEWHERE = {
     "agent/models/client.py",
     "protocols/routing.py",
     # tests/executors/workflow: `'calculator' has no parameter 'expresion'`.
-    "executors/workflow/links.py",
+    "executors/workflow/link_check.py",
     # tests/testing: `no call of the trace has the bucket`.
     "testing/simulation.py",
     "model/checks/nearness.py",

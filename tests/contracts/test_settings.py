@@ -33,8 +33,8 @@ from tool_engine import (
     ToolRate,
 )
 from tool_engine.model.record import RecordQuery
+from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.settings.retention import RecordRetention
-from tool_engine.model.settings.source import DatabaseSource
 
 SETTINGS: Final[dict[type[msgspec.Struct], dict[str, Any]]] = {
     BreakerPolicy: {},

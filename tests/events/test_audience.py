@@ -11,9 +11,9 @@ import pytest
 
 from tool_engine.events import EventBus
 from tool_engine.events.audience import Audience, Listeners
+from tool_engine.events.event_filter import WantedEvents
 from tool_engine.events.stream import StreamSubscriber
 from tool_engine.events.subscriber import Subscriber
-from tool_engine.events.wanted import WantedEvents
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 STARTED, COMPLETED = (

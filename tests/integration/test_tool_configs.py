@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tool_engine import ToolCategory, ToolConfigLoader, ToolEngine, ToolEngineConfig
-from tool_engine.cli.demo.files import copy_definitions
+from tool_engine.cli.demo.stage import copy_definitions
 from tool_engine.cli.settings import Settings
 from tool_engine.model.group import ToolGroup
 from tool_engine.testing.definitions import check_definitions

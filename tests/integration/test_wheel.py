@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[2]
 COPY = """
 import sys
 from pathlib import Path
-from tool_engine.cli.demo import files
+from tool_engine.cli.demo import stage
 from tool_engine.cli.settings import Settings
-assert str(files.__file__).startswith(sys.argv[1]), files.__file__
-print(files.copy_definitions(Settings(), Path()))
+assert str(stage.__file__).startswith(sys.argv[1]), stage.__file__
+print(stage.copy_definitions(Settings(), Path()))
 """
 
 

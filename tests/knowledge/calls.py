@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-from tool_engine.knowledge.snapshot import snapshot
+from tool_engine.knowledge.snapshot import take_snapshot
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.record import CallEntry, next_serial
 from tool_engine.model.tool import Tool
@@ -22,8 +22,8 @@ def entry_of(
     context = ToolExecutionContext() if context is None else context
     values: dict[str, Any] = {
         "tool_name": result.tool_name,
-        "params": snapshot(params),
-        "result": snapshot(result.output),
+        "params": take_snapshot(params),
+        "result": take_snapshot(result.output),
         "execution_time": result.execution_time,
         "is_success": result.is_success,
         "error": result.error,

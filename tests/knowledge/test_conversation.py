@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tool_engine.errors import SessionError
-from tool_engine.knowledge.conversation import as_json, copied, of_json
+from tool_engine.knowledge.conversation import as_json, copy_data, of_json
 
 
 class Text(str):
@@ -24,7 +24,7 @@ class Number(int):
 def test_values_become_plain() -> None:
     """What is a text or a number is kept as one, whatever else it is."""
     data = MappingProxyType({Text("key"): [Text("a"), Number(3), True, (1,), MappingProxyType({})]})
-    found = copied(data)
+    found = copy_data(data)
     assert found == {"key": ["a", 3, True, [1], {}]}
     assert [type(each) for each in found["key"]] == [str, int, bool, list, dict]
     assert type(next(iter(found))) is str
@@ -39,7 +39,7 @@ def test_a_copy_is_its_own() -> None:
         "e": [2**70, -(2**63)],
         "f": {"g": [Number(3)]},
     }
-    found = copied(data)
+    found = copy_data(data)
     assert type(next(iter(found["d"]))) is str
     assert type(found["f"]["g"][0]) is int
     for each in data.values():
@@ -62,7 +62,7 @@ def test_a_copy_is_its_own() -> None:
 def test_the_place_is_told(data: Any, message: str) -> None:
     """Somebody who wrote a tool finds what of it cannot be kept."""
     with pytest.raises(SessionError, match=message):
-        copied(data)
+        copy_data(data)
 
 
 def nested(levels: int, leaf: Any = "deep") -> Any:
@@ -91,7 +91,7 @@ def is_same(one: Any, other: Any) -> bool:
 def test_as_deep_as_may_be(levels: int) -> None:
     """What is copied can be written and read, also where Python's reader of JSON would end."""
     data = {"a": nested(levels), "b": [nested(levels, {"x": 1}), 7]}
-    found = copied(data)
+    found = copy_data(data)
     assert is_same(found, data)
     text = as_json(found)
     assert is_same(found, data)
@@ -101,9 +101,9 @@ def test_as_deep_as_may_be(levels: int) -> None:
 
 def test_what_is_too_deep() -> None:
     """There is an end, and the message has it."""
-    assert copied({"value": nested(1_999, [])})
+    assert copy_data({"value": nested(1_999, [])})
     with pytest.raises(SessionError, match="more than 2000 levels deep, or holds itself"):
-        copied({"value": nested(2_000, [])})
+        copy_data({"value": nested(2_000, [])})
 
 
 def test_what_looks_like_a_part() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.knowledge.calls import entry_of
-from tool_engine.knowledge.entry import bound, record_of, secret_names
+from tool_engine.knowledge.entry import bound_entry, record_of, secret_names
 from tool_engine.knowledge.snapshot import bounded_text, pack
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
@@ -212,14 +212,14 @@ def test_secret_that_is_too_long_to_be_kept() -> None:
     kept.params = pack({"secret_word": secret})
     kept.result = pack({"a": f"<{secret}>"})
     kept.whole = pack({"a": f"<{secret}>"})
-    bound(kept)
+    bound_entry(kept)
     shown = [record_of(kept), record_of(kept, whole=True)]
     assert "0123456789" not in f"{[(each.params, each.result, each.error) for each in shown]}"
     assert record_of(kept, whole=True).result == {"a": "<[hidden]>"}
     assert "0123456789" not in str(record_of(kept).error)
     kept = entry({}, {}, tool(PASSWORD))
     kept.params = pack({"secret_word": secret})
-    bound(kept)
+    bound_entry(kept)
     assert record_of(kept).params == {"secret_word": "[hidden]"}
 
 
@@ -240,7 +240,7 @@ def test_secret_where_arguments_are_cut(size: int, spell: Callable[[str], str]) 
         text = f"{'-' * before}<{spell(secret)}>{'-' * 200_000}"
         kept.params = pack({"secret_word": secret, "note": text})
         kept.result = pack({"said": text})
-        bound(kept)
+        bound_entry(kept)
         record = record_of(kept)
         assert record.params["secret_word"] == "[hidden]"
         assert "Zq" not in str(record)
@@ -254,7 +254,7 @@ def test_long_arguments_are_not_searched_whole(unit: str) -> None:
     kept = entry({}, {}, tool(PASSWORD))
     kept.params = pack({"secret_word": "/+/+", "note": unit * (4_000_000 // len(unit))})
     began = process_time()
-    bound(kept)
+    bound_entry(kept)
     # To look through all of it takes one to eight seconds.
     assert process_time() - began < 0.4
     assert unit[:-1] * 2 not in str(record_of(kept).params) or unit == "%2f%2C"
@@ -265,6 +265,6 @@ def test_many_long_arguments_that_are_full_of_secrets() -> None:
     kept = entry({}, {}, tool(PASSWORD))
     kept.params = pack({"secret_word": "/+/+", "note": ["%2f%2B" * 3_000] * 200})
     began = process_time()
-    bound(kept)
+    bound_entry(kept)
     assert process_time() - began < 0.8
     assert "%2f" not in str(record_of(kept).params)

@@ -10,7 +10,7 @@ from tests.knowledge.calls import entry_of
 from tool_engine.knowledge import past_calls as module
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.past_calls import AGENT_CALLER, CallHistory, PastCall, read_history
-from tool_engine.knowledge.snapshot import snapshot
+from tool_engine.knowledge.snapshot import take_snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.record import RecordQuery
@@ -137,6 +137,6 @@ def test_names_that_a_model_wrote_are_hidden() -> None:
     history = CallHistory(10)
     for letter in "ab":
         name = f"sk-{letter * 30}"
-        history.add(PastCall(ToolExecutionResult(False, name), snapshot({}), None))
+        history.add(PastCall(ToolExecutionResult(False, name), take_snapshot({}), None))
     assert history.tool_usage == {"[hidden]": 2}
     assert history.summary()["call_details"][0]["tool_name"] == "[hidden]"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import statistics
+import tomllib
+from collections import Counter
 
 from tests.meta.sources import PACKAGE, ROOT, functions, modules, project_files, tree
 
@@ -13,6 +16,8 @@ MOST_LINES_OF_A_CLASS = 600
 LARGE_CLASS = 150
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 10
+MOST_OF_A_NAME = 2
+"""A third file of one name is not found by its name."""
 
 TOP_LEVEL = {
     ".ci",
@@ -67,6 +72,27 @@ def test_no_vague_module() -> None:
     """A module is named after its noun: never utils, helpers, common, misc or base."""
     vague = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
     assert [path for path in modules() if path.stem.strip("_") in vague] == []
+
+
+def test_names_of_files() -> None:
+    """At most two files have one name: by it a stranger finds what is looked for."""
+    names = Counter(path.name for path in modules() if not path.name.startswith("__"))
+    assert {name: count for name, count in names.items() if count > MOST_OF_A_NAME} == {}
+
+
+def test_the_layers_are_those_of_the_document() -> None:
+    """What stands above what is said once to people and once to the linter: both say the same."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    block = text.split("```")[1].strip().splitlines()
+    shown = [sorted(re.split(r" {2,}", line)[0].split(" | ")) for line in block]
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    layers = [
+        sorted(name.strip("()") for name in layer.split(" | "))
+        for layer in reversed(linter["contracts"][0]["layers"])
+    ]
+    there = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in modules()}
+    held = [names for layer in layers if (names := sorted(there.intersection(layer)))]
+    assert shown == [names for names in held if names != ["__main__"]]
 
 
 def test_top_level() -> None:

@@ -20,7 +20,7 @@ from tool_engine import (
     ValidationError,
     ValidationResult,
 )
-from tool_engine.model.call import DEFAULT_TIMEOUT
+from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 
 
 def test_context_fields() -> None:

@@ -206,4 +206,3 @@ def test_event_fields() -> None:
     assert event.call_id is None
     assert event.timestamp.utcoffset() is not None
     assert event.data == {}
-    assert len(ToolEngineEventType) == 28

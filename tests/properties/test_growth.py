@@ -22,13 +22,13 @@ from tool_engine import Tool, ToolConfigLoader, ToolEngineError, ToolParameterVa
 from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.executors.calculator import calculate
 from tool_engine.executors.sql.rows import _make_distinct
-from tool_engine.knowledge.snapshot import restore, shortened, snapshot
+from tool_engine.knowledge.snapshot import restore_value, shorten_snapshot, take_snapshot
 from tool_engine.model.json.output import as_output, to_text
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols import get_protocol
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.redaction import OwnSecrets, redact, redact_text
-from tool_engine.redaction.readings import readings
+from tool_engine.redaction.own import list_readings
 from tool_engine.session.formatting import text_in_pieces
 from tool_engine.session.variables.store import copy_value
 from tool_engine.visible import cut_middle, visible
@@ -110,18 +110,18 @@ TEXTS: Final[dict[str, Callable[[str], object]]] = {
     "secrets": redact_text,
     "secrets of a call": OwnSecrets({"a": "a" * 10_000, "b": "open/sesame"}, ["a", "b"]).text,
     "secrets that stand there often": OwnSecrets({"a": "/+/+"}, ["a"]).text,
-    "readings of a secret": lambda text: [*readings(text)],
+    "readings of a secret": lambda text: [*list_readings(text)],
     "for people": lambda text: cut_middle(visible(text), 1000),
     "result": lambda text: text_in_pieces({"a": text}),
-    "record": lambda text: restore(snapshot({"a": text})),
+    "record": lambda text: restore_value(take_snapshot({"a": text})),
 }
 OBJECTS: Final[dict[str, Callable[[Any], object]]] = {
     **{f"arguments: {name}": _validating(tool) for name, tool in TOOLS.items()},
     "secrets": redact,
-    "readings of a secret": lambda value: [*readings(value, ())],
+    "readings of a secret": lambda value: [*list_readings(value, ())],
     "result": text_in_pieces,
     "output": lambda value: to_text(as_output(value)),
-    "record": lambda value: shortened(snapshot(value)),
+    "record": lambda value: shorten_snapshot(take_snapshot(value)),
     "variable": lambda value: copy_value(value, in_pieces=True),
     "is it short": is_quick,
     "columns": lambda value: _make_distinct(list(map(str, value))),

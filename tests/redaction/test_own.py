@@ -10,10 +10,10 @@ import pytest
 
 from tests.contracts.test_approval_storage_contract import request_for
 from tool_engine.agent.events import AgentEvent, AgentEventType
-from tool_engine.approval.describe import describe, difference
+from tool_engine.approval.describe import describe, describe_difference
 from tool_engine.approval.preview import preview_of, previewed_by
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.knowledge.approvals import request_of, shown_of
+from tool_engine.knowledge.memory_approvals import request_of, shown_of
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_of
@@ -66,7 +66,9 @@ async def texts_of(params: dict[str, Any]) -> dict[str, str]:
         "kept": str(shown_of(asked)),
         "kept and asked": describe(request_of(shown_of(asked), "s")),
         "event": str(AgentEvent(type=REQUESTED, request=asked).to_dict()),
-        "difference": str(difference({"pw": SECRET, "user": "u"}, {**params, "pw": "x"}, ["pw"])),
+        "difference": str(
+            describe_difference({"pw": SECRET, "user": "u"}, {**params, "pw": "x"}, ["pw"])
+        ),
         "preview": str(preview),
         "variable": store.get("login_1_args").text,
         "log": compressed_args(params, None, tool()),

@@ -22,7 +22,7 @@ from tool_engine import (
     ToolExecutionError,
 )
 from tool_engine.redaction import OwnSecrets, secrets_of
-from tool_engine.redaction.readings import readings
+from tool_engine.redaction.own import list_readings
 
 WORD = "zebrafishHorse77"
 OTHER = "giraffeMonkey88"
@@ -163,4 +163,4 @@ def test_a_number_is_found_in_both_forms() -> None:
 
 def test_a_long_text_is_read_as_it_is() -> None:
     """What is longer than any value of a type hint costs nothing more."""
-    assert list(readings("/" + "a" * 20_000)) == ["/" + "a" * 20_000]
+    assert list(list_readings("/" + "a" * 20_000)) == ["/" + "a" * 20_000]

@@ -276,7 +276,8 @@ HOSTILE = (*BOMBS, *SHAPES, *TRICKS)
 
 PROGRAM = """
 import json, resource, sys, time
-from tool_engine.executors.calculator import CalculationError, calculate
+from tool_engine.executors.number import CalculationError
+from tool_engine.executors.calculator import calculate
 expressions = json.loads(sys.stdin.read())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 worst, longest = 0.0, 0

@@ -16,7 +16,7 @@ from tool_engine.executors.commands.system_calls import (
     ATTRIBUTES,
     LOOKED_INTO,
     NETWORK,
-    numbers,
+    numbers_of,
 )
 
 pytestmark = pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can")
@@ -47,7 +47,7 @@ async def test_calls_that_lead_around(cell: Cell) -> None:
 
 async def test_each_number(cell: Cell) -> None:
     """Every system call that is not listed fails, by its number."""
-    known = numbers(platform.machine())
+    known = numbers_of(platform.machine())
     listed = ALLOWED | NETWORK | ATTRIBUTES | LOOKED_INTO
     passing = sorted(number for name, number in known.items() if name in listed)
     code = f"""

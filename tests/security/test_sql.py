@@ -26,7 +26,7 @@ from tool_engine.errors import DefinitionError, ToolExecutionError
 from tool_engine.executors.sql import sql_entry as entry_module
 from tool_engine.executors.sql.sql_executor import SQLExecutor
 from tool_engine.model.parameter import ToolParameter
-from tool_engine.model.settings.source import checked_sources
+from tool_engine.model.settings.databases import checked_sources
 from tool_engine.model.tool import ToolCategory
 
 BOUND = 30.0

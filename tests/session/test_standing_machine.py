@@ -27,8 +27,8 @@ from tool_engine import (
     ToolSession,
 )
 from tool_engine.errors import ApprovalError
-from tool_engine.knowledge.approvals import MemoryApprovalStorage
 from tool_engine.knowledge.memory import MemoryStorage
+from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
 from tool_engine.model.approval import ApprovalRequest
 
 WHOM = [{"name": "n", "type": "integer", "required": True, "description": "Whom"}]

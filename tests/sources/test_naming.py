@@ -13,7 +13,7 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.session.session import ToolSession
 from tool_engine.sources.composition import combine, prefix, rename
-from tool_engine.sources.naming import named
+from tool_engine.sources.naming import name_result
 
 VIEWS: Any = {
     "prefix": lambda engine: prefix(engine, "w."),
@@ -83,7 +83,7 @@ async def test_where_content_must_not_go(engine: ToolEngine) -> None:
 )
 def test_what_is_about_something_else(error_type: Any, error: Any, told: Any) -> None:
     """What a tool says, and the names of arguments and buckets, stay as they are."""
-    result = named(ToolExecutionResult(False, "put", {}, error, error_type), "w.put")
+    result = name_result(ToolExecutionResult(False, "put", {}, error, error_type), "w.put")
     assert (result.tool_name, result.error) == ("w.put", told)
 
 

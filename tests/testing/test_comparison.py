@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.testing.comparison import differences, json_line
+from tool_engine.testing.comparison import find_differences, json_line
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from tool_engine.testing.comparison import differences, json_line
 )
 def test_each_difference_is_told_with_its_place(expected: Any, got: Any, told: list[str]) -> None:
     """Equal is meant as in JSON; a difference names its path, what was expected, what came."""
-    assert differences(expected, got) == told
+    assert find_differences(expected, got) == told
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_each_difference_is_told_with_its_place(expected: Any, got: Any, told: l
 )
 def test_a_part_leaves_other_keys_open(expected: Any, got: Any, is_same: bool) -> None:
     """Only the keys of mappings are left open: lists are as long as they are written."""
-    assert (differences(expected, got, is_partial=True) == []) is is_same
+    assert (find_differences(expected, got, is_partial=True) == []) is is_same
 
 
 def test_many_differences_are_counted() -> None:
     """Nobody reads a thousand lines."""
-    told = differences(list(range(1_000)), [None] * 1_000, root="json")
+    told = find_differences(list(range(1_000)), [None] * 1_000, root="json")
     assert len(told) == 11
     assert told[0] == "json[0]: expected 0, got null"
     assert told[-1] == "and 990 more differences"

@@ -1,7 +1,7 @@
 """The figures add up, and mean what their names say."""
 
 from tool_engine.testing import Figures, RunFigures, TraceCall
-from tool_engine.testing.figures import curve, most_at_once
+from tool_engine.testing.figures import make_curve, most_at_once
 
 
 def call(
@@ -65,7 +65,7 @@ def test_a_slot_that_is_handed_over_is_one_slot() -> None:
     """What ends at an instant makes room for what begins at it."""
     assert most_at_once([(0.0, 1.0, 1), (1.0, 2.0, 1)]) == 1
     assert most_at_once([]) == 0
-    assert curve([(0.0, 2.0, 1), (1.0, 3.0, 2)]) == [(0.0, 1), (1.0, 3), (2.0, 2), (3.0, 0)]
+    assert make_curve([(0.0, 2.0, 1), (1.0, 3.0, 2)]) == [(0.0, 1), (1.0, 3), (2.0, 2), (3.0, 0)]
 
 
 def test_figures_by_bucket() -> None:

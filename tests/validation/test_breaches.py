@@ -18,7 +18,7 @@ from tests.properties.test_one_truth_about_arguments import fitting, raw_schemas
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import Tool, ToolCategory, ToolEngine, ToolEngineConfig, ToolParameter
 from tool_engine.validation import ToolParameterValidator
-from tool_engine.validation.breaches import Broken, Missing, Undeclared, breaches, is_small
+from tool_engine.validation.breaches import Broken, Missing, Undeclared, find_breaches, is_small
 from tool_engine.validation.position import Position
 
 STRICT = ToolParameterValidator(strict=True)
@@ -180,7 +180,7 @@ def test_breaches_agree_with_the_reference(drawn: tuple[dict[str, Any], Any]) ->
     """X5: something is found exactly where an independent validator finds something."""
     schema, value = drawn
     reference = jsonschema.Draft202012Validator(schema)
-    found = list(breaches(value, Position.of(schema)))
+    found = list(find_breaches(value, Position.of(schema)))
     assert bool(found) is not reference.is_valid(value)
     for breach in found:
         at: Any = value

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tool_engine.validation.rules import read_options
-from tool_engine.validation.wording import MAX_TEXT, listed
+from tool_engine.validation.wording import MAX_TEXT, list_values
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,6 @@ def test_of_many_options_only_what_is_shown_is_put_into_words() -> None:
             read.append(number)
             yield number
 
-    assert len(listed(give())) == MAX_TEXT
+    assert len(list_values(give())) == MAX_TEXT
     assert len(read) <= MAX_TEXT
-    assert listed([1, "x", None]) == '1, "x", null'
+    assert list_values([1, "x", None]) == '1, "x", null'

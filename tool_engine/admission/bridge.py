@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Protocol
 
 from tool_engine.admission.slot import ConcurrencySlot
@@ -173,12 +172,7 @@ class SlotClaim:
             self._give_back()
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._give_back()
 
     async def __aenter__(self) -> ConcurrencySlot:
@@ -202,12 +196,7 @@ class SlotClaim:
             self._give_back()
             raise
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         self._give_back()
 
     def __del__(self) -> None:

@@ -15,11 +15,11 @@ from typing import Any
 from tool_engine.admission import collision, refusal
 from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.bridge import ControllerBridge
-from tool_engine.admission.lease import SlotLease
 from tool_engine.admission.lines import Lane
 from tool_engine.admission.pool import SlotPool, broken_accounting
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
+from tool_engine.admission.slot_block import SlotBlock
 from tool_engine.admission.snapshot import ConcurrencySnapshot, WaitExplanation
 from tool_engine.admission.view import ControllerView
 from tool_engine.admission.waiting import Waiter
@@ -271,7 +271,7 @@ class ToolConcurrencyController(KnownArguments):
         key: str | None = None,
         weight: int = 1,
         timeout: float | None = None,
-    ) -> SlotLease:
+    ) -> SlotBlock:
         """Acquire on entry and releases on exit; arguments and errors as for `acquire`."""
         if context is None and priority is None and key is None and timeout is None and weight == 1:
             request = self._requests.get(bucket)
@@ -280,7 +280,7 @@ class ToolConcurrencyController(KnownArguments):
         else:
             config = self.config
             request = AdmissionRequest.of(config, bucket, context, priority, key, weight, timeout)
-        return SlotLease(self, request)
+        return SlotBlock(self, request)
 
     # Lending: the slot of a call that waits for a call of its own, so that none deadlocks.
 

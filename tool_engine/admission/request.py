@@ -13,8 +13,8 @@ import msgspec
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext, check_timeout
-from tool_engine.model.caller import check_context
 from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.context_check import check_context
 from tool_engine.model.settings.concurrency import (
     DEFAULT_PRIORITY,
     LARGEST,

@@ -21,9 +21,9 @@ from tool_engine.errors import ConfigurationError, SessionError, ToolEngineError
 from tool_engine.interfaces import ChatModel
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
-from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.redaction import shorten_words, words_of

@@ -12,20 +12,20 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from tool_engine.agent.answer import AgentAnswer, StopReason
-from tool_engine.agent.asking import Asking
 from tool_engine.agent.events import AgentEventType
 from tool_engine.agent.history import History, result_messages
 from tool_engine.agent.listening import Listeners
+from tool_engine.agent.reply_request import Asking
 from tool_engine.agent.transcript import Transcript
-from tool_engine.agent.words import say
+from tool_engine.agent.words import write_sentence
 from tool_engine.errors import ChatModelError, SessionError
 from tool_engine.interfaces import ChatModel
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionResult
 from tool_engine.model.chat import ChatRequest
-from tool_engine.model.finding import make_refused
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.progress import ToolProgress
+from tool_engine.model.refusal import make_refused
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.cycle import ToolCallCycleResult
 from tool_engine.protocols.large_replies import read_in_time
@@ -355,7 +355,7 @@ class Turn:
         self._transcript.add("loop", text)
 
     def _say_words(self, key: str, **values: object) -> str:
-        return say(self._session.config.language, key, **values)
+        return write_sentence(self._session.config.language, key, **values)
 
 
 def _compare_by(calls: Sequence[ToolCall], results: Sequence[ToolExecutionResult]) -> str | None:

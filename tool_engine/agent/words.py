@@ -45,6 +45,6 @@ _WORDS: Final = {
 }
 
 
-def say(language: str, key: str, **values: object) -> str:
+def write_sentence(language: str, key: str, **values: object) -> str:
     """Return one sentence, in `en` or `zh`."""
     return _WORDS[language][key].format(**values)

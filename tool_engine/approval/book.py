@@ -23,8 +23,8 @@ from tool_engine.interfaces import ApprovalStorage
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, is_plain
 from tool_engine.model.call import check_timeout
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.json.output import shown
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.tool import Tool

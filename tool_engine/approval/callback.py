@@ -11,8 +11,6 @@ from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.output import shown
 
-__all__ = ["Answer", "CallbackApprover", "DeferredApprover"]
-
 
 class CallbackApprover(KnownArguments):
     """Asks a function of the program for each decision.

@@ -68,7 +68,7 @@ def argument_lines(params: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def difference(
+def describe_difference(
     before: Mapping[str, Any], params: Mapping[str, Any], secret_names: Collection[str] = ()
 ) -> str | None:
     """Return how arguments differ from others; None: not, or too many lines."""

@@ -13,7 +13,7 @@ from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.approval.queued import QueueApprover
 from tool_engine.errors import ApprovalError, EngineClosedError, SessionError
 from tool_engine.interfaces import ApprovalStorage, Approver, CallScope, Front, Source
-from tool_engine.interfaces.asking import ask_for_all, ask_for_one, ask_storage
+from tool_engine.interfaces.failing_storage import ask_for_all, ask_for_one, ask_storage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.json.copying import live

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.approval.answers import check_approver
 from tool_engine.approval.book import ApprovalBook
-from tool_engine.approval.describe import difference
+from tool_engine.approval.describe import describe_difference
 from tool_engine.approval.desk import EngineApprovals
-from tool_engine.approval.making import making_of, place_of
-from tool_engine.approval.place import context_asked, principal_of
 from tool_engine.approval.policy import Decision, decide
 from tool_engine.approval.preview import AT_ONCE, preview_of
+from tool_engine.approval.principal import context_asked, principal_of
+from tool_engine.approval.subject import making_of, place_of
 from tool_engine.approval.waiting import Waiting, count_cancellations
 from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import Approver, Front, ToolExecutor
@@ -396,8 +396,8 @@ class ApprovalGate:
         hidden = secrets_of(tool, params)
         names = hidden.names | hidden.parts
         if len(str(before)) + len(str(params)) <= AT_ONCE:
-            return difference(before, params, names)
-        return await asyncio.to_thread(difference, before, params, names)
+            return describe_difference(before, params, names)
+        return await asyncio.to_thread(describe_difference, before, params, names)
 
     def _call_listener(
         self,

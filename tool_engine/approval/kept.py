@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tool_engine.errors import ApprovalError, RecordsUnavailableError
 from tool_engine.interfaces import ApprovalStorage
-from tool_engine.interfaces.asking import ask_storage
+from tool_engine.interfaces.failing_storage import ask_storage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.json.copying import live
 

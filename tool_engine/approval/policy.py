@@ -14,9 +14,9 @@ import msgspec
 
 from tool_engine.approval.matching import Argument, is_match, is_pattern, spelled_in
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import (
     ExecutionPolicy,
     Permission,

@@ -178,7 +178,7 @@ class _Labels(set[str]):
             each.update(added)
 
 
-def narrowed(outer: CallScope | None, inner: CallScope | None) -> CallScope | None:
+def narrow_scope(outer: CallScope | None, inner: CallScope | None) -> CallScope | None:
     """Return the scope of a call from `outer` for `inner`."""
     if outer is None or inner is None:
         return inner or outer

@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from tool_engine.backends.current import CurrentTask
+from tool_engine.backends.current_task import CurrentTask
 from tool_engine.logger import current_call
 from tool_engine.model.settings.settable import settable
 

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 from typing import Any, Protocol
 
-from tool_engine.approval.place import asked_in
 from tool_engine.approval.preview import previewed_by
+from tool_engine.approval.principal import asked_in
 from tool_engine.calls.call import CANCELLED, Call
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of
@@ -263,7 +263,7 @@ async def let_others_run(packed: bytes) -> None:
             await asyncio.sleep(0)
 
 
-def frozen(params: Any) -> Any:
+def freeze_arguments(params: Any) -> Any:
     """Return a copy of the arguments, or the value itself if it cannot be copied."""
     try:
         return copied(params)

@@ -15,11 +15,11 @@ import msgspec
 from tool_engine.calls.call import Call
 from tool_engine.calls.failure import Failure
 from tool_engine.calls.plan import Plan
-from tool_engine.calls.ready import Ready
+from tool_engine.calls.returned_value import Ready
 from tool_engine.events import EventBus
 from tool_engine.interfaces import Slot
 from tool_engine.knowledge.entry import VisibleCall, secrets_sent, without_values
-from tool_engine.knowledge.snapshot import pack, restore, snapshot
+from tool_engine.knowledge.snapshot import pack, restore_value, take_snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import (
@@ -28,9 +28,9 @@ from tool_engine.model.event import (
     ToolEngineEventType,
     UnreadOutput,
 )
-from tool_engine.model.finding import finding_of
 from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
 from tool_engine.model.record import CallEntry
+from tool_engine.model.refusal import finding_of
 from tool_engine.model.tool import Tool
 from tool_engine.output.limited import LimitedOutput
 from tool_engine.redaction import redact, redact_text
@@ -252,7 +252,7 @@ class CallEnding:
         )
         if limited is None or not shared.is_success:
             kept = None if leader is None else leader.kept
-            self._keep_record(call, result, kept or snapshot(result.output), date)
+            self._keep_record(call, result, kept or take_snapshot(result.output), date)
         else:
             self._keep_record(call, result, limited.kept.result, date, limited.kept.whole)
         self._publish_end(call, result)
@@ -413,7 +413,7 @@ def _show_result(
             metadata["error_details"] = redact(metadata["error_details"])
     output: Any = result.output
     if output:
-        data = snapshot(output) if kept is None else kept
+        data = take_snapshot(output) if kept is None else kept
         output = UnreadOutput(_redact_output if visible is None else visible.result, data)
     return ShownResult(
         result.is_success,
@@ -430,5 +430,5 @@ def _show_result(
 
 
 def _redact_output(kept: bytes) -> dict[str, Any]:
-    shown: dict[str, Any] = redact(restore(kept))
+    shown: dict[str, Any] = redact(restore_value(kept))
     return shown

@@ -9,7 +9,13 @@ import asyncio
 from typing import Any, NamedTuple
 
 from tool_engine.errors import AdmissionError, ToolExecutionError
-from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, TRUNCATED, beginning, pack, restore
+from tool_engine.knowledge.snapshot import (
+    MAX_SNAPSHOT,
+    TRUNCATED,
+    keep_beginning,
+    pack,
+    restore_value,
+)
 from tool_engine.redaction import NO_SECRETS, OwnSecrets, shorten_words, words_of
 from tool_engine.validation.output import OutputMismatchError
 
@@ -66,7 +72,7 @@ def _bound_details(details: dict[str, Any], secrets: OwnSecrets) -> dict[str, An
         size = None
     if size is not None and size <= MAX_SNAPSHOT:
         return details
-    kept: dict[str, Any] = restore(beginning(details, size, secrets.beginning))
+    kept: dict[str, Any] = restore_value(keep_beginning(details, size, secrets.beginning))
     return kept if size is not None or TRUNCATED in kept else details
 
 

@@ -26,24 +26,21 @@ from tool_engine.calls.call import (
     ANONYMOUS,
     CANCELLED,
     Call,
-    context_of,
     end_of,
     end_work_of,
     ended_error,
-    inner_context,
-    joined_context,
-    nested_context,
     slot_of_this_call,
 )
 from tool_engine.calls.call_id import name_call
-from tool_engine.calls.consent import Consents, frozen, let_others_run
+from tool_engine.calls.consent import Consents, freeze_arguments, let_others_run
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
+from tool_engine.calls.nesting import context_of, inner_context, joined_context, nested_context
 from tool_engine.calls.plan import Plan, Planner
 from tool_engine.calls.progress import take_report
-from tool_engine.calls.ready import Ready
 from tool_engine.calls.retrying import Retries
+from tool_engine.calls.returned_value import Ready
 from tool_engine.calls.sharing import Flight, Flights
 from tool_engine.calls.uses import Use, is_use, take_uses
 from tool_engine.errors import (
@@ -55,10 +52,10 @@ from tool_engine.errors import (
 from tool_engine.events import EventBus
 from tool_engine.forking import Inheritable
 from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
-from tool_engine.knowledge.snapshot import pack_plain, snapshot
+from tool_engine.knowledge.snapshot import pack_plain, take_snapshot
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import check_context, is_of_own
+from tool_engine.model.context_check import check_context, is_of_own
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.progress import ToolLogLine, ToolProgress
 from tool_engine.model.record import next_serial
@@ -242,7 +239,7 @@ class Pipeline:
         plan: Any = call.plan
         parent = None if parent is _UNASKED else parent
         # From here on callers may change what they sent: it is not read again.
-        params = frozen(params)
+        params = freeze_arguments(params)
         while True:
             if plan.needs_consent or call.context.scope is not None:
                 consented = await self.consents.ask(self, call, params, packed, plan, arguments)
@@ -407,7 +404,7 @@ class Pipeline:
         if near is not None:
             context = inner_context(near, context)
         call_id = name_call(self._prefix)
-        call = Call(self, next_serial(), call_id, tool_name, snapshot(params), context)
+        call = Call(self, next_serial(), call_id, tool_name, take_snapshot(params), context)
         found = self.look_up(call)
         call.plan = None if isinstance(found, Failure) else found
         if refusal.error_type == "tool_not_found" or not call.is_for_models:
@@ -419,7 +416,7 @@ class Pipeline:
     ) -> tuple[Plan, dict[str, Any]] | Failure:
         """Look up and validate a call that cannot take the short way."""
         plan, arguments = call.plan, None
-        call.params = call.params or snapshot(params)
+        call.params = call.params or take_snapshot(params)
         if plan is None:
             found = self.look_up(call)
             if isinstance(found, Failure):

@@ -15,22 +15,21 @@ from msgspec.structs import replace
 
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.backends.local import LocalBackend
-from tool_engine.backends.placed import PlacedExecutor
 from tool_engine.calls.failure import Failure
-from tool_engine.calls.ready import UNCHECKED, Readying, choose_readying
+from tool_engine.calls.returned_value import UNCHECKED, Readying, choose_readying
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.interfaces import ExecutionBackend, ToolExecutor
 from tool_engine.knowledge.entry import secret_names
-from tool_engine.knowledge.keeping import keep_output
-from tool_engine.model.call import ValidationError, ValidationResult
+from tool_engine.knowledge.snapshot import keep_output
+from tool_engine.model.call import ToolExecutionContext, ValidationError, ValidationResult
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.plain import name_of
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.model.settings.concurrency import CollisionPolicy
 from tool_engine.model.tool import RetryPolicy, Tool
-from tool_engine.output.shaping import shaped
+from tool_engine.output.shaping import shape_output
 from tool_engine.redaction import words_of
 from tool_engine.validation import ToolParameterValidator
 
@@ -38,6 +37,18 @@ _Accept = Callable[[Any, bytes], dict[str, Any] | None]
 _Explain = Callable[[Any], ValidationResult]
 _Misfits = Callable[[dict[str, Any]], list[ValidationError]]
 _SHARED: Final = CollisionPolicy.SINGLE_FLIGHT
+
+
+class PlacedExecutor:
+    """Runs tools with `executor` where `backend` runs them."""
+
+    def __init__(self, executor: ToolExecutor, backend: ExecutionBackend) -> None:
+        self._function = backend.function_for(executor)
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> Any:
+        return await self._function(tool, params, context)
 
 
 class Placing(NamedTuple):
@@ -274,7 +285,7 @@ class Planner:
         reader = None if self._find is None else self._find("read_result")
         # A note must not name a tool that the model does not see.
         has_reader = reader is not None and reader.handler == reader.name and reader.is_enabled
-        return shaped(executor, tool.result, keep_output, has_reader=has_reader)
+        return shape_output(executor, tool.result, keep_output, has_reader=has_reader)
 
     def unknown_executor(self, tool: Tool) -> Failure:
         """Return the failure of a tool whose handler is not registered."""

@@ -240,7 +240,7 @@ class Generations:
     def add(self, index: ToolIndex, cause: str) -> Generation:
         """Make `index` the present snapshot; the oldest one that is kept goes."""
         self.number += 1
-        added, modified, removed = difference(self.index, index)
+        added, modified, removed = find_difference(self.index, index)
         made = Generation(
             number=self.number,
             index=index,
@@ -321,7 +321,7 @@ class GenerationsView(GroupsView):
 
 def changes_between(before: ToolIndex, after: ToolIndex) -> ReloadChanges:
     """Return the names of tools and groups that differ between snapshots."""
-    added, modified, removed = difference(before, after)
+    added, modified, removed = find_difference(before, after)
     return {
         "added": added,
         "modified": modified,
@@ -330,7 +330,7 @@ def changes_between(before: ToolIndex, after: ToolIndex) -> ReloadChanges:
     }
 
 
-def difference(before: ToolIndex, after: ToolIndex) -> tuple[list[str], list[str], list[str]]:
+def find_difference(before: ToolIndex, after: ToolIndex) -> tuple[list[str], list[str], list[str]]:
     """Return the names of added, modified and removed tools."""
     changed = [(before.get(tool.name), tool) for tool in after.new_since(before)]
     added = [tool.name for old, tool in changed if old is None]

@@ -14,17 +14,18 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-from tool_engine.catalog.definition.readers import HINTS
+from tool_engine.catalog.definition.audience import HINTS
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.older_drafts import write_today
 from tool_engine.errors import ConfigurationError, DefinitionError
 from tool_engine.interfaces import CatalogSource, ListedTool, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.json.output import shown
-from tool_engine.model.json.references import Steps, copy_schemas, write_pointer
+from tool_engine.model.json.references import Steps, copy_schemas, split_pointer, write_pointer
 from tool_engine.model.tool import Tool
 
+_Moves = dict[tuple[str, ...], tuple[str, ...]]
+"""Where schemas stood -> where they stand."""
 Call = Callable[[str, dict[str, Any]], Any]
 """Runs a tool: takes its name and its arguments, returns its output or what to await."""
 _SCHEMAS: Final = (
@@ -39,6 +40,79 @@ _FORMS: Final = (
     "of OpenAI ({'type': 'function', ...}), Anthropic (with input_schema), Gemini (with "
     "functionDeclarations) or MCP (with inputSchema)"
 )
+
+
+def write_today(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy in the words of draft 2020-12; what it does not say in others stays."""
+    nodes = copy_schemas(schema)
+    moves: _Moves = {}
+    for steps, node in nodes:
+        _write_types(node)
+        _write_bounds(node)
+        _move_schemas(node, steps, moves)
+    if not moves:
+        return nodes[0][1]
+    nodes = copy_schemas(nodes[0][1])
+    for _, node in nodes:
+        _follow_moves(node, moves)
+    # Inside of what was moved nothing has been looked at yet.
+    return write_today(nodes[0][1])
+
+
+def _write_types(node: dict[str, Any]) -> None:
+    kinds = node.get("type")
+    if isinstance(kinds, str) and kinds.isupper():
+        node["type"] = kinds.lower()
+    if node.pop("nullable", None) is True and isinstance(node.get("type"), str):
+        node["type"] = [node["type"], "null"]
+        if isinstance(node.get("enum"), list) and None not in node["enum"]:
+            node["enum"] = [*node["enum"], None]
+
+
+def _write_bounds(node: dict[str, Any]) -> None:
+    for bound in ("minimum", "maximum"):
+        exclusive = f"exclusive{bound.capitalize()}"
+        is_exclusive = node.get(exclusive)
+        if isinstance(is_exclusive, bool):
+            del node[exclusive]
+            if is_exclusive and bound in node:
+                node[exclusive] = node.pop(bound)
+
+
+def _move_schemas(node: dict[str, Any], steps: Steps, moves: _Moves) -> None:
+    """Give the schemas of tuples and of dependencies the keywords that they have today."""
+    place = tuple(map(str, steps))
+
+    def move(old: str, new: str) -> None:
+        node[new] = node.pop(old)
+        moves[(*place, old)] = (*place, new)
+
+    if isinstance(node.get("items"), list):
+        move("items", "prefixItems")
+        if "additionalItems" in node:
+            move("additionalItems", "items")
+    needed = node.get("dependencies")
+    if isinstance(needed, dict) and not {"dependentRequired", "dependentSchemas"} & node.keys():
+        names = {key: each for key, each in needed.items() if isinstance(each, list)}
+        node["dependencies"] = {key: each for key, each in needed.items() if key not in names}
+        if names:
+            node["dependentRequired"] = names
+        if node["dependencies"]:
+            move("dependencies", "dependentSchemas")
+        else:
+            del node["dependencies"]
+
+
+def _follow_moves(node: dict[str, Any], moves: _Moves) -> None:
+    pointer = node.get("$ref")
+    if not isinstance(pointer, str) or not pointer.startswith("#"):
+        return
+    steps = tuple(split_pointer(pointer))
+    for length in range(len(steps), 0, -1):
+        moved = moves.get(steps[:length])
+        if moved is not None:
+            node["$ref"] = write_pointer((*moved, *steps[length:]))
+            return
 
 
 class ImportedTools(CatalogSource):

@@ -215,7 +215,7 @@ def _check_entries(definitions: Iterable[Definition], text: bytes) -> None:
     # By name: the catalog needs no executor but here, and an engine brings its own.
     executors = import_module("tool_engine.executors.executor_registry").ExecutorRegistry()
     problems = [
-        _import_module("placing").placed(problem, text, number)
+        _import_module("placing").place_problem(problem, text, number)
         for number, each in enumerate(definitions)
         if isinstance(each, Tool)
         for problem in executors.check(each)

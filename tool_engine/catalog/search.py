@@ -290,7 +290,7 @@ class Terms:
         return found
 
 
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """Return the part of a lower-case English word that its forms share.
 
     Example:
@@ -320,7 +320,7 @@ def _terms_of_word(word: str) -> tuple[str, ...]:
     parts = [part for piece in _PIECE.findall(word) for part in _HUMP.split(piece)]
     terms = [term for part in parts for term in _terms_of_part(part)]
     if len(parts) > 1 and len(word) <= _LONGEST_WORD and word.isascii():
-        terms.append(stem("".join(parts).lower()))
+        terms.append(stem_word("".join(parts).lower()))
     return tuple(terms)
 
 
@@ -330,4 +330,4 @@ def _terms_of_part(part: str) -> list[str]:
     folded = part.casefold()[:_LONGEST_WORD]
     if folded in _STOP_WORDS:
         return []
-    return [stem(folded) if folded.isascii() else folded]
+    return [stem_word(folded) if folded.isascii() else folded]

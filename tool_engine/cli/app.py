@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TextIO
 import typer
 
 from tool_engine.cli.command_list import MARKUP, CommandList
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report_failure
 from tool_engine.cli.options import EXIT_CODES, PathOption, ServersOption, check_path_option
 from tool_engine.cli.settings import Settings
 from tool_engine.errors import ConfigurationError, ToolEngineError
@@ -58,7 +58,9 @@ def run(args: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in _CANNOT_WRITE:
             raise
-        report(f"the output could not be written: {error.strerror}", "write_failed", as_json=False)
+        report_failure(
+            f"the output could not be written: {error.strerror}", "write_failed", as_json=False
+        )
         code = EXIT_FAILED
     for stream in (sys.stdout, sys.stderr):
         _give_up_broken(stream)
@@ -70,10 +72,10 @@ def _run_words(words: list[str]) -> int:
     try:
         return int(app(args=words, prog_name=_PROGRAM, standalone_mode=False) or EXIT_OK)
     except CommandError as error:
-        report(str(error), error.kind, as_json=as_json)
+        report_failure(str(error), error.kind, as_json=as_json)
         return error.exit_code
     except ToolEngineError as error:
-        report(str(error), error.error_type, as_json=as_json)
+        report_failure(str(error), error.error_type, as_json=as_json)
         return EXIT_USAGE if isinstance(error, ConfigurationError) else EXIT_FAILED
     except typer.TyperException as error:
         return _report_usage(error, as_json=as_json)
@@ -95,7 +97,7 @@ def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
         hint = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n"
     # Without a message the command line was empty, and the help is already printed.
     if message:
-        report(message, "usage_error", as_json=as_json, hint=hint)
+        report_failure(message, "usage_error", as_json=as_json, hint=hint)
     return error.exit_code
 
 

@@ -56,7 +56,7 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     return f"; there are: {', '.join(names[:10])}{more}"
 
 
-def report(message: str, error_type: str, *, as_json: bool, hint: str = "") -> None:
+def report_failure(message: str, error_type: str, *, as_json: bool, hint: str = "") -> None:
     """Report a failure as JSON on stdout, or on stderr."""
     from tool_engine.cli.console import print_json, visible
 

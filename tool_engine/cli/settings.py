@@ -130,7 +130,7 @@ def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WAR
         ) from None
 
 
-def hurry(loop: asyncio.AbstractEventLoop, again: Callable[[], object]) -> None:
+def hurry_after_signal(loop: asyncio.AbstractEventLoop, again: Callable[[], object]) -> None:
     """After a second signal, call `again` if the cancellation takes long.
 
     What is left behind then, such as a call in a thread, is not reported.
@@ -148,7 +148,7 @@ async def _run_interruptible(command: Coroutine[Any, Any, int]) -> int:
     def interrupt(number: signal.Signals) -> None:
         came.append(number)
         if len(came) > 1:
-            hurry(loop, partial(interrupt, number))
+            hurry_after_signal(loop, partial(interrupt, number))
         if len(came) > 1 or task is None or not task.cancel():
             raise KeyboardInterrupt(came[0])
 

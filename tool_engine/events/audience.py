@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
+from tool_engine.events.event_filter import WantedEvents, conversation_of
 from tool_engine.events.subscriber import Subscriber
-from tool_engine.events.wanted import WantedEvents, conversation_of
 from tool_engine.model.event import ToolEngineEvent
 
 Key: TypeAlias = tuple[str, str | None]

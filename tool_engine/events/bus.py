@@ -11,12 +11,12 @@ from typing import Any, Final
 from tool_engine.errors import ConfigurationError, EngineClosedError, EventsLostError
 from tool_engine.events.audience import NO_LISTENERS, Audience
 from tool_engine.events.buffer import BLOCK_NONE, DROP_OLDEST, check_buffer
+from tool_engine.events.event_filter import EventTypes, Names, WantedEvents
 from tool_engine.events.log import EventLog
 from tool_engine.events.mailbox import Mailbox
 from tool_engine.events.replay import Replay
 from tool_engine.events.stream import EventStream, StreamSubscriber
 from tool_engine.events.subscriber import CallbackSubscriber, EventFailure, Subscriber
-from tool_engine.events.wanted import EventTypes, Names, ToolNames, WantedEvents
 from tool_engine.interfaces import EventCallback
 from tool_engine.logger import get_logger
 from tool_engine.model.call import check_timeout
@@ -25,8 +25,6 @@ from tool_engine.model.event import PASSING, ToolEngineEvent, ToolEngineEventTyp
 from tool_engine.model.json.copying import live
 from tool_engine.model.newest import keep_newest
 from tool_engine.redaction import OwnSecrets, secrets_if_known, trace_of
-
-__all__ = ["EventBus", "EventTypes", "Subscription", "ToolNames"]
 
 _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 100

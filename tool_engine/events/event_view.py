@@ -6,8 +6,8 @@ from typing import Any
 
 from tool_engine.events.buffer import DROP_OLDEST
 from tool_engine.events.bus import EventBus, Subscription
+from tool_engine.events.event_filter import EventTypes, Names
 from tool_engine.events.stream import EventStream
-from tool_engine.events.wanted import EventTypes, Names
 from tool_engine.interfaces import EventCallback
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr, replace
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import EventStorage
-from tool_engine.interfaces.asking import ask_for_all, ask_storage
+from tool_engine.interfaces.failing_storage import ask_for_all, ask_storage
 from tool_engine.logger import get_logger
 from tool_engine.model.event import PASSING, ToolEngineEvent
 from tool_engine.model.foreign import ends_caller

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from tool_engine.events.event_filter import WantedEvents
 from tool_engine.events.log import EventLog
 from tool_engine.events.mailbox import CutError, Mailbox
-from tool_engine.events.wanted import WantedEvents
 from tool_engine.model.event import PASSING, ToolEngineEvent
 
 _PAGE: Final = 500

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import EventsLostError
 from tool_engine.events.buffer import DROP_OLDEST, Buffer
-from tool_engine.events.wanted import WantedEvents
+from tool_engine.events.event_filter import WantedEvents
 from tool_engine.interfaces import EventCallback
 from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.event import ToolEngineEvent

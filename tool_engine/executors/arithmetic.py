@@ -14,16 +14,14 @@ from typing import Any, Final, NamedTuple
 from tool_engine.executors.number import MAX_BITS, CalculationError, Number, Value, bits_of
 from tool_engine.executors.operations import (
     add,
-    bounded,
-    checked,
+    check_bits,
+    compute_checked,
     divide,
     multiply,
     power,
-    real,
+    require_real,
 )
 from tool_engine.model.checks.nearness import suggest_near
-
-__all__ = ["CONSTANTS", "FUNCTIONS", "CalculationError", "Function", "call"]
 
 _MAX_CHOICES: Final = 10_000
 _MAX_PLACES: Final = 400
@@ -58,7 +56,7 @@ def call(name: str, arguments: tuple[Value, ...]) -> Value:
             f"{function.usage}"
         )
     numbers = tuple(argument.number for argument in arguments)
-    number = checked(f"{name}()", function.compute, numbers, function.domain)
+    number = compute_checked(f"{name}()", function.compute, numbers, function.domain)
     if function.result == "chosen":
         return next(argument for argument in arguments if argument.number is number)
     is_whole = function.result == "whole" or (name == "round" and len(arguments) == 1)
@@ -88,8 +86,8 @@ def _compute_factorial(n: Number) -> int:
     if number < 0:
         raise CalculationError("factorial is not defined for negative numbers")
     if number > _MAX_CHOICES:
-        bounded("factorial", math.inf)
-    bounded("factorial", math.lgamma(number + 1) / math.log(2) - 1)
+        check_bits("factorial", math.inf)
+    check_bits("factorial", math.lgamma(number + 1) / math.log(2) - 1)
     return math.factorial(number)
 
 
@@ -97,13 +95,13 @@ def _count_combinations(n: Number, k: Number) -> int:
     total, chosen = _check_choice("comb", n, k)
     if chosen <= total:
         logs = math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)
-        bounded("comb", logs / math.log(2) - 1)
+        check_bits("comb", logs / math.log(2) - 1)
     return math.comb(total, chosen)
 
 
 def _count_permutations(n: Number, k: Number) -> int:
     total, chosen = _check_choice("perm", n, k)
-    bounded("perm", (total - chosen).bit_length() * chosen - chosen)
+    check_bits("perm", (total - chosen).bit_length() * chosen - chosen)
     return math.perm(total, chosen)
 
 
@@ -128,7 +126,7 @@ def _compute_gcd(*values: Number) -> int:
 
 def _compute_lcm(*values: Number) -> int:
     numbers = [_whole_number("lcm", value) for value in values]
-    bounded("lcm", sum(number.bit_length() - 1 for number in numbers))
+    check_bits("lcm", sum(number.bit_length() - 1 for number in numbers))
     return math.lcm(*numbers)
 
 
@@ -138,7 +136,7 @@ def _sign_of(value: Number) -> int:
 
 def _sum_values(*values: Number) -> Number:
     if any(isinstance(value, float) for value in values):
-        return math.fsum(map(real, values))
+        return math.fsum(map(require_real, values))
     return reduce(add, values)
 
 
@@ -167,7 +165,7 @@ def _square_root(value: Number) -> Number:
     if top * top == value.numerator and bottom * bottom == value.denominator:
         return Fraction(top, bottom)
     # The root of a large number has so many digits that its fraction makes no difference.
-    return float(top) if value > 1e300 else math.sqrt(real(value))
+    return float(top) if value > 1e300 else math.sqrt(require_real(value))
 
 
 def _compute_root(value: Number, degree: Number) -> Number:
@@ -182,7 +180,7 @@ def _compute_root(value: Number, degree: Number) -> Number:
         top, bottom = _whole_root(size.numerator, number), _whole_root(size.denominator, number)
         if top**number == size.numerator and bottom**number == size.denominator:
             return Fraction(top if value > 0 else -top, bottom)
-    near = math.pow(real(size), 1 / number)
+    near = math.pow(require_real(size), 1 / number)
     return -near if value < 0 else near
 
 
@@ -196,7 +194,7 @@ def _whole_root(value: int, degree: int) -> int:
 
 
 def _of_reals(compute: Callable[..., float]) -> Callable[..., float]:
-    return lambda *numbers: compute(*map(real, numbers))
+    return lambda *numbers: compute(*map(require_real, numbers))
 
 
 def _compute_log(value: Number, base: Number | None = None) -> Number:
@@ -213,7 +211,7 @@ def _compute_log(value: Number, base: Number | None = None) -> Number:
 
 
 def _compute_exp(value: Number) -> Number:
-    result = math.exp(real(value))
+    result = math.exp(require_real(value))
     if result == 0:
         raise CalculationError("the result of exp() is too small for a number")
     return result
@@ -225,7 +223,7 @@ def _natural_log(value: Number) -> float:
 
 def _log_operand(value: Number) -> int | float:
     # A whole number need not fit into a float to have a logarithm.
-    return value if isinstance(value, int) else real(value)
+    return value if isinstance(value, int) else require_real(value)
 
 
 def _decimal_function(

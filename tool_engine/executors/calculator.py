@@ -13,13 +13,17 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.arithmetic import CONSTANTS, FUNCTIONS, call
-from tool_engine.executors.number import CalculationError, Value, exact_text, parse, settled
+from tool_engine.executors.number import (
+    CalculationError,
+    Value,
+    exact_text,
+    parse_number,
+    settle_value,
+)
 from tool_engine.executors.operations import operate
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
-
-__all__ = ["CalculationError", "CalculatorExecutor", "calculate", "evaluate"]
 
 MAX_LENGTH: Final = 1000
 MAX_DEPTH: Final = 50
@@ -77,7 +81,7 @@ class CalculatorExecutor:
             )
         try:
             value = evaluate(expression)
-            output: dict[str, Any] = {"result": settled(value)}
+            output: dict[str, Any] = {"result": settle_value(value)}
             if (exact := exact_text(value)) is not None:
                 output["exact"] = exact
             return output
@@ -96,7 +100,7 @@ def calculate(expression: str) -> int | float:
         CalculationError: It is no arithmetic expression, too long, too deep or too costly, or
             its value is not a finite real number.
     """
-    return settled(evaluate(expression))
+    return settle_value(evaluate(expression))
 
 
 def evaluate(expression: str) -> Value:
@@ -175,7 +179,7 @@ class _Parser:
     def _read_atom(self) -> Value:
         token = self._take_token()
         if token.kind == "number":
-            return _compute_at(token, parse, token.text)
+            return _compute_at(token, parse_number, token.text)
         if token.kind == "name":
             return self._read_name(token)
         if token.text == "(":

@@ -27,7 +27,7 @@ from tool_engine.interfaces import FindCall, SearchTools, ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import words_of
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tool_engine.errors import ToolEngineError
+from tool_engine.executors.python.handler_source import SourceError, source_text
 from tool_engine.executors.python.importing import hash_of, running_hash
 from tool_engine.executors.python.python_entry import is_isolated
-from tool_engine.executors.python.source import SourceError, source_text
 from tool_engine.model.checks.own_code import code_behind, is_own
 from tool_engine.model.tool import Tool
 

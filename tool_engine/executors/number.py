@@ -31,7 +31,7 @@ class Value(NamedTuple):
     where it is whole, as in Python."""
 
 
-def parse(text: str) -> Value:
+def parse_number(text: str) -> Value:
     """Read `12`, `.5` or `1e-3`; raise `CalculationError` if out of range."""
     if text.isdigit():
         return Value(_read_whole(text))
@@ -45,7 +45,7 @@ def parse(text: str) -> Value:
         raise CalculationError(f"the number {text[:40]} is too large")
     if power + len(str(digits)) < -_MAX_EXPONENT or len(mantissa) > _MAX_EXPONENT:
         raise CalculationError(f"the number {text[:40]} is too small")
-    return Value(narrowed(Fraction(digits) * Fraction(10) ** power), is_decimal=True)
+    return Value(narrow_number(Fraction(digits) * Fraction(10) ** power), is_decimal=True)
 
 
 def _read_whole(text: str) -> int:
@@ -78,7 +78,7 @@ def bits_of(number: Number) -> int:
     return max(number.numerator.bit_length(), number.denominator.bit_length())
 
 
-def narrowed(number: Number) -> Number:
+def narrow_number(number: Number) -> Number:
     """Return a whole fraction as int, a huge one as float.
 
     `ArithmeticError` where no float can hold it.
@@ -98,7 +98,7 @@ def as_float(number: Number) -> float:
     return value
 
 
-def settled(value: Value) -> int | float:
+def settle_value(value: Value) -> int | float:
     """Return an int where the result is whole, else the nearest float."""
     number = value.number
     if isinstance(number, int) and not value.is_decimal:

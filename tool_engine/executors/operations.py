@@ -19,7 +19,7 @@ from tool_engine.executors.number import (
     as_float,
     bits_of,
     max_digits,
-    narrowed,
+    narrow_number,
 )
 
 NumberT = TypeVar("NumberT", bound=Number)
@@ -30,11 +30,11 @@ _FAR: Final = 10**18
 
 def operate(symbol: str, left: Value, right: Value) -> Value:
     """Return `left symbol right`; `//` and `%` round down, as in Python."""
-    number = checked(symbol, _OPERATORS[symbol], (left.number, right.number))
+    number = compute_checked(symbol, _OPERATORS[symbol], (left.number, right.number))
     return Value(number, left.is_decimal or right.is_decimal)
 
 
-def checked(
+def compute_checked(
     what: str, compute: Callable[..., Any], operands: tuple[Number, ...], domain: str = ""
 ) -> Number:
     """Return `compute(*operands)` if finite, real and bounded; `compute` bounds its own cost."""
@@ -45,7 +45,7 @@ def checked(
                 f"the result of {what} is not a real number (a root of a negative number); for "
                 "odd roots there are cbrt(x) and root(x, n)"
             )
-        value = narrowed(value)
+        value = narrow_number(value)
     except ZeroDivisionError:
         raise CalculationError(f"division by zero in {what}") from None
     except OverflowError:
@@ -57,18 +57,18 @@ def checked(
         shown = ", ".join(_show_number(operand) for operand in operands)
         raise CalculationError(f"{what} is not defined for {shown}{cure}") from None
     if isinstance(value, int):
-        bounded(what, value.bit_length())
+        check_bits(what, value.bit_length())
     elif isinstance(value, float) and not math.isfinite(value):
         raise CalculationError(f"the result of {what} is too large for a number (infinity)")
     return value
 
 
-def bounded(what: str, bits: float) -> None:
+def check_bits(what: str, bits: float) -> None:
     if bits > MAX_BITS:
         raise CalculationError(f"the result of {what} would have more than {max_digits()} digits")
 
 
-def real(number: Number) -> float:
+def require_real(number: Number) -> float:
     try:
         return as_float(number)
     except OverflowError:
@@ -79,13 +79,13 @@ def real(number: Number) -> float:
 
 def add(left: Number, right: Number) -> Number:
     """Return the sum; a fraction with too many digits becomes a float."""
-    return narrowed(left + right)
+    return narrow_number(left + right)
 
 
 def multiply(left: Number, right: Number) -> Number:
     """Return the product, bounded before it is computed."""
     if isinstance(left, int) and isinstance(right, int):
-        bounded("*", left.bit_length() + right.bit_length() - 2)
+        check_bits("*", left.bit_length() + right.bit_length() - 2)
     return _not_lost("*", left * right, left != 0 and right != 0)
 
 
@@ -99,14 +99,14 @@ def divide(left: Number, right: Number) -> Number:
 def power(base: Number, exponent: Number) -> Any:
     """Return the power; complex for an even root of a negative number."""
     if isinstance(base, float) or not isinstance(exponent, int):
-        return _not_lost("**", real(base) ** real(exponent), base != 0)
+        return _not_lost("**", require_real(base) ** require_real(exponent), base != 0)
     if isinstance(base, int) and exponent >= 0:
         if abs(base) > 1:
-            bounded("**", (abs(base).bit_length() - 1) * exponent)
+            check_bits("**", (abs(base).bit_length() - 1) * exponent)
         return base**exponent
     if bits_of(base) * abs(exponent) <= MAX_BITS:
         return Fraction(base) ** exponent
-    near = real(base) ** float(max(-_FAR, min(exponent, _FAR)))
+    near = require_real(base) ** float(max(-_FAR, min(exponent, _FAR)))
     return _not_lost("**", near, base != 0)
 
 

@@ -18,17 +18,6 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.secrets import SecretPart, SecretScope
 
-__all__ = [
-    "MISSING",
-    "JSONTemplate",
-    "ParameterPart",
-    "Part",
-    "SecretPart",
-    "TemplateError",
-    "TextTemplate",
-    "value_text",
-]
-
 _TOKEN: Final = re.compile(
     r"\{\{(?P<literal>[A-Za-z_][\w-]*)\}\}"
     r"|\$\{(?P<source>[^}]*)\}"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from tool_engine.errors import ToolNotFoundError
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.nearness import suggest_near
-from tool_engine.model.finding import make_refused
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
+from tool_engine.model.refusal import make_refused
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets
 

@@ -54,7 +54,7 @@ class _Frame:
         return f".{self.at}" if isinstance(self.copy, dict) else f"[{self.at}]"
 
 
-def copied(data: object, what: str = "the conversation") -> dict[str, Any]:
+def copy_data(data: object, what: str = "the conversation") -> dict[str, Any]:
     """Return a private copy of JSON values; tuples become lists.
 
     Args:

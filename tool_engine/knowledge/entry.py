@@ -16,9 +16,9 @@ from tool_engine.knowledge.snapshot import (
     RestoredItems,
     bounded_text,
     pack,
-    restore,
-    shortened,
-    snapshot,
+    restore_value,
+    shorten_snapshot,
+    take_snapshot,
 )
 from tool_engine.model.record import CallEntry, KeptCall, ToolCallRecord
 from tool_engine.model.tool import Tool
@@ -41,7 +41,7 @@ class VisibleCall:
     Args:
         params: The snapshot of the call's arguments.
         tool: The tool that names the secret parameters; None when there was none.
-        secrets: What `bound` found in arguments that were cut since; None: they are whole.
+        secrets: What `bound_entry` found in arguments that were cut since; None: they are whole.
     """
 
     def __init__(self, params: bytes, tool: Tool | None, secrets: OwnSecrets | None = None) -> None:
@@ -58,7 +58,7 @@ class VisibleCall:
 
     @cached_property
     def _sent_value(self) -> Any:
-        return restore(self._packed)
+        return restore_value(self._packed)
 
     @property
     def _is_mapping(self) -> bool:
@@ -75,7 +75,7 @@ class VisibleCall:
         return shown
 
     def result(self, data: bytes) -> dict[str, Any]:
-        output: dict[str, Any] = self.value(_as_mapping(restore(data), "result"))
+        output: dict[str, Any] = self.value(_as_mapping(restore_value(data), "result"))
         return output
 
     def value(self, value: Any, names: frozenset[str] = frozenset()) -> Any:
@@ -104,7 +104,7 @@ def _read_few(params: bytes, tool: Tool | None) -> Mapping[str, Any] | None:
         return None
 
 
-def bound(entry: CallEntry) -> None:
+def bound_entry(entry: CallEntry) -> None:
     """Cut what is too long to keep: to its beginning and full size.
 
     Every storage does this before it keeps an entry.
@@ -113,9 +113,9 @@ def bound(entry: CallEntry) -> None:
     if is_long and secret_names(entry.tool):
         _cut_with_secrets(entry)
     if len(entry.params) > MAX_SNAPSHOT:
-        entry.params = shortened(entry.params)
+        entry.params = shorten_snapshot(entry.params)
     if len(entry.result) > MAX_SNAPSHOT:
-        entry.result = shortened(entry.result)
+        entry.result = shorten_snapshot(entry.result)
     if entry.error is not None:
         entry.error = bounded_text(entry.error)
 
@@ -128,12 +128,12 @@ def _cut_with_secrets(entry: CallEntry) -> None:
     """
     visible = VisibleCall(entry.params, entry.tool, entry.secrets)
     if len(entry.result) > MAX_SNAPSHOT:
-        entry.result = shortened(entry.result, _Beginnings(visible.secrets))
+        entry.result = shorten_snapshot(entry.result, _Beginnings(visible.secrets))
     if len(entry.params) > MAX_SNAPSHOT:
         # After the cut the secret could not be found any more.
         entry.secrets = visible.secrets
         names, parts = visible.names, visible.secrets.parts
-        entry.params = shortened(entry.params, _Beginnings(visible.secrets), names, parts)
+        entry.params = shorten_snapshot(entry.params, _Beginnings(visible.secrets), names, parts)
 
 
 class _Beginnings:
@@ -224,8 +224,8 @@ def kept_record(record: ToolCallRecord) -> ToolCallRecord:
     """Return a foreign record as it may be kept: copied, bounded and redacted."""
     return msgspec.structs.replace(
         record,
-        params=redact(_as_mapping(restore(snapshot(record.params)), "value")),
-        result=redact(_as_mapping(restore(snapshot(record.result)), "result")),
+        params=redact(_as_mapping(restore_value(take_snapshot(record.params)), "value")),
+        result=redact(_as_mapping(restore_value(take_snapshot(record.result)), "result")),
         error=None if record.error is None else redact_text(bounded_text(record.error)),
     )
 

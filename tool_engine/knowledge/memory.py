@@ -10,7 +10,7 @@ from typing import Final
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.cursor import no_such_record
-from tool_engine.knowledge.entry import bound, record_of
+from tool_engine.knowledge.entry import bound_entry, record_of
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.record import (
@@ -76,7 +76,7 @@ class MemoryStorage(KnownArguments):
         is_large = len(kept.result) > _LARGE or len(kept.params) > _LARGE
         if is_large or kept.error is not None or kept.whole is not None:
             if type(kept) is CallEntry:
-                bound(kept)
+                bound_entry(kept)
             self._weigh_entry(kept)
 
     async def query(self, query: RecordQuery) -> list[ToolCallRecord]:

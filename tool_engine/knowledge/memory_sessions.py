@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from tool_engine.knowledge.approvals import MemoryApprovalStorage
-from tool_engine.knowledge.frozen import Frozen, aside, read_in_pieces
+from tool_engine.knowledge.frozen_session import Frozen, read_in_pieces, run_aside
+from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import copied_whole
@@ -107,7 +107,7 @@ class MemorySessionStorage(KnownArguments):
         frozen = Frozen(data, f"the session {check_session_id(session_id)!r}")
         revision = revision_of(data)
         async with self._turn_of(session_id):
-            text = await aside(frozen.size, frozen.text)
+            text = await run_aside(frozen.size, frozen.text)
             found = self._kept.get(session_id)
             if revisions is not None and found is not None and found.revision not in revisions:
                 return False
@@ -135,7 +135,9 @@ class MemorySessionStorage(KnownArguments):
         found = self._kept.get(check_session_id(session_id))
         if found is None:
             return None
-        loaded: dict[str, Any] = await aside(len(found.text), lambda: read_in_pieces(found.text))
+        loaded: dict[str, Any] = await run_aside(
+            len(found.text), lambda: read_in_pieces(found.text)
+        )
         return loaded
 
     async def list(self, limit: int = 100, offset: int = 0) -> Sequence[SessionInfo]:

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tool_engine.interfaces.asking import ask_storage, raise_failure
+from tool_engine.interfaces.failing_storage import ask_storage, raise_failure
 from tool_engine.knowledge.entry import VisibleCall
-from tool_engine.knowledge.snapshot import bounded_text, snapshot
+from tool_engine.knowledge.snapshot import bounded_text, take_snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.json.plain import name_of
@@ -214,7 +214,7 @@ def _past_of(record: ToolCallRecord) -> PastCall:
         },
     )
     is_known = record.tool_version is not None
-    return PastCall(result, snapshot(record.params), None, is_known)
+    return PastCall(result, take_snapshot(record.params), None, is_known)
 
 
 def to_the_millisecond(date: datetime) -> datetime:

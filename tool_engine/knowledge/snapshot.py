@@ -1,7 +1,7 @@
 """How is a value kept as it was at one moment, and read back?
 
 A snapshot is MessagePack: as quick to make as JSON, and exact where JSON is not (NaN, bytes, keys
-that are no strings). What it cannot hold either is kept in the forms that `snapshot` documents.
+that are no strings). What it cannot hold either is kept in the forms that `take_snapshot` names.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from tool_engine.model.json.free_key import free_key, text_key
 from tool_engine.model.json.plain import name_of
 from tool_engine.model.json.unpacking import unpack
+from tool_engine.model.result import MOST_KEPT
 from tool_engine.redaction import HIDDEN, redact_text
 
 MAX_SNAPSHOT: Final = 65_536
@@ -38,7 +39,7 @@ _WIDEST: Final = 6
 """The most bytes that one character takes, when it is escaped."""
 
 
-def snapshot(value: Any) -> bytes:
+def take_snapshot(value: Any) -> bytes:
     r"""Return `value` as it is now, as bytes; never raises.
 
     What JSON cannot hold reads back in these forms: NaN and the infinities as `"NaN"`, `"Infinity"`
@@ -55,13 +56,13 @@ def snapshot(value: Any) -> bytes:
     return data if len(data) <= MAX_SNAPSHOT else _shorten_value(value, len(data))
 
 
-def beginning(value: Any, size: int | None = None, hide: Hide = redact_text) -> bytes:
+def keep_beginning(value: Any, size: int | None = None, hide: Hide = redact_text) -> bytes:
     """Return the beginning of a value known to be too long, unread beyond it.
 
     Args:
         value: What is kept.
         size: The bytes that the whole of it takes; None: unknown.
-        hide: As for `shortened`.
+        hide: As for `shorten_snapshot`.
     """
     return _shorten_value(value, size, _Copier(hide=hide))
 
@@ -70,14 +71,14 @@ def copy_whole(value: Any, most: int) -> bytes | None:
     """Return all of `value` as a snapshot, or None above about `most` bytes."""
     try:
         data = pack(value)
-    except Exception:  # noqa: BLE001 - as in `snapshot`
+    except Exception:  # noqa: BLE001 - as in `take_snapshot`
         copier = _Copier(most, most)
         data = pack(copier.copy(value, 0))
         return None if copier.is_shortened else data
     return data if len(data) <= most else None
 
 
-def restore(data: bytes) -> Any:
+def restore_value(data: bytes) -> Any:
     """Return a snapshot's value anew as JSON values, secrets included."""
     try:
         return _json_value(unpack(data), 0)
@@ -110,7 +111,7 @@ class RestoredItems(Mapping[str, Any]):
         return len(self._read)
 
 
-def shortened(
+def shorten_snapshot(
     data: bytes, hide: Hide = redact_text, names: Collection[str] = (), parts: Collection[str] = ()
 ) -> bytes:
     """Return a snapshot with the beginning of one that is too long.
@@ -125,7 +126,7 @@ def shortened(
         # Values that JSON does not know are converted on reading, and most are never read.
         value = unpack(data)
     except (msgspec.DecodeError, RecursionError, TypeError):
-        value = restore(data)
+        value = restore_value(data)
     if names and isinstance(value, dict):
         value = {key: HIDDEN if key in names else item for key, item in value.items()}
         data = pack(value)
@@ -246,7 +247,7 @@ class _Copier:
     def _copy_leaf(self, value: Any) -> Any:
         try:
             data = pack(value)
-        except Exception:  # noqa: BLE001 - as in `snapshot`
+        except Exception:  # noqa: BLE001 - as in `take_snapshot`
             return self._copy_text(_safe_repr(value))
         if len(data) > self._left:
             return self._copy_text(_safe_repr(value))
@@ -311,3 +312,36 @@ def _name_nonfinite(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"
+
+
+class KeptOutput(msgspec.Struct, frozen=True):
+    """What is kept of an output, shown whole or not: up to `MOST_KEPT` bytes."""
+
+    result: bytes
+    """A snapshot of what the tool returned."""
+    whole: bytes | None
+    """A snapshot of the output before its limits, if `result` does not have all of it."""
+    is_whole: bool
+    """Whether nothing of the output was lost."""
+
+
+def keep_output(
+    returned: dict[str, Any], output: dict[str, Any], fits: Callable[[Any], bool]
+) -> KeptOutput:
+    """Keep what a tool returned and, if it differs or is too long, its output.
+
+    Args:
+        returned: What the tool returned.
+        output: What its limits picked from that: the same object where they pick nothing.
+        fits: Whether a value is small enough to be copied whole.
+    """
+    is_same = output is returned
+    whole = copy_whole(output, MOST_KEPT) if fits(output) else None
+    if is_same and whole is not None and len(whole) <= MAX_SNAPSHOT:
+        return KeptOutput(whole, None, True)
+    is_huge = whole is None if is_same else not fits(returned)
+    result = keep_beginning(returned) if is_huge else take_snapshot(returned)
+    if whole is None and not is_same:
+        # What the limits left out is not to be read in the place of what they picked.
+        return KeptOutput(result, keep_beginning(output), False)
+    return KeptOutput(result, whole, whole is not None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from msgspec.structs import replace
 
 from tool_engine.interfaces import ApprovalStorage, RecordStorage, SessionStorage
-from tool_engine.interfaces.asking import ask_for_all, ask_for_one, ask_storage
+from tool_engine.interfaces.failing_storage import ask_for_all, ask_for_one, ask_storage
 from tool_engine.knowledge.entry import kept_record, secrets_of_kept
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.snapshot import bounded_text
@@ -96,7 +96,7 @@ class ToolKnowledgeStore(KnownArguments):
         """Keep one finished call; never waits, never raises.
 
         A very long error message keeps its beginning; arguments and output are bounded already, by
-        `snapshot`.
+        `take_snapshot`.
         """
         if entry.error is not None:
             entry.error = bounded_text(entry.error)
@@ -295,3 +295,21 @@ def shown_usage(usage: Mapping[str, int]) -> dict[str, int]:
     for name, count in usage.items():
         shown[redact_text(name)] += count
     return dict(shown.most_common())
+
+
+class RecordsView:
+    """The queries on finished calls, answered from `store`."""
+
+    store: ToolKnowledgeStore
+
+    async def query_call_records(self, **filters: Unpack[RecordFilters]) -> list[ToolCallRecord]:
+        """Return records of finished calls, newest first; see `ToolKnowledgeStore`."""
+        return await self.store.query_call_records(**filters)
+
+    async def get_call_summary(self, conversation_id: str) -> ToolCallSummary:
+        """Return the totals of one conversation's calls."""
+        return await self.store.get_call_summary(conversation_id)
+
+    async def get_call_statistics(self) -> dict[str, Any]:
+        """Return the totals of all calls."""
+        return await self.store.get_call_statistics()

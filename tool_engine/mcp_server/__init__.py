@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["ClientRequest", "MCPServer", "PromptArgument", "ToolSelection", "find_request"]
 
 _MODULES = {
-    "ClientRequest": "asking",
-    "MCPServer": "server",
-    "PromptArgument": "prompts",
-    "ToolSelection": "selection",
-    "find_request": "asking",
+    "asking": "ClientRequest find_request",
+    "prompts": "PromptArgument",
+    "selection": "ToolSelection",
+    "server": "MCPServer",
 }
-"""Name -> the module that defines it."""
+"""Module -> the names that it defines."""
 
 
 _NEEDED = ("cryptography", "mcp", "mcp_types", "pydantic", "starlette", "uvicorn")

@@ -19,18 +19,6 @@ from tool_engine.model.json.output import plain
 from tool_engine.model.outcome import Outcome, outcome_of
 from tool_engine.model.progress import REPORTED, Reported, ToolLogLine, ToolProgress, check_listener
 
-__all__ = [
-    "DEFAULT_TIMEOUT",
-    "Refusal",
-    "ToolCall",
-    "ToolExecutionContext",
-    "ToolExecutionResult",
-    "ValidationError",
-    "ValidationResult",
-    "check_timeout",
-]
-
-
 _LARGEST: Final = sys.float_info.max
 """Larger whole numbers are finite, but no clock can count so many seconds."""
 _UNBOUND: Final = (

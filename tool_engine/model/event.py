@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.json.data import Data, redacted
+from tool_engine.model.json.data import Data, redact_json
 from tool_engine.model.json.one_line import shorten_repr
 from tool_engine.model.tool import Tool
 
@@ -139,7 +139,7 @@ class ToolEngineEvent(_EventFields, frozen=True, kw_only=True):
         """
         values = super().to_dict()
         result = values["execution_result"]
-        return values | {"execution_result": redacted(result)}
+        return values | {"execution_result": redact_json(result)}
 
     def __repr__(self) -> str:
         parts = [self.event_type.value]

@@ -9,9 +9,9 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.bounds import check_choice
+from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import Permission, check_no_client
 from tool_engine.model.tool import Tool, ToolCategory
 

@@ -15,10 +15,10 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.outcome import Outcome, outcome_of
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.tool import Tool

@@ -13,9 +13,9 @@ import msgspec
 
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
-from tool_engine.model.json.data import Data, redacted
-from tool_engine.model.json.kinds import check_kinds
+from tool_engine.model.json.data import Data, redact_json
 from tool_engine.model.json.output import plain
 from tool_engine.model.json.secret_schema import (
     UNNAMED,
@@ -241,7 +241,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
         for parameter in definition.get("parameters", ()) if self.input_schema is None else ():
             if parameter.get("secret") and parameter.get("default") is not None:
                 parameter["default"] = "[hidden]"
-        values: dict[str, Any] = redacted(plain(definition))
+        values: dict[str, Any] = redact_json(plain(definition))
         return values
 
     def __eq__(self, other: object) -> bool:

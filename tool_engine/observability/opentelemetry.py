@@ -7,7 +7,6 @@ and metrics go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any, Final, Self
 from weakref import WeakSet
 
@@ -63,12 +62,7 @@ class OpenTelemetryInstrumentation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def close(self) -> None:

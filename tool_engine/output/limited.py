@@ -12,9 +12,9 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.json.free_key import free_key, text_key
 from tool_engine.model.json.result_path import ResultPath
 from tool_engine.model.result import CUT_KEY, CutStrategy, ResultLimits
-from tool_engine.output.measure import MAX_DEPTH, Measure, key_of, shallow, text_size
-from tool_engine.output.part import CutPart, note_of
-from tool_engine.output.places import Splits, place_to_cut
+from tool_engine.output.cut_note import CutPart, note_of
+from tool_engine.output.cut_places import Splits, place_to_cut
+from tool_engine.output.measure import MAX_DEPTH, Measure, key_of, read_shallow, text_size
 
 _MOST_NOTE: Final = 480
 """Characters of a note: enough for a few sentences."""
@@ -188,7 +188,7 @@ class Cutter:
         return self._fit_mapping(output, room, (), hidden=CUT_KEY)
 
     def _fit_value(self, value: Any, room: float, path: ResultPath) -> Any:
-        value = shallow(value)
+        value = read_shallow(value)
         if room != inf and self.measure.size(value, room, len(path)) <= room:
             room = inf
         if isinstance(value, str):

@@ -24,7 +24,7 @@ _MAX_BYTES: Final = 1_048_576
 _PLAIN: Final = frozenset((str, dict, list, bool, type(None)))
 
 
-def shallow(value: Any) -> Any:
+def read_shallow(value: Any) -> Any:
     """Return `value` as a text, number, bool, None, dict or list; its items unchanged."""
     if type(value) in _PLAIN:
         return value
@@ -44,10 +44,10 @@ def _replace_foreign(value: Any) -> Any:
         return dict(value)
     output = as_output(value)
     plain = stand_in(value) if output.get("result") is value else output
-    return plain if type(plain) in _PLAIN else shallow(plain)
+    return plain if type(plain) in _PLAIN else read_shallow(plain)
 
 
-def plain(value: Any) -> Any:
+def make_plain(value: Any) -> Any:
     """Return `value` as JSON values: itself where it is made of them, else a copy.
 
     Raises:
@@ -66,7 +66,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _copy_value(value: Any) -> Any:
-    value = shallow(value)
+    value = read_shallow(value)
     if isinstance(value, dict):
         copy: dict[str, Any] = {}
         for key, item in value.items():
@@ -124,7 +124,7 @@ class Measure:
 
     def size(self, value: Any, most: float, depth: int = 0) -> int:
         """Return the characters of the text of `value`; anything above `most` if longer."""
-        value = shallow(value)
+        value = read_shallow(value)
         if isinstance(value, str):
             return text_size(value, most)
         if depth >= MAX_DEPTH and isinstance(value, dict | list):
@@ -169,4 +169,4 @@ def key_of(key: Any) -> str:
     """Return the text that represents a mapping's key."""
     if isinstance(key, str):
         return str.__str__(key)
-    return str(shallow(key)) if isinstance(key, int | float) else shown(key)
+    return str(read_shallow(key)) if isinstance(key, int | float) else shown(key)

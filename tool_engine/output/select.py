@@ -10,7 +10,7 @@ from jmespath.exceptions import JMESPathError
 from tool_engine.errors import ToolExecutionError
 
 
-def selected(expression: str, value: Any) -> Any:
+def select_output(expression: str, value: Any) -> Any:
     """Return what the JMESPath `expression` picks from JSON `value`; None: nothing.
 
     Raises:

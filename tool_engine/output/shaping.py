@@ -16,7 +16,7 @@ from tool_engine.model.json.output import as_output, has_own_form
 from tool_engine.model.result import MOST_KEPT, ResultLimits
 from tool_engine.model.tool import Tool
 from tool_engine.output.limited import Kept, LimitedOutput, Reader, cut_output, is_known
-from tool_engine.output.measure import Measure, plain
+from tool_engine.output.measure import Measure, make_plain
 from tool_engine.output.plain import check_unfolding, plain_output
 from tool_engine.redaction import OwnSecrets, secrets_of
 
@@ -42,7 +42,9 @@ class Keeper(Protocol):
         """Return what to keep of a returned value and of the output selected from it."""
 
 
-def shaped(executor: Any, limits: ResultLimits, keep: Keeper, *, has_reader: bool) -> ToolExecutor:
+def shape_output(
+    executor: Any, limits: ResultLimits, keep: Keeper, *, has_reader: bool
+) -> ToolExecutor:
     """Return an executor whose values become `LimitedOutput` where limits change them.
 
     Limits are a matter of the run: they count in its deadline, and what takes long does not take
@@ -96,12 +98,12 @@ class _Shaper:
         # Loaded by name on first use: few tools select, and the import takes milliseconds.
         select = import_module("tool_engine.output.select")
         try:
-            values = plain(returned)
+            values = make_plain(returned)
         except RecursionError as error:
             raise ToolExecutionError(
                 "the tool has run, but its output is nested too deep for result.select"
             ) from error
-        return as_output(select.selected(expression, values))
+        return as_output(select.select_output(expression, values))
 
 
 class _AsyncShaping:

@@ -54,29 +54,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    "FORMATS": "definition_formats",
-    "PROTOCOLS": "registry",
-    "BeforeExecute": "cycle_options",
-    "CombinedTools": ".sources.combining",
-    "CycleOptions": "cycle_options",
-    "ModelProtocol": "model_protocol",
-    "ReadArguments": "arguments",
-    "ToolCallCycleResult": "cycle",
-    "as_cycle_result": "cycle",
-    "as_execution_result": "cycle",
-    "as_tool_request": "cycle",
-    "coerce": "arguments.coercion",
-    "definition_findings": "definition_formats",
-    "definitions": "definition_formats",
-    "forget_prompts": "prompts",
-    "get_protocol": "registry",
-    "match_keys": "arguments.coercion",
-    "process_tool_calls": "cycle",
-    "prompt": "prompts",
-    "protocol_names": "registry",
-    "read_arguments": "arguments",
+    "arguments.argument_text": "ReadArguments read_arguments",
+    "arguments.coercion": "coerce match_keys",
+    "cycle": "ToolCallCycleResult as_cycle_result as_execution_result as_tool_request "
+    "process_tool_calls",
+    "cycle_options": "BeforeExecute CycleOptions",
+    "definition_formats": "FORMATS definition_findings definitions",
+    "model_protocol": "ModelProtocol",
+    "prompts": "forget_prompts prompt",
+    "registry": "PROTOCOLS get_protocol protocol_names",
+    ".sources.combining": "CombinedTools",
 }
-"""Name -> the module that defines it."""
+"""Module -> the names that it defines."""
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name

@@ -15,24 +15,18 @@ import msgspec
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.interfaces.source import CallsTools, find_for_model
 from tool_engine.logger import get_logger
-from tool_engine.model.call import (
-    DEFAULT_TIMEOUT,
-    Refusal,
-    ToolCall,
-    ToolExecutionContext,
-    ToolExecutionResult,
-)
-from tool_engine.model.finding import make_refused
+from tool_engine.model.call import Refusal, ToolCall, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.pace import Pace
+from tool_engine.model.refusal import make_refused
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed_call import Allowed, Consenting, allowed
 from tool_engine.protocols.cycle_options import GIVEN, CycleOptions
 from tool_engine.protocols.parallel_calls import count_workers
 from tool_engine.protocols.result_content import REQUEST_ID, withhold_unreviewed
 from tool_engine.protocols.routing import Route, Router
-from tool_engine.protocols.sent_argument_names import name_as_sent
 from tool_engine.protocols.unread_words import hide_in_call, takes_secrets
 from tool_engine.protocols.written_arguments import written
 from tool_engine.redaction import OwnSecrets, hide_quotes, secrets_if_known, words_of
@@ -50,6 +44,29 @@ _MOMENT: Final = 1.0
 _MOST_ASKED: Final = 10
 """The most times that one call is put to the approver, while its tool changes."""
 _DENIED: Final = {"en": "the user did not allow this call", "zh": "用户未授权"}
+
+
+def name_as_sent(result: ToolExecutionResult, sent_names: Mapping[str, str]) -> ToolExecutionResult:
+    """Return a refused call's result with the names that the model wrote.
+
+    A text protocol takes `IMAGE-SIZE` for `image_size`, and `size2` for the `size` of the second
+    call of a block. `sent_names` maps the names in the result to those. In the copy each finding
+    about such an argument has its name as `sent_as`, and so has the text.
+    """
+    findings = [_add_sent_name(each, sent_names) for each in result.validation_errors]
+    wrong = [each for each in findings if "sent_as" in each and each["level"] == "error"]
+    sent = {each["parameter"]: each["sent_as"] for each in wrong}
+    note = "".join(f"; you sent {name!r} as {key!r}" for name, key in sent.items())
+    texts = ("error", "formatted_text", "final_text")
+    changed = {
+        name: text + note for name in texts if isinstance(text := getattr(result, name, None), str)
+    }
+    return msgspec.structs.replace(result, validation_errors=findings, **changed)
+
+
+def _add_sent_name(finding: dict[str, Any], sent_names: Mapping[str, str]) -> dict[str, Any]:
+    sent = sent_names.get(finding["parameter"])
+    return finding if sent is None else {**finding, "sent_as": sent}
 
 
 class _Turn:

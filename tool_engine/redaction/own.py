@@ -5,17 +5,23 @@ A model may write a password into another argument, and a tool may repeat it in 
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from binascii import a2b_base64
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from decimal import Decimal
 from functools import cached_property
+from math import isfinite
 from typing import Any, Final
+from uuid import UUID
+
+import msgspec
 
 from tool_engine.model.json.free_key import free_key
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.output import stand_in, to_text
 from tool_engine.model.tool import values_under
 from tool_engine.redaction.known import FEW, GRAM, LONGEST_CODED, grams_in, secret_forms
-from tool_engine.redaction.readings import read_number, readings
 from tool_engine.redaction.spelling import Span, find_spelled, spans_of
 from tool_engine.redaction.splitting import splits_secret
 from tool_engine.redaction.text import HIDDEN, hide_spans, secret_spans
@@ -50,6 +56,14 @@ _KEYS_SHOWN: Final = frozenset(
 """Keys that are the engine's own, whatever a call was sent."""
 _CUT: Final = re.compile(r"… \[[\d,]+ characters in all\]\Z")
 """The end of a text that was shortened to be kept."""
+_SHORTEST: Final = 4
+"""Characters of a converted form; shorter ones stand in every second text."""
+_LONGEST: Final = 64
+"""Longest text of a date, a duration, a decimal number or an id."""
+_LONGEST_CODED: Final = 16_384
+_KINDS: Final = (dt.datetime, dt.date, dt.time, dt.timedelta, Decimal, UUID)
+_LARGEST: Final = 2**1023
+"""No float is larger."""
 
 
 class OwnSecrets:
@@ -79,7 +93,7 @@ class OwnSecrets:
         secrets = [*(params.get(name) for name in self.names), *filled]
         if self.parts:
             secrets += values_under(params, self.parts)
-        self._said = _few_of(readings(secrets, declared), shortest)
+        self._said = _few_of(list_readings(secrets, declared), shortest)
         self._keys = _KEYS_SHOWN.union(declared or ())
 
     @cached_property
@@ -262,6 +276,61 @@ def _few_of(read: Iterable[str], shortest: int) -> frozenset[str] | None:
             if len(said) > _MOST_SECRETS or coded > _MOST_CODED:
                 return None
     return frozenset(said)
+
+
+def list_readings(value: Any, declared: Collection[str] | None = None) -> Iterator[str]:
+    """Return all texts in a value, as sent and as a tool may receive them.
+
+    Validation passes 7.0 on as 7 for an integer, and a hint such as `datetime` converts a text:
+    what a tool repeats is not always what was sent.
+
+    Args:
+        value: What was sent, or is filled in.
+        declared: The keys of objects that are not secret; None: any key may be.
+    """
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Mapping):
+            if declared is not None:
+                keys = (key for key in item if isinstance(key, str) and key not in declared)
+                waiting.extend(key for key in keys if len(key) >= _SHORTEST)
+            waiting.extend(item.values())
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+        elif isinstance(item, str):
+            yield to_text(item)
+            yield from (text for text in _read_converted(item) if len(text) >= _SHORTEST)
+        elif item is not None and not isinstance(item, bool):
+            yield from read_number(item)
+
+
+def read_number(value: Any) -> Iterator[str]:
+    """Return a number's text, and those of the equal integer and float."""
+    yield to_text(value)
+    if isinstance(value, float) and isfinite(value) and value.is_integer():
+        yield str(int(value))
+    elif isinstance(value, int) and -_LARGEST < value < _LARGEST:
+        yield str(float(value))
+
+
+def _read_converted(text: str) -> Iterator[str]:
+    """Yield the texts of what a function with such a hint receives."""
+    if len(text) <= _LONGEST:
+        for kind in _KINDS:
+            try:
+                made = msgspec.convert(text, kind)
+            except (msgspec.ValidationError, ArithmeticError, ValueError):
+                continue
+            yield from (str(made), repr(made), str(stand_in(made)), msgspec.to_builtins(made))
+    if len(text) > _LONGEST_CODED:
+        return
+    try:
+        data = a2b_base64(text, strict_mode=True)
+        yield repr(data)[2:-1]
+        yield data.decode()
+    except ValueError:
+        return
 
 
 NO_SECRETS: Final = OwnSecrets({})

@@ -142,7 +142,7 @@ def _map_places(
         yield start + written[piece] + rest
 
 
-def merged(spans: list[Span]) -> list[Span]:
+def merge_spans(spans: list[Span]) -> list[Span]:
     """Return the spans in order, overlapping ones joined."""
     spans.sort()
     found: list[Span] = []
@@ -193,7 +193,7 @@ def _find_decoded(text: str, find: Callable[[str], list[Span]], levels: int) -> 
                 reading = _Reading(text, kind)
                 inner = _find_decoded(reading.text, find, levels - 1)
                 if inner:
-                    found += reading.spans(merged(inner))
+                    found += reading.spans(merge_spans(inner))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from tool_engine.redaction.known import known_secrets
 from tool_engine.redaction.pairs import pair_spans
 from tool_engine.redaction.shapes import SHORTEST_WORD, shape_spans
-from tool_engine.redaction.spelling import Span, merged
+from tool_engine.redaction.spelling import Span, merge_spans
 
 HIDDEN: Final = "[hidden]"
 """The text that replaces a secret."""
@@ -33,6 +33,6 @@ def hide_spans(text: str, spans: list[Span]) -> str:
     """Return `text` with `[hidden]` for each span; spans may overlap."""
     if not spans:
         return text
-    spans = merged(spans)
+    spans = merge_spans(spans)
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     return HIDDEN.join(map(text.__getitem__, map(slice, (0, *ends), (*starts, len(text)))))

@@ -40,19 +40,13 @@ __all__ = [
 ]
 
 _MODULES = {
-    "GroupState": "toolbox.placing",
-    "Placed": "toolbox.placing",
-    "Source": ".interfaces.source",
-    "ToolDiscoveryService": "discovery",
-    "Toolbox": "toolbox.toolbox",
-    "combine": ".sources.composition",
-    "create_tool_discovery_service": "discovery",
-    "keep": ".sources.composition",
-    "prefix": ".sources.composition",
-    "prepare": ".sources.composition",
-    "rename": ".sources.composition",
+    "discovery": "ToolDiscoveryService create_tool_discovery_service",
+    "toolbox.placing": "GroupState Placed",
+    "toolbox.toolbox": "Toolbox",
+    ".interfaces.source": "Source",
+    ".sources.composition": "combine keep prefix prepare rename",
 }
-"""Where each name is."""
+"""Module -> the names that it defines."""
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is there

@@ -18,8 +18,8 @@ from tool_engine.calls.uses import Counting
 from tool_engine.interfaces.source import Source
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.kinds import convert_value
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.spending import (
     CALLS,
@@ -30,8 +30,6 @@ from tool_engine.session.spending import (
     Spending,
     limit_refusal,
 )
-
-__all__ = ["Meter", "Others", "Spending", "Usage", "find_reply_bounds"]
 
 _ALSO: Final[ContextVar[Others]] = ContextVar("also_bounds", default={})  # noqa: B039 - it is never changed
 """The further settings that bound the calls of a reply, by conversation."""

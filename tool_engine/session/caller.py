@@ -9,8 +9,9 @@ import msgspec
 from msgspec.structs import force_setattr as set_field
 
 from tool_engine.interfaces import CallScope
-from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext
-from tool_engine.model.caller import check_context
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.context_check import check_context
+from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.tool import Tool
 from tool_engine.session.narrowing import find_replies
 from tool_engine.session.toolbox.toolbox import Toolbox

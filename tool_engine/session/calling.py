@@ -15,16 +15,16 @@ import msgspec
 from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.desk import tell_toggle, watch_session
-from tool_engine.approval.place import principal_of
+from tool_engine.approval.principal import principal_of
 from tool_engine.calls.uses import is_use
 from tool_engine.errors import ApprovalError, VariableError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext
-from tool_engine.model.caller import check_context, heard_by, is_of_own
-from tool_engine.model.finding import finding_of
+from tool_engine.model.context_check import check_context, heard_by, is_of_own
 from tool_engine.model.json.plain import read_plain
 from tool_engine.model.json.secret_schema import UNNAMED
 from tool_engine.model.outcome import ErrorType
+from tool_engine.model.refusal import finding_of
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed_call import Yes
 from tool_engine.protocols.written_arguments import is_written
@@ -45,7 +45,7 @@ from tool_engine.session.reading.result import SessionResult, as_session_result
 from tool_engine.session.scope import ConversationParts, SessionScope, refuse_changed
 from tool_engine.session.showing import Showing
 from tool_engine.session.spending import Spending
-from tool_engine.session.toolbox.toolbox import Placed
+from tool_engine.session.toolbox.placing import Placed
 from tool_engine.session.tools import Called
 from tool_engine.session.variables.references import (
     Expanded,

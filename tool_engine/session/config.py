@@ -11,9 +11,9 @@ from tool_engine.approval.policy import PermissionRule
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.nearness import suggest_near
-from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import Permission, check_no_client
 from tool_engine.model.result import ResultShow
 from tool_engine.protocols.registry import check_protocol

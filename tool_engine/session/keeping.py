@@ -31,7 +31,7 @@ from tool_engine.session.reading.presentation import (
 )
 from tool_engine.session.reading.result import SessionResult, make_session_result, withhold_result
 from tool_engine.session.scope import SessionScope
-from tool_engine.session.toolbox.toolbox import Placed
+from tool_engine.session.toolbox.placing import Placed
 from tool_engine.session.variables.labels import find_result_labels
 from tool_engine.session.variables.references import Expanded
 from tool_engine.session.variables.unmade import keep_call_later

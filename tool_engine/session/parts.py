@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.desk import find_desk
 from tool_engine.approval.gate import ApprovalGate
-from tool_engine.approval.place import check_principal
+from tool_engine.approval.principal import check_principal
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import Approver, ToolSource

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from tool_engine.approval.matching import is_match
-from tool_engine.approval.place import engine_asked
 from tool_engine.approval.policy import Decision, PermissionRule, decide
+from tool_engine.approval.principal import engine_asked
 from tool_engine.interfaces.source import Source
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.model.checks.bounds import check_count
-from tool_engine.model.json.kinds import convert_value
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.json.output import to_text
 
 _VOLATILE: Final = re.compile(

@@ -17,7 +17,7 @@ from tool_engine.errors import (
     ToolEngineError,
 )
 from tool_engine.interfaces import Approver, SessionStorage, ToolSource
-from tool_engine.model.json.kinds import convert_value
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.session import check_session_id, revision_of
 from tool_engine.session.calling import SessionCalls

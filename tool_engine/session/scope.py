@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tool_engine.approval.gate import ApprovalGate
-from tool_engine.approval.making import making_of, place_of
-from tool_engine.approval.place import engine_asked
+from tool_engine.approval.principal import engine_asked
 from tool_engine.approval.scopes import token_of
+from tool_engine.approval.subject import making_of, place_of
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.interfaces import CallScope, ToolExecutor
 from tool_engine.interfaces.source import Source

@@ -19,9 +19,9 @@ from tool_engine.interfaces import (
 )
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import heard_by
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.checks.setting_kinds import check_switch
+from tool_engine.model.context_check import heard_by
 from tool_engine.model.json.copying import live
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.session import check_session_id

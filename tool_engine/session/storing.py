@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from tool_engine.approval.answers import check_approver
 from tool_engine.errors import ConfigurationError, SessionError
 from tool_engine.interfaces import SessionStorage, Source, ToolSource
-from tool_engine.interfaces.asking import ask_storage, raise_failure
+from tool_engine.interfaces.failing_storage import ask_storage, raise_failure
 from tool_engine.model.json.output import shown
 from tool_engine.model.json.plain import name_of
 from tool_engine.model.session import revision_of

@@ -14,7 +14,8 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.prompt.prompt import SessionPrompt
-from tool_engine.session.toolbox.toolbox import Found, Placed, Toolbox
+from tool_engine.session.toolbox.placing import Placed
+from tool_engine.session.toolbox.toolbox import Found, Toolbox
 from tool_engine.session.variables.read_labels import ReadLabels
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.session.variables.variable_tools import VariableTools

@@ -18,17 +18,17 @@ from tool_engine.errors import (
 )
 from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import is_of_own
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.context_check import is_of_own
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.sources.foreign import as_source, has_methods
-from tool_engine.sources.naming import named
-from tool_engine.sources.tool_view import described, is_own_tool, renamed_group
+from tool_engine.sources.naming import name_result
+from tool_engine.sources.tool_view import describe_origin, is_own_tool, renamed_group
 
 _LONGEST_NAME: Final = 80
 """The most characters of an unknown name that are compared and shown."""
@@ -248,7 +248,7 @@ class CombinedTools(Source):
         entry = self._find_entry(tool_name)
         if entry is not None:
             result = await self._sources[entry.source].execute(entry.own.name, params, context)
-            return named(result, entry.shown.name)
+            return name_result(result, entry.shown.name)
         if is_own_tool(context, tool_name):
             for source in self._sources.values():
                 if source.has_room(tool_name):
@@ -272,7 +272,7 @@ class CombinedTools(Source):
             source, own = self._find_runner(), tool_name
         else:
             return super().refuse(tool_name, params, context, refusal)
-        return named(source.refuse(own, params, context, refusal), tool_name)
+        return name_result(source.refuse(own, params, context, refusal), tool_name)
 
     def _find_runner(self) -> Source:
         """Return what runs, and records, the calls of tools that only a conversation has."""
@@ -388,8 +388,9 @@ class Combination(CombinedTools):
     def _explain_conflict(self, name: str) -> str:
         first, second, *_ = (tool for _, tool in self._list_tools() if tool.name == name)
         return (
-            f"two sources have a tool named {name!r}: {described(first)} and {described(second)}; "
-            "put prefix() or rename() around one, or leave one out with keep()"
+            f"two sources have a tool named {name!r}: {describe_origin(first)} and "
+            f"{describe_origin(second)}; put prefix() or rename() around one, or leave one out "
+            "with keep()"
         )
 
 

@@ -29,7 +29,7 @@ _WITH_WORDS: Final = frozenset(
 """Error types whose message is the engine's, with a foreign reason behind a colon."""
 
 
-def named(result: ToolExecutionResult, shown: str) -> ToolExecutionResult:
+def name_result(result: ToolExecutionResult, shown: str) -> ToolExecutionResult:
     """Return the result with the shown name, in its error too.
 
     Args:

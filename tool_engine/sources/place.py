@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from tool_engine.config import ToolEngineConfig
-from tool_engine.model.settings.source import checked_sources
+from tool_engine.model.settings.databases import checked_sources
 from tool_engine.trusted import folder_of_now
 
 

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from tool_engine.errors import ToolConflictError, ToolNotFoundError
 from tool_engine.interfaces.source import Source, ToolSource, find_for_model
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.caller import check_context, is_of_own
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.context_check import check_context, is_of_own
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.sources.foreign import check_source
-from tool_engine.sources.naming import named
+from tool_engine.sources.naming import name_result
 
 _LONGEST_NAME: Final = 80
 """The most characters of an unknown name that are compared and shown."""
@@ -152,7 +152,7 @@ class ToolView(Source):
         entry = self._find_current().find(tool_name)
         if entry is not None:
             result = await self._source.execute(entry.own.name, params, context)
-            return named(result, entry.shown.name)
+            return name_result(result, entry.shown.name)
         if is_own_tool(context, tool_name) and self.has_room(tool_name):
             return await self._source.execute(tool_name, params, context)
         return self.refuse(tool_name, params, context, self.explain_missing(tool_name))
@@ -170,7 +170,7 @@ class ToolView(Source):
         is_there = entry is not None and entry.shown.is_for_models
         is_there = is_there and refusal.error_type != ErrorType.TOOL_NOT_FOUND.value
         shown = entry.shown.name if entry is not None and is_there else tool_name
-        return named(self._source.refuse(own, params, context, refusal), shown)
+        return name_result(self._source.refuse(own, params, context, refusal), shown)
 
     @abstractmethod
     def bind_turn(self, turn: Callable[[], int]) -> ToolView:
@@ -291,11 +291,12 @@ def _rename_condition(found: re.Match[str], names: Mapping[str, str]) -> str:
 
 def _explain_conflict(name: str, first: Tool, second: Tool) -> str:
     return (
-        f"two tools would be named {name!r}: {described(first)} and {described(second)}; give one "
-        "of them another name with rename() or prefix(), or leave one out with keep()"
+        f"two tools would be named {name!r}: {describe_origin(first)} and "
+        f"{describe_origin(second)}; give one of them another name with rename() or "
+        "prefix(), or leave one out with keep()"
     )
 
 
-def described(tool: Tool) -> str:
+def describe_origin(tool: Tool) -> str:
     """Return a tool's name and origin, for people."""
     return f"{tool.name!r} of {'code' if tool.source is None else tool.source}"

@@ -6,8 +6,8 @@ that definitions carry.
 """
 
 from tool_engine.testing.definitions import check_definitions
-from tool_engine.testing.failing import CallbackError, DeadlockError
 from tool_engine.testing.figures import Figures, RunFigures
+from tool_engine.testing.loop_failures import CallbackError, DeadlockError
 from tool_engine.testing.plot import plot
 from tool_engine.testing.report import CaseReport, CaseStatus, ToolReport
 from tool_engine.testing.simulation import SimulationReport, simulate

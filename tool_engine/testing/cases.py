@@ -16,7 +16,7 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.json.output import as_output, to_text
 from tool_engine.model.tool import Tool
-from tool_engine.testing.comparison import differences, json_line
+from tool_engine.testing.comparison import find_differences, json_line
 from tool_engine.testing.report import CaseReport, CaseStatus
 from tool_engine.validation.effort import find_errors
 from tool_engine.validation.position import build_validator
@@ -160,7 +160,7 @@ def _output_problems(tool: Tool, case: Mapping[str, Any], result: ToolExecutionR
         if key in case:
             # The engine hands over what is no mapping as {"result": ...}; either may be written.
             expected = as_output(case[key])
-            problems += differences(expected, got, is_partial=key == "expect_part")
+            problems += find_differences(expected, got, is_partial=key == "expect_part")
     return problems + _declared_problems(tool.output, got)
 
 

@@ -13,7 +13,7 @@ _MOST_SHOWN: Final = 10
 _MOST_CHARACTERS: Final = 300
 
 
-def differences(
+def find_differences(
     expected: Any, got: Any, *, root: str = "output", is_partial: bool = False
 ) -> list[str]:
     """Return at most ten places where `got` is not as expected.

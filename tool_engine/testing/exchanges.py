@@ -11,7 +11,7 @@ import msgspec
 from yarl import URL
 
 from tool_engine.executors.templates import value_text
-from tool_engine.testing.comparison import differences, json_line
+from tool_engine.testing.comparison import find_differences, json_line
 
 _FRAMING: Final = frozenset({"content-length", "transfer-encoding", "content-encoding"})
 _BODILESS: Final = frozenset({204, 304})
@@ -119,7 +119,9 @@ def _url_mismatches(expected: Mapping[str, Any], sent: URL) -> Iterator[str]:
     for name, value in expected.get("query", {}).items():
         values = value if isinstance(value, list) else [value]
         wanted.setdefault(name, []).extend(value_text(name, each) for each in values)
-    yield from differences(_flatten_query(wanted), _flatten_query(_by_name(sent)), root="query")
+    yield from find_differences(
+        _flatten_query(wanted), _flatten_query(_by_name(sent)), root="query"
+    )
 
 
 def _split_address(url: URL) -> tuple[str, str | None, int | None, str]:
@@ -138,7 +140,7 @@ def _body_mismatches(expected: Mapping[str, Any], sent: SentRequest) -> Iterator
     text = sent.body.decode("utf-8", "backslashreplace")
     if "json" in expected:
         try:
-            yield from differences(expected["json"], json.loads(text), root="json")
+            yield from find_differences(expected["json"], json.loads(text), root="json")
         except (ValueError, RecursionError):
             yield f"json: expected {json_line(expected['json'])}, got {json_line(text)}"
     elif (wanted := expected.get("body", "")) != text:

@@ -127,7 +127,7 @@ class RunFigures(msgspec.Struct, frozen=True):
         return values
 
 
-def curve(intervals: Iterable[tuple[float, float, int]]) -> list[tuple[float, int]]:
+def make_curve(intervals: Iterable[tuple[float, float, int]]) -> list[tuple[float, int]]:
     """Return the amount over time: `(time, amount)`, one per change.
 
     Args:
@@ -152,7 +152,7 @@ def most_at_once(intervals: Iterable[tuple[float, float, int]], jitter: float = 
         (begin, max(end - jitter, begin + (end - begin) / 2), amount)
         for begin, end, amount in intervals
     ]
-    return max((level for _, level in curve(shortened)), default=0)
+    return max((level for _, level in make_curve(shortened)), default=0)
 
 
 def _find_percentile(ordered: Sequence[float], share: float) -> float:

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.testing.figures import NO_BUCKET, curve
+from tool_engine.testing.figures import NO_BUCKET, make_curve
 from tool_engine.testing.simulation import SimulationReport
 from tool_engine.testing.trace import TraceCall
 
@@ -263,7 +263,7 @@ def _draw_queue(calls: Sequence[TraceCall], frame: _Frame) -> Iterator[str]:
     """Yield waiting calls as an area beneath the rows, and refusals as strokes."""
     top = frame.bottom + 24
     floor = top + _QUEUE_HEIGHT
-    steps = curve(
+    steps = make_curve(
         (call.enqueued_at, call.enqueued_at + call.wait, 1) for call in calls if call.wait
     )
     most = max((waiting for _, waiting in steps), default=0)

@@ -19,7 +19,7 @@ from tool_engine.errors import MissingExtraError, ToolExecutionError
 from tool_engine.executors.sql.sql_executor import SQLExecutor
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.tool import Tool
 
 _SECONDS: Final = 5.0

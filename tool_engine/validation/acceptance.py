@@ -24,8 +24,8 @@ from tool_engine.validation.shape import (
     MAX_DEPTH,
     MAX_VALUES,
     SMALLEST,
+    copy_plain,
     count_values,
-    fresh,
     is_encodable,
 )
 
@@ -140,7 +140,7 @@ def complete_steps(
     def accept_and_complete(*sent: Any) -> dict[str, Any] | None:
         accepted = accept(*sent)
         if accepted is not None:
-            unshare(accepted, unshared)
+            unshare_defaults(accepted, unshared)
             if filling is not None:
                 try:
                     filling.fill(accepted)
@@ -151,11 +151,11 @@ def complete_steps(
     return accept_and_complete
 
 
-def unshare(params: dict[str, Any], unshared: Unshared) -> dict[str, Any]:
+def unshare_defaults(params: dict[str, Any], unshared: Unshared) -> dict[str, Any]:
     """Replace the defaults in `params` that other calls hold too by copies."""
     for name, value in unshared:
         if params[name] is value:
-            params[name] = fresh(value)
+            params[name] = copy_plain(value)
     return params
 
 

@@ -19,13 +19,13 @@ from tool_engine.validation.rules import (
     broken_rule,
     first_of_forms,
     phrase_of,
-    read,
     read_counted,
     read_options,
+    read_rule,
     read_type,
 )
 from tool_engine.validation.shape import Path
-from tool_engine.validation.wording import cut, path_text
+from tool_engine.validation.wording import cut_text, path_text
 
 _CHUNK: Final = 256
 """Items of a list that are judged at once before each is judged alone."""
@@ -64,7 +64,7 @@ class Broken(NamedTuple):
 Breach = Missing | Undeclared | Broken
 
 
-def breaches(value: Any, position: Position, path: Path = ()) -> Iterator[Breach]:
+def find_breaches(value: Any, position: Position, path: Path = ()) -> Iterator[Breach]:
     """Yield everything that is wrong with `value`, at `path`, and inside it."""
     if position.is_never:
         yield Broken(path, value, partial(phrase_of, "false"))
@@ -88,7 +88,7 @@ def _of_scalar(value: Any, position: Position, path: Path) -> Iterator[Breach]:
     if not position.own_rules_hold(value) and position.own_rules is not None:
         declared = position.certain.get("type")
         for error in position.own_rules.iter_errors(value):
-            yield Broken(path, value, partial(read, error, value, declared))
+            yield Broken(path, value, partial(read_rule, error, value, declared))
 
 
 def _of_object(value: dict[str, Any], position: Position, path: Path) -> Iterator[Breach]:
@@ -103,7 +103,7 @@ def _of_object(value: dict[str, Any], position: Position, path: Path) -> Iterato
             continue
         below = position.child(key)
         if below.certain:
-            yield from breaches(item, below, (*path, key))
+            yield from find_breaches(item, below, (*path, key))
 
 
 def _of_items(value: list[Any], position: Position, path: Path) -> Iterator[Breach]:
@@ -112,7 +112,7 @@ def _of_items(value: list[Any], position: Position, path: Path) -> Iterator[Brea
         chunk = value[start : start + _CHUNK]
         if not are_right(chunk):
             for index, item in enumerate(chunk, start):
-                yield from breaches(item, below, (*path, index))
+                yield from find_breaches(item, below, (*path, index))
 
 
 def _of_keyword(value: Any, check: Check, position: Position, path: Path) -> Iterator[Breach]:
@@ -133,7 +133,7 @@ def _of_keyword(value: Any, check: Check, position: Position, path: Path) -> Ite
 
 def _of_branches(value: Any, check: Check, path: Path) -> Iterator[Breach]:
     for branch in check.positions:
-        yield from breaches(value, branch, path)
+        yield from find_breaches(value, branch, path)
 
 
 def _of_forms(value: Any, check: Check, path: Path) -> Iterator[Breach]:
@@ -147,7 +147,7 @@ def _of_forms(value: Any, check: Check, path: Path) -> Iterator[Breach]:
 
 
 def _read_forms(value: Any, check: Check) -> Reading:
-    first = [next(breaches(value, form), None) for form in check.positions]
+    first = [next(find_breaches(value, form), None) for form in check.positions]
     declared = [form.certain.get("type") for form in check.positions]
     firsts = [None if found is None else _as_form(found) for found in first]
     return first_of_forms(value, declared, firsts)
@@ -166,7 +166,7 @@ def _as_form(breach: Breach) -> tuple[Path, Reading]:
 def _of_condition(value: Any, check: Check, path: Path) -> Iterator[Breach]:
     condition, then, otherwise = check.positions
     branch = then if condition.whole_rules.is_valid(value) else otherwise
-    yield from breaches(value, branch, path)
+    yield from find_breaches(value, branch, path)
 
 
 def _of_names(value: Any, check: Check, path: Path) -> Iterator[Breach]:
@@ -176,11 +176,11 @@ def _of_names(value: Any, check: Check, path: Path) -> Iterator[Breach]:
 
 
 def _read_names(wrong: list[str], names: Position) -> Reading:
-    found = next(breaches(wrong[0], names), None)
+    found = next(find_breaches(wrong[0], names), None)
     inner = found.read() if isinstance(found, Broken) else phrase_of("not")
     named = ", ".join(f"'{path_text((key,))}'" for key in wrong[:_NAMED])
     more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-    return broken_rule(f"have keys that each {inner.rule}", inner.expected, cut(named) + more)
+    return broken_rule(f"have keys that each {inner.rule}", inner.expected, cut_text(named) + more)
 
 
 def _of_needs(value: Any, check: Check, path: Path) -> Iterator[Breach]:
@@ -194,7 +194,7 @@ def _of_needs(value: Any, check: Check, path: Path) -> Iterator[Breach]:
 def _of_key_branches(value: Any, check: Check, path: Path) -> Iterator[Breach]:
     for key, branch in zip(check.value, check.positions, strict=True):
         if key in value:
-            yield from breaches(value, branch, path)
+            yield from find_breaches(value, branch, path)
 
 
 def _of_patterns(value: Any, check: Check, path: Path) -> Iterator[Breach]:
@@ -206,25 +206,25 @@ def _of_patterns(value: Any, check: Check, path: Path) -> Iterator[Breach]:
             if pattern.is_valid(key)
         ]
         for below in fitting:
-            yield from breaches(item, below, (*path, key))
+            yield from find_breaches(item, below, (*path, key))
         if not fitting and key not in check.declared:
             if rest.is_never:
                 yield Undeclared(path, key, check.declared)
             else:
-                yield from breaches(item, rest, (*path, key))
+                yield from find_breaches(item, rest, (*path, key))
 
 
 def _of_first_items(value: Any, check: Check, path: Path) -> Iterator[Breach]:
     *first, rest = check.positions
     for index, item in enumerate(value):
         below = first[index] if index < len(first) else rest
-        yield from breaches(item, below, (*path, index))
+        yield from find_breaches(item, below, (*path, index))
 
 
 def _of_parts(value: Any, check: Check, path: Path) -> Iterator[Breach]:
     for key, branch in zip(check.value, check.positions, strict=True):
         if key in value:
-            yield from breaches(value[key], branch, (*path, key))
+            yield from find_breaches(value[key], branch, (*path, key))
 
 
 _EXPLAINED: Final[dict[str, Callable[[Any, Check, Path], Iterator[Breach]]]] = {

@@ -24,11 +24,11 @@ from tool_engine.model.schema import (
 )
 from tool_engine.model.tool import Tool
 from tool_engine.validation.effort import find_errors
-from tool_engine.validation.filling import Filling, Place, misfits
+from tool_engine.validation.filling import Filling, Place, find_misfits
 from tool_engine.validation.position import Position, build_validator, can_be_split
-from tool_engine.validation.rules import read
+from tool_engine.validation.rules import read_rule
 from tool_engine.validation.shape import Path, Shaper
-from tool_engine.validation.wording import json_text, path_text, shown, subject
+from tool_engine.validation.wording import json_text, name_subject, path_text, show_value
 
 _UNREADABLE: Final = (ValueError, TypeError, AttributeError, LookupError)
 """Errors that an invalid schema causes in the code that reads it."""
@@ -92,7 +92,7 @@ class Declaration:
         filling = Filling({}, keys)
         problems = [
             self._explain_broken(error, tuple(error.instance_path))
-            for error in misfits(filling, build_validator(self.declared), self.declared)
+            for error in find_misfits(filling, build_validator(self.declared), self.declared)
         ]
         if problems:
             raise DefinitionError(*problems)
@@ -180,9 +180,9 @@ class Declaration:
     def _explain_broken(
         self, error: jsonschema_rs.ValidationError, path: Path
     ) -> DefinitionProblem:
-        reading = read(error, error.instance)
+        reading = read_rule(error, error.instance)
         secrets = frozenset(item.name for item in self._tool.parameters if item.secret)
-        got = json_text(shown(error.instance, path, secrets))
+        got = json_text(show_value(error.instance, path, secrets))
         return self._make_problem(path, f"must {reading.rule}, got {got}")
 
     def _make_problem(self, path: Path, message: str) -> DefinitionProblem:
@@ -190,7 +190,9 @@ class Declaration:
         place = f"parameters[{names.index(str(path[0]))}].default" if path else "parameters"
         if path and self._tool.input_schema is not None:
             place = f"parameters.properties.{path[0]}.default"
-        return self._locate_problem(place, f"the default of {subject(path)} {message}; correct it")
+        return self._locate_problem(
+            place, f"the default of {name_subject(path)} {message}; correct it"
+        )
 
     def _locate_problem(self, place: str, message: str) -> DefinitionProblem:
         file = self._tool.source or f"tool {self._tool.name!r}"

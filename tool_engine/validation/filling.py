@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from tool_engine.validation.effort import find_errors
-from tool_engine.validation.shape import Path, count_values, fresh
+from tool_engine.validation.shape import Path, copy_plain, count_values
 
 _MOST_SAMPLES: Final = 100
 MAX_FILLED: Final = 200_000
@@ -107,7 +107,7 @@ class Filling:
         if "prefixItems" not in schema:
             items = cls.of(schema.get("items"), judge, (*path, ANY))
         written = {name: judge(place) for name, place in _find_defaults(schema, path)}
-        defaults = {name: fresh(value) for name, value in written.items()}
+        defaults = {name: copy_plain(value) for name, value in written.items()}
         for name in defaults.keys() & keys.keys():
             keys[name].fill(defaults[name])
         if not (defaults or keys or rest or items):
@@ -136,7 +136,7 @@ class Filling:
                     below.fill_as_written(item)
             for name, default in self._written.items():
                 if name not in value:
-                    value[name] = fresh(default)
+                    value[name] = copy_plain(default)
         elif type(value) is list and self._items is not None:
             for item in value:
                 self._items.fill_as_written(item)
@@ -156,7 +156,7 @@ class Filling:
         for name, default in self._defaults.items():
             if name not in value:
                 room.take(self._costs[name])
-                value[name] = fresh(default)
+                value[name] = copy_plain(default)
         for name, below in self._keys.items():
             if name in value:
                 below.fill(value[name], room)
@@ -180,7 +180,7 @@ def _has_usable_default(schema: Any) -> bool:
     return schema["default"] is not None or "null" in ([types] if isinstance(types, str) else types)
 
 
-def misfits(filling: Filling, rules: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+def find_misfits(filling: Filling, rules: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the errors of defaults that fit their own schema but break the whole.
 
     Judged are the least values that the rules accept as they are sent. What a rule says of how many
@@ -193,7 +193,7 @@ def misfits(filling: Filling, rules: Any, schema: Mapping[str, Any]) -> Iterator
     """
     for sample in islice(filling.samples(), _MOST_SAMPLES):
         if rules.is_valid(sample):
-            written, filled = fresh(sample), fresh(sample)
+            written, filled = copy_plain(sample), copy_plain(sample)
             filling.fill_as_written(written)
             filling.fill(filled)
             for value, before in ((written, sample), (filled, written)):

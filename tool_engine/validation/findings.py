@@ -14,15 +14,15 @@ from tool_engine.model.json.error_path import find_error
 from tool_engine.redaction import HIDDEN, find_unlike
 from tool_engine.validation.breaches import Breach, Broken, Missing, Undeclared
 from tool_engine.validation.position import Position
-from tool_engine.validation.rules import read
+from tool_engine.validation.rules import read_rule
 from tool_engine.validation.shape import MAX_NOTES, Path, Refusal, Shaper
 from tool_engine.validation.wording import (
-    cut,
+    cut_text,
     json_text,
-    listed,
+    list_values,
+    name_subject,
     path_text,
-    shown,
-    subject,
+    show_value,
     type_of,
 )
 
@@ -115,7 +115,9 @@ class Findings:
             for key in kind.unexpected:
                 yield Undeclared(where, key, position.names)
         else:
-            yield Broken(where, value, partial(read, error, value, position.certain.get("type")))
+            yield Broken(
+                where, value, partial(read_rule, error, value, position.certain.get("type"))
+            )
 
     def _is_unlike(self, path: Path, value: Any) -> bool:
         """Return True if secrets belong here, and the value has another form."""
@@ -124,10 +126,10 @@ class Findings:
 
     def _describe_breach(self, breach: Broken) -> ValidationError:
         path, value, reading = breach.path, breach.value, breach.read()
-        actual = shown(value, path, self._secrets)
+        actual = show_value(value, path, self._secrets)
         if self._secrets and self._is_unlike(path, value):
             actual = HIDDEN
-        message = f"{subject(path)} must {reading.rule}"
+        message = f"{name_subject(path)} must {reading.rule}"
         if actual == HIDDEN:
             message += f", got a hidden {type_of(value)}"
         else:
@@ -144,7 +146,7 @@ class Findings:
         near = find_nearest(name, [note.key for note in self._shaper.unknown if note.path == path])
         hint = f": you sent '{path_text((near,))}', did you mean '{name}'?" if near else ""
         where = (*path, name)
-        message = f"missing required parameter {subject(where)}{words}{hint}"
+        message = f"missing required parameter {name_subject(where)}{words}{hint}"
         return ValidationError(path_text(where), "missing_required", message, wanted)
 
     def _append_finding(self, make: Callable[..., ValidationError], *details: Any) -> None:
@@ -162,7 +164,7 @@ def _position_at(position: Position, path: Path) -> Position:
 
 
 def _name_value(actual: Any, value: Any, error_type: str) -> str:
-    text = cut(actual) if isinstance(actual, str) and type_of(value) != "string" else ""
+    text = cut_text(actual) if isinstance(actual, str) and type_of(value) != "string" else ""
     text = text or json_text(actual)
     kind = type_of(value)
     is_named = error_type == "type_mismatch" and kind in _WORTH_NAMING
@@ -175,18 +177,18 @@ def _describe_extra(path: Path, names: Iterable[str], level: str) -> ValidationE
     if near:
         cure = f"did you mean '{near}'?"
     elif known:
-        cure = f"known are {listed(known)}"
+        cure = f"known are {list_values(known)}"
     else:
         cure = "there are none to send"
     place = path_text(path)
     ending = "" if level == "error" else " was left out"
-    message = f"unknown parameter {subject(path)}{ending}: {cure}"
+    message = f"unknown parameter {name_subject(path)}{ending}: {cure}"
     return ValidationError(place, "extra_parameter", message, known, place, level)
 
 
 def _describe_refusal(refusal: Refusal) -> ValidationError:
     cure = _JSON_VALUES if refusal.rule == "be a JSON value" else ""
-    message = f"{subject(refusal.path)} must {refusal.rule}, got {refusal.got}{cure}"
+    message = f"{name_subject(refusal.path)} must {refusal.rule}, got {refusal.got}{cure}"
     expected = refusal.rule.partition(" ")[2]
     return ValidationError(
         path_text(refusal.path), refusal.error_type, message, expected, refusal.got

@@ -16,7 +16,7 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ValidationError
 from tool_engine.model.content.blocks import find_structured
 from tool_engine.model.json.output import plain
-from tool_engine.validation.breaches import breaches
+from tool_engine.validation.breaches import find_breaches
 from tool_engine.validation.effort import find_errors
 from tool_engine.validation.findings import Findings
 from tool_engine.validation.position import Position, build_validator, can_be_split
@@ -89,7 +89,7 @@ class OutputCheck:
             self._root = Position.of(self._schema)
         findings = Findings(self._root, frozenset(), Shaper())
         if can_be_split(self._schema):
-            findings.add(islice(breaches(value, self._root), _MOST))
+            findings.add(islice(find_breaches(value, self._root), _MOST))
         elif not self._rules.is_valid(value):
             # Each error has a copy of the value: of the rest of them nothing is made.
             errors = find_errors(self._rules, self._schema, value, only_first=True)

@@ -13,12 +13,12 @@ from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.validation.shape import Path
 from tool_engine.validation.wording import (
     json_text,
-    listed,
-    noun,
+    list_values,
+    name_subject,
     path_text,
-    subject,
     text_of,
     type_of,
+    write_noun,
 )
 
 _MOST_COMPARED: Final = 2_000
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     """What to do, such as `: did you mean "GET"?`."""
 
 
-def read(error: _Error, value: Any, declared: Any = None) -> Reading:
+def read_rule(error: _Error, value: Any, declared: Any = None) -> Reading:
     """Put the rule that `value` breaks into words.
 
     Args:
@@ -87,7 +87,7 @@ def _read_other(error: _Error, kind: Any) -> Reading:
 
 def _read_keys(kind: Any) -> Reading | None:
     if isinstance(kind, _Kind.PropertyNames):
-        inner = read(kind.error, kind.error.instance)
+        inner = read_rule(kind.error, kind.error.instance)
         return broken_rule(f"have keys that each {inner.rule}", inner.expected)
     if isinstance(kind, _Kind.Required):
         return broken_rule(f"have the key '{path_text((kind.property,))}'", kind.property)
@@ -105,7 +105,7 @@ def _read_text_rule(kind: Any) -> Reading:
 
 def read_type(types: list[str], value: Any) -> Reading:
     """Put into words that `value` has none of `types`."""
-    words = " or ".join(map(noun, types))
+    words = " or ".join(map(write_noun, types))
     found = type_of(value)
     got = text_of(value) if found in ("null", "boolean") else None
     cure = ""
@@ -133,7 +133,7 @@ def _describe_unquoted(types: list[str], text: str) -> str:
 
 def read_options(options: list[Any], value: Any) -> Reading:
     """Put into words that `value` is none of `options`."""
-    rule = f"be one of {listed(options)}" if len(options) > 1 else f"be {listed(options)}"
+    rule = f"be one of {list_values(options)}" if len(options) > 1 else f"be {list_values(options)}"
     cure = ""
     wanted = _bare_text(value)
     same = (option for option in options if wanted is not None and _bare_text(option) == wanted)
@@ -158,7 +158,7 @@ def _read_forms(error: _Error, forms: list[list[_Error]], value: Any) -> Reading
         form[0].kind.types if len(form) == 1 and isinstance(form[0].kind, _Kind.Type) else None
         for form in forms
     ]
-    firsts = [((), read(form[0], form[0].instance)) for form in forms]
+    firsts = [((), read_rule(form[0], form[0].instance)) for form in forms]
     return first_of_forms(value, declared, firsts)
 
 
@@ -179,7 +179,7 @@ def first_of_forms(
     for number, found in enumerate(firsts, 1):
         if found is not None:
             path, inner = found
-            what = f"{subject(path)} must {inner.rule}" if path else f"it must {inner.rule}"
+            what = f"{name_subject(path)} must {inner.rule}" if path else f"it must {inner.rule}"
             said.append(f"({number}) {what}")
     forms = f"{len(firsts)} forms"
     more = f", or {len(said) - _MAX_FORMS} more" if len(said) > _MAX_FORMS else ""

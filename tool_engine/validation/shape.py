@@ -299,11 +299,11 @@ def count_values(value: list[Any] | dict[str, Any]) -> int:
     return found
 
 
-def fresh(value: Any) -> Any:
+def copy_plain(value: Any) -> Any:
     """Return a deep copy of plain JSON."""
     if type(value) is dict:
-        return {key: fresh(item) for key, item in value.items()}
-    return [fresh(item) for item in value] if type(value) is list else value
+        return {key: copy_plain(item) for key, item in value.items()}
+    return [copy_plain(item) for item in value] if type(value) is list else value
 
 
 def is_encodable(text: str) -> bool:

@@ -25,9 +25,9 @@ from tool_engine.validation.acceptance import (
     choose_accept,
     choose_accept_packed,
     complete_steps,
-    unshare,
+    unshare_defaults,
 )
-from tool_engine.validation.breaches import Breach, Broken, Missing, breaches, is_small
+from tool_engine.validation.breaches import Breach, Broken, Missing, find_breaches, is_small
 from tool_engine.validation.declaration import Declaration
 from tool_engine.validation.effort import count_levels, find_levels
 from tool_engine.validation.filling import MAX_FILLED, TooManyDefaultsError
@@ -158,7 +158,7 @@ class CompiledParameters:
         warnings = [] if self._strict else findings.warnings()
         is_refused = bool(shaper.refusals) or (self._strict and bool(shaper.unknown))
         if not is_refused and self._rules.is_valid(shaped):
-            filled = unshare({**self._defaults, **shaped}, self._unshared)
+            filled = unshare_defaults({**self._defaults, **shaped}, self._unshared)
             if self._filling is not None:
                 try:
                     self._filling.fill(filled)
@@ -185,7 +185,7 @@ class CompiledParameters:
     def _find_breaches(self, shaped: dict[str, Any], findings: Findings) -> None:
         findings.add_refusals()
         if self._is_split:
-            findings.add(breaches(shaped, self._root))
+            findings.add(find_breaches(shaped, self._root))
         elif is_small(shaped) and count_levels(shaped) <= self._explained_levels:
             findings.add_errors(self._rules.iter_errors(shaped), shaped)
         else:

@@ -30,7 +30,7 @@ _NOUNS: Final = {
 }
 
 
-def noun(type_name: str) -> str:
+def write_noun(type_name: str) -> str:
     """Return a JSON type with its article, such as `an integer`."""
     return _NOUNS.get(type_name, type_name)
 
@@ -42,7 +42,7 @@ def type_of(value: Any) -> str:
     return names.get(type(value), "object")
 
 
-def cut(text: str, limit: int = MAX_TEXT) -> str:
+def cut_text(text: str, limit: int = MAX_TEXT) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -61,12 +61,12 @@ def path_text(path: Path) -> str:
     return text
 
 
-def subject(path: Path) -> str:
+def name_subject(path: Path) -> str:
     """Return what a message is about: the quoted path, or the arguments as a whole."""
     return f"'{path_text(path)}'" if path else "the arguments"
 
 
-def shown(value: Any, path: Path, secrets: frozenset[str]) -> Any:
+def show_value(value: Any, path: Path, secrets: frozenset[str]) -> Any:
     """Return a short copy of `value` to repeat: JSON values, bounded, secrets hidden."""
     keys = [step for step in path if isinstance(step, str)]
     # Arguments that came as one text cannot be distinguished.
@@ -75,14 +75,14 @@ def shown(value: Any, path: Path, secrets: frozenset[str]) -> Any:
         return HIDDEN if value is not None else None
     value = redact(_bound_value(value, 0), secrets, secrets)
     if isinstance(value, str):
-        return cut(value)
+        return cut_text(value)
     return value if len(json_text(value, limit=None)) <= MAX_TEXT else json_text(value)
 
 
 def json_text(value: Any, limit: int | None = MAX_TEXT) -> str:
     """Return `value` as JSON on one line, cut to `limit`."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if limit is None else cut(text, limit)
+    return text if limit is None else cut_text(text, limit)
 
 
 def text_of(value: Any) -> str:
@@ -90,18 +90,18 @@ def text_of(value: Any) -> str:
     return json_text(_bound_value(value, 0))
 
 
-def listed(values: Iterable[Any]) -> str:
+def list_values(values: Iterable[Any]) -> str:
     """Return values as JSON, separated by commas, cut where the list grows long."""
     text = ""
     for value in values:
         if len(text) > MAX_TEXT:
             break
         text += (", " if text else "") + json_text(_bound_value(value, 0), _MAX_KEY)
-    return cut(text)
+    return cut_text(text)
 
 
 def _key_text(key: str) -> str:
-    return cut(str(redact(_make_encodable(key[:_MAX_READ]))), _MAX_KEY)
+    return cut_text(str(redact(_make_encodable(key[:_MAX_READ]))), _MAX_KEY)
 
 
 def _make_encodable(text: str) -> str:

@@ -18,12 +18,8 @@ import msgspec
 import pydantic
 import pytest
 
-from tool_engine.catalog.code.annotation import (
-    UnsupportedHintError,
-    described_as,
-    is_native,
-    read_hint,
-)
+from tool_engine.catalog.code.annotation import described_as, is_native, read_hint
+from tool_engine.catalog.code.metadata import UnsupportedHintError
 
 
 class Color(enum.Enum):

@@ -30,8 +30,9 @@ from tool_engine import (
     ToolExecutionContext,
     ToolExecutionResult,
 )
-from tool_engine.catalog.code import annotation, foreign_code
-from tool_engine.catalog.code.annotation import UnsupportedHintError, read_hint
+from tool_engine.catalog.code import adapting, annotation
+from tool_engine.catalog.code.annotation import read_hint
+from tool_engine.catalog.code.metadata import UnsupportedHintError
 
 
 class Address(pydantic.BaseModel):
@@ -464,16 +465,16 @@ def test_what_is_pydantics_own_stays_on_the_loop() -> None:
 
 async def test_a_thread_gives_what_it_has_and_keeps_a_cancellation() -> None:
     """Values and errors come back, and a cancellation waits for the end of the thread."""
-    assert await foreign_code.run_in_thread(lambda: 3) == 3
+    assert await adapting.run_in_thread(lambda: 3) == 3
     with pytest.raises(KeyError):
-        await foreign_code.run_in_thread(lambda: dict[str, int]()["a"])
+        await adapting.run_in_thread(lambda: dict[str, int]()["a"])
     freed, begun = threading.Event(), threading.Event()
 
     def work() -> None:
         begun.set()
         freed.wait(20)
 
-    task = asyncio.create_task(foreign_code.run_in_thread(work))
+    task = asyncio.create_task(adapting.run_in_thread(work))
     await asyncio.to_thread(begun.wait, 20)
     task.cancel()
     await asyncio.sleep(0)

@@ -12,8 +12,7 @@ import pydantic
 import pytest
 
 from tool_engine import ToolEngine, ToolEngineConfig
-from tool_engine.catalog.code.pydantic_type import PydanticType
-from tool_engine.catalog.code.union_effort import MOST_READINGS, count_forms
+from tool_engine.catalog.code.pydantic_type import MOST_READINGS, PydanticType, count_forms
 
 readings: list[int] = []
 

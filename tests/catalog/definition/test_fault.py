@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tool_engine import DefinitionError, DefinitionProblem, ToolConfigLoader
-from tool_engine.catalog.definition.fault import Fault, describe, listing, locate
+from tool_engine.catalog.definition.fault import Fault, describe_value, list_names, locate_faults
 from tool_engine.catalog.yaml.strict_yaml import load_documents
 
 HEAD = "name: t\ndescription: d\n"
@@ -74,18 +74,20 @@ def test_locate_orders_and_places() -> None:
     """K3: problems come in the order of the text; without a text they keep theirs."""
     (document,) = load_documents("a: [1, 2]\nb: 3\n", "x")
     faults = [Fault(("b",), "m", at_key=True), Fault(("a", 1), "n"), Fault(("zz", 1), "o")]
-    found = [(each.message, each.line, each.column) for each in locate(faults, "x", document)]
+    found = [
+        (each.message, each.line, each.column) for each in locate_faults(faults, "x", document)
+    ]
     assert found == [("o", 1, 1), ("n", 1, 8), ("m", 2, 1)]
-    assert [each.line for each in locate(faults, "x", None)] == [None, None, None]
-    assert locate([], "x", document) == []
+    assert [each.line for each in locate_faults(faults, "x", None)] == [None, None, None]
+    assert locate_faults([], "x", document) == []
 
 
 def test_words() -> None:
     """K3: values and names are shown short."""
-    assert describe({}) == "a mapping"
-    assert len(describe("x" * 999)) < 100
-    assert listing(["a", 1]) == "a, 1"
-    assert listing(map(str, range(99))).endswith("19, …")
+    assert describe_value({}) == "a mapping"
+    assert len(describe_value("x" * 999)) < 100
+    assert list_names(["a", 1]) == "a, 1"
+    assert list_names(map(str, range(99))).endswith("19, …")
 
 
 def test_a_file_that_may_be_cut_is_told() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tool_engine import DefinitionError, ToolEngine, ToolEngineConfig
-from tool_engine.catalog.definition.placing import placed
+from tool_engine.catalog.definition.placing import place_problem
 from tool_engine.errors import DefinitionProblem
 
 SHELL = """name: sh
@@ -44,11 +44,11 @@ async def test_load_errors_of_entries_have_line_and_column(tmp_path: Path) -> No
 def test_a_text_that_is_another_one() -> None:
     """A problem keeps what it says where the text has no such place any more."""
     problem = DefinitionProblem("wrong", "a.yaml", path="entry.sql")
-    assert placed(problem, b"{", 0) == problem
-    assert placed(problem, SQL.encode(), 7) == problem
-    assert placed(problem, SQL.encode(), 1)[2:4] == (9, 8)
+    assert place_problem(problem, b"{", 0) == problem
+    assert place_problem(problem, SQL.encode(), 7) == problem
+    assert place_problem(problem, SQL.encode(), 1)[2:4] == (9, 8)
     told = problem._replace(line=1, column=2)
-    assert placed(told, SQL.encode(), 1) == told
+    assert place_problem(told, SQL.encode(), 1) == told
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from tool_engine.catalog.definition.starter import (
     MODELINE,
     SCHEMA_FILE,
     better_name,
+    make_starter,
     schema_text,
-    starter,
 )
 from tool_engine.catalog.definition.structure import definition_schema
 from tool_engine.catalog.lint import lint_text
@@ -26,7 +26,7 @@ from tool_engine.executors.executor_registry import BUILTIN_EXECUTORS, ExecutorR
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_starter_is_a_good_definition(kind: str) -> None:
     """K3, R5: it loads without a warning, its entry is right, and the linter has nothing to say."""
-    text = starter(kind, "my_tool").definition
+    text = make_starter(kind, "my_tool").definition
     tool = ToolConfigLoader().load_text(text, "my_tool.yaml")
     assert (tool.name, tool.findings) == ("my_tool", [])
     # The module of a Python tool is written beside its file: see the tests of `tool-engine new`.
@@ -44,7 +44,7 @@ def test_every_executor_has_a_starter() -> None:
     """What runs a tool can be begun with `tool-engine new`."""
     assert set(BUILTIN_EXECUTORS) <= set(KINDS)
     handlers = {
-        kind: ToolConfigLoader().load_text(starter(kind, "my_tool").definition).handler
+        kind: ToolConfigLoader().load_text(make_starter(kind, "my_tool").definition).handler
         for kind in KINDS
     }
     assert handlers == {
@@ -56,8 +56,8 @@ def test_every_executor_has_a_starter() -> None:
 
 def test_only_a_tool_that_needs_code_gets_code() -> None:
     """The handler of a Python tool is Python, and has the function that the file names."""
-    assert [kind for kind in KINDS if starter(kind, "x").handler is not None] == ["python"]
-    handler = starter("python", "my_tool").handler
+    assert [kind for kind in KINDS if make_starter(kind, "x").handler is not None] == ["python"]
+    handler = make_starter("python", "my_tool").handler
     assert handler is not None
     names = [each.name for each in ast.parse(handler).body if isinstance(each, ast.FunctionDef)]
     assert names == ["run"]

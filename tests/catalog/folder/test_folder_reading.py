@@ -15,7 +15,7 @@ from tool_engine.catalog.definition_files import FolderError, read_once
 from tool_engine.catalog.folder import folder_reading as reload_module
 from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import Catalog
-from tool_engine.catalog.folder.merging import merge
+from tool_engine.catalog.folder.merging import merge_folder
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionProblem
@@ -245,7 +245,7 @@ def test_looks_do_not_overlap(folder: Folder) -> None:
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert [len(merge(ToolIndex(), outcome).added) for outcome in found] == [50] * 4
+    assert [len(merge_folder(ToolIndex(), outcome).added) for outcome in found] == [50] * 4
 
 
 def test_a_check_beyond_the_definition(folder: Folder) -> None:

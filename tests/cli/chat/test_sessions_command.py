@@ -462,7 +462,9 @@ def test_secrets_of_an_approved_call(
 
     token = asyncio.run(ask())
     settings = Settings(str(tools), records=url)
-    code = answering.answer(settings, token, ApprovalDecision(is_approved=True), as_json=as_json)
+    code = answering.answer_request(
+        settings, token, ApprovalDecision(is_approved=True), as_json=as_json
+    )
     shown = capsys.readouterr().out
     assert (code, PIN in shown) == (int(way == "to a tool that fails"), False)
     assert shown

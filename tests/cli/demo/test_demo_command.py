@@ -1,5 +1,7 @@
 """The demo is the main job: offline, real, over in seconds, and honest about what fails."""
 
+from __future__ import annotations
+
 import os
 import pty
 import signal
@@ -9,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tool_engine.cli.demo import demo_command as demo
 from tool_engine.cli.demo import steps as demo_steps
+from tool_engine.cli.demo.demo_command import HOST, demo_service
 from tool_engine.cli.demo.stage import Stage
 
 ROOT = Path(__file__).parents[3]
@@ -156,3 +160,34 @@ def test_an_event_that_does_not_come_is_a_broken_promise(
     ended = command("demo")
     assert ended.code == 1
     assert "NOT OK: the engine published a load_error" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "part"),
+    [
+        ("/weather?city=Oslo", 200, '"temperature": -3.0, "conditions": "snow"'),
+        ("/weather?city=nowhere", 404, "unknown city"),
+        ("/status", 200, '"up"'),
+        ("/work?seconds=0", 200, '"worked": 0.0'),
+        ("/work?seconds=nan", 400, "seconds must be"),
+        ("/work?seconds=x", 400, "seconds must be"),
+    ],
+)
+async def test_the_service_answers(path: str, status: int, part: str) -> None:
+    """Every address of the service answers with JSON, wrong arguments too."""
+    async with (
+        demo_service() as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{HOST}:{port}{path}") as response,
+    ):
+        assert response.status == status
+        assert part in await response.text()
+
+
+async def test_the_port_is_free_again_afterwards() -> None:
+    """Nothing listens when the block has ended."""
+    async with demo_service() as port:
+        pass
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await session.get(f"http://{HOST}:{port}/status")

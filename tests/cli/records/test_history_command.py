@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Command
 from tests.cli.recorded import lines_of, record_calls
-from tool_engine.cli.records.showing import local_time
+from tool_engine.cli.records.record_line import local_time
 
 ESCAPES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 

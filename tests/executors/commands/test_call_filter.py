@@ -16,7 +16,7 @@ import pytest
 
 from tool_engine.executors.commands import sandbox_launcher, system_calls
 from tool_engine.executors.commands.call_filter import call_filter
-from tool_engine.executors.commands.system_calls import ARCHITECTURES, numbers
+from tool_engine.executors.commands.system_calls import ARCHITECTURES, numbers_of
 
 EPERM = 0x00050000 | errno.EPERM
 ENOSYS = 0x00050000 | errno.ENOSYS
@@ -60,7 +60,7 @@ def test_each_call(machine: str, network: bool, attributes: bool) -> None:
     """What is not listed is refused, whatever its number, on either kind of processor."""
     program = call_filter(machine, has_network=network, has_attributes=attributes)
     ask = partial(verdict, program, ARCHITECTURES[machine])
-    names = {number: name for name, number in numbers(machine).items()}
+    names = {number: name for name, number in numbers_of(machine).items()}
     passing = system_calls.ALLOWED | (system_calls.NETWORK if network else frozenset())
     passing |= system_calls.ATTRIBUTES if attributes else frozenset()
     for number in range(1024):
@@ -116,7 +116,7 @@ ARGUMENTS: dict[str, tuple[Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]]
 def test_calls_that_are_looked_into(machine: str, network: bool, name: str) -> None:
     """What passes with some arguments does not with others, of which the kernel reads as much."""
     program = call_filter(machine, has_network=network, has_attributes=False)
-    ask = partial(verdict, program, ARCHITECTURES[machine], numbers(machine)[name])
+    ask = partial(verdict, program, ARCHITECTURES[machine], numbers_of(machine)[name])
     passing, refused = ARGUMENTS[name]
     assert {ask(*arguments) for arguments in passing} == {PASS}
     assert {ask(*arguments) for arguments in refused} == {EPERM}
@@ -125,7 +125,7 @@ def test_calls_that_are_looked_into(machine: str, network: bool, name: str) -> N
 @pytest.mark.parametrize("machine", ARCHITECTURES)
 def test_sockets(machine: str) -> None:
     """Sockets are those of the internet, with network only; without it nothing has an address."""
-    known = numbers(machine)
+    known = numbers_of(machine)
     for network, passes in ((False, EPERM), (True, PASS)):
         program = call_filter(machine, has_network=network, has_attributes=False)
         ask = partial(verdict, program, ARCHITECTURES[machine])
@@ -146,7 +146,7 @@ def test_sockets(machine: str) -> None:
 @pytest.mark.parametrize("machine", ARCHITECTURES)
 def test_modes(machine: str) -> None:
     """Modes are set where mounts keep all else as it is, and none gives the rights of its owner."""
-    known = numbers(machine)
+    known = numbers_of(machine)
     for attributes, passes in ((False, EPERM), (True, PASS)):
         program = call_filter(machine, has_network=False, has_attributes=attributes)
         ask = partial(verdict, program, ARCHITECTURES[machine])
@@ -161,7 +161,7 @@ def test_modes(machine: str) -> None:
 @pytest.mark.parametrize("attributes", [False, True])
 def test_modes_of_new_files(machine: str, attributes: bool) -> None:
     """No file is made that runs with the rights of its owner; what is only opened has no mode."""
-    known = numbers(machine)
+    known = numbers_of(machine)
     program = call_filter(machine, has_network=False, has_attributes=attributes)
     ask = partial(verdict, program, ARCHITECTURES[machine])
     for name, before in (("creat", 1), ("mknod", 1), ("mknodat", 2)):
@@ -187,9 +187,9 @@ def test_the_lists() -> None:
     names = [name for each in sets for name in each]
     assert len(names) == len(set(names))
     for machine in ARCHITECTURES:
-        known = numbers(machine)
+        known = numbers_of(machine)
         assert len(set(known.values())) == len(known)
-    x86, arm = (set(numbers(machine)) for machine in ARCHITECTURES)
+    x86, arm = (set(numbers_of(machine)) for machine in ARCHITECTURES)
     assert x86 == set(names)
     assert arm <= x86
     # Older forms of others, which the younger processor never had.
@@ -214,5 +214,5 @@ def test_the_numbers_are_those_of_the_kernel(machine: str) -> None:
         of_header.setdefault({"fstatat": "newfstatat"}.get(name, name), set()).add(int(number))
     assert len(of_header) > 200
     newest = max(max(each) for each in of_header.values())
-    for name, number in numbers(machine).items():
+    for name, number in numbers_of(machine).items():
         assert number in of_header.get(name, ()) or number > newest - 1, name

@@ -7,7 +7,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tool_engine.executors.files.diff import Change, edited, unified_diff
+from tool_engine.executors.files.diff import Change, apply_changes, unified_diff
 
 HEADER = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@\n")
 
@@ -65,7 +65,7 @@ def test_applies(edit: tuple[str, list[Change]]) -> None:
     """Property: applied to the old text, the diff gives the new one, for any changes."""
     text, changes = edit
     if changes:
-        assert apply(text, unified_diff(text, changes, "a")) == edited(text, changes)
+        assert apply(text, unified_diff(text, changes, "a")) == apply_changes(text, changes)
 
 
 def test_places_far_apart() -> None:
@@ -74,7 +74,7 @@ def test_places_far_apart() -> None:
     changes = [Change(text.index(f"{n}\n"), text.index(f"{n}\n") + 2, "x") for n in (10, 25)]
     diff = unified_diff(text, changes, "a")
     assert re.findall(r"@@.*@@", diff) == ["@@ -7,7 +7,7 @@", "@@ -22,7 +22,7 @@"]
-    assert apply(text, diff) == edited(text, changes)
+    assert apply(text, diff) == apply_changes(text, changes)
 
 
 def test_size_is_bounded() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.files import editing
-from tool_engine.executors.files.diff import edited
+from tool_engine.executors.files.diff import apply_changes
 from tool_engine.executors.files.editing import _find_changes
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ def test_model(pieces: list[str], old: str, new: str) -> None:
             _find_changes(before, old, new, "a", replaces_all=True)
         return
     changes = _find_changes(before, old, new, "a", replaces_all=True)
-    after = edited(before, changes)
-    kept = "".join(edited(before, [each._replace(new="\0") for each in changes]).split("\0"))
+    after = apply_changes(before, changes)
+    kept = "".join(apply_changes(before, [each._replace(new="\0") for each in changes]).split("\0"))
     removed = [before[change.start : change.end].replace("\r\n", "\n") for change in changes]
     assert removed == [old] * plain.count(old)
     assert len(kept) == len(before) - sum(change.end - change.start for change in changes)

@@ -13,7 +13,7 @@ from tool_engine.errors import DefinitionError, ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.files.file_entry import check_entry, compile_entry
-from tool_engine.executors.files.file_errors import failed
+from tool_engine.executors.files.file_errors import explain_failure
 
 if TYPE_CHECKING:
     from tests.executors.files.conftest import Desk
@@ -149,4 +149,4 @@ async def test_through_the_engine(definitions: Path) -> None:
 
 def test_usual_failures_have_words() -> None:
     """A failure that nobody foresaw still names the file and no path of the system."""
-    assert str(failed(OSError(), "a.txt")) == "'a.txt' cannot be used: input/output"
+    assert str(explain_failure(OSError(), "a.txt")) == "'a.txt' cannot be used: input/output"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.diff import edited
+from tool_engine.executors.files.diff import apply_changes
 from tool_engine.executors.files.editing import FileEditExecutor
 from tool_engine.executors.files.writing import FileWriteExecutor, _describe_change
 
@@ -64,4 +64,4 @@ def test_what_would_fail(desk: Desk) -> None:
 @given(LINES, LINES)
 def test_the_change_is_the_whole_change(before: str, after: str) -> None:
     """Whatever the two texts are, the shown change makes one of the other."""
-    assert edited(before, [_describe_change(before, after)]) == after
+    assert apply_changes(before, [_describe_change(before, after)]) == after

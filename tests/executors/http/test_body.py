@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from tool_engine.executors.http.body import BodyError, excerpt, is_json_type, read_body, read_json
+from tool_engine.executors.http.body import (
+    BodyError,
+    is_json_type,
+    make_excerpt,
+    read_body,
+    read_json,
+)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +142,9 @@ def test_text_that_is_none_is_read_in_pieces() -> None:
 
 def test_excerpt() -> None:
     """One line of at most 300 characters, without control characters."""
-    assert excerpt(b"  a\r\n\tb\x1b[31m ", "text/plain", None) == "a b [31m"
-    assert excerpt(b"x" * 400, "text/plain", None) == "x" * 300 + "…"
-    assert excerpt("é".encode() * 3000, "text/html", None) == "é" * 300 + "…"
-    assert excerpt(b"a" + "é".encode() * 5000, "text/html", None) == "a" + "é" * 299 + "…"
-    assert excerpt(b"", "text/plain", None) == "no body"
-    assert excerpt(b"\xff\xfe\xfa", "image/png", None) == "3 bytes of image/png"
+    assert make_excerpt(b"  a\r\n\tb\x1b[31m ", "text/plain", None) == "a b [31m"
+    assert make_excerpt(b"x" * 400, "text/plain", None) == "x" * 300 + "…"
+    assert make_excerpt("é".encode() * 3000, "text/html", None) == "é" * 300 + "…"
+    assert make_excerpt(b"a" + "é".encode() * 5000, "text/html", None) == "a" + "é" * 299 + "…"
+    assert make_excerpt(b"", "text/plain", None) == "no body"
+    assert make_excerpt(b"\xff\xfe\xfa", "image/png", None) == "3 bytes of image/png"

@@ -19,7 +19,8 @@ from yarl import URL
 
 from tool_engine.errors import ConfigurationError, DefinitionError, ToolExecutionError
 from tool_engine.executors.http.addresses import AddressRefusedError, AllowList
-from tool_engine.executors.http.http_executor import GuardedResolver, HTTPExecutor, _explain_error
+from tool_engine.executors.http.connector import GuardedResolver
+from tool_engine.executors.http.http_executor import HTTPExecutor, _explain_error
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 

@@ -14,7 +14,7 @@ from tests.postgres import PostgresServer
 from tool_engine.executors.sql.sql_executor import SQLExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.parameter import ToolParameter
-from tool_engine.model.settings.source import checked_sources
+from tool_engine.model.settings.databases import checked_sources
 from tool_engine.model.tool import Tool, ToolCategory
 
 BOUND = 30.0

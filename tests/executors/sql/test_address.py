@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.sql.sql_executor import resolved
-from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.executors.sql.sql_executor import resolve_source
+from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.redaction import redact_text
 
 PASSWORD = "a@b/c:d?e#f%g h"
@@ -16,7 +16,7 @@ ENCODED = "a%40b%2Fc%3Ad%3Fe%23f%25g%20h"
 
 
 def url_of(text: str) -> str:
-    return resolved("shop", DatabaseSource(url=text))[0]
+    return resolve_source("shop", DatabaseSource(url=text))[0]
 
 
 def test_secrets_are_filled_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -37,14 +37,18 @@ def test_secrets_are_filled_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def test_passwords_are_hidden_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """As written, as sent and as an option; names and places are not."""
     monkeypatch.setenv("SHOP_PW", PASSWORD)
-    _, scope = resolved("shop", DatabaseSource(url="postgresql://u:${env:SHOP_PW}@localhost/shop"))
+    _, scope = resolve_source(
+        "shop", DatabaseSource(url="postgresql://u:${env:SHOP_PW}@localhost/shop")
+    )
     assert scope.hide_text(f"{PASSWORD} {ENCODED} u localhost shop") == (
         "[hidden] [hidden] u localhost shop"
     )
     assert PASSWORD not in redact_text(f"it is {PASSWORD}")
-    _, scope = resolved("shop", DatabaseSource(url="postgresql://u:plain-word@h/s?password=other"))
+    _, scope = resolve_source(
+        "shop", DatabaseSource(url="postgresql://u:plain-word@h/s?password=other")
+    )
     assert scope.hide_text("plain-word other") == "[hidden] [hidden]"
-    _, scope = resolved("shop", DatabaseSource(url="sqlite:///shop.db"))
+    _, scope = resolve_source("shop", DatabaseSource(url="sqlite:///shop.db"))
     assert scope.hide_text("shop.db") == "shop.db"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.executors.sql.sql_arguments import ArgumentError, argument
+from tool_engine.executors.sql.sql_arguments import ArgumentError, convert_argument
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from tool_engine.executors.sql.sql_arguments import ArgumentError, argument
 )
 def test_what_fits(value: Any, kind: str, expected: Any) -> None:
     """A text may stand for every type, as it may in SQL; whole floats are whole numbers."""
-    made = argument("x", value, kind, False)
+    made = convert_argument("x", value, kind, False)
     assert made == expected
     assert type(made) is type(expected)
 
@@ -62,19 +62,19 @@ def test_what_fits(value: Any, kind: str, expected: Any) -> None:
 def test_what_does_not_fit(value: Any, kind: str) -> None:
     """The message names the parameter, the type and the value."""
     with pytest.raises(ArgumentError) as caught:
-        argument("limit", value, kind, False)
+        convert_argument("limit", value, kind, False)
     assert f"parameter 'limit' must be of PostgreSQL's type {kind} here" in str(caught.value)
 
 
 def test_lists() -> None:
     """Each element fits the type of the elements; what is no list is refused."""
-    assert argument("x", [1, "2", None], "int4[]", True) == [1, 2, None]
-    assert argument("x", ["a"], "_text", True) == ["a"]
-    assert argument("x", [[1, "2"], [None, 4]], "_int4", True) == [[1, 2], [None, 4]]
-    assert argument("x", [[1, "2"]], "_jsonb", True) == [[1, "2"]]
+    assert convert_argument("x", [1, "2", None], "int4[]", True) == [1, 2, None]
+    assert convert_argument("x", ["a"], "_text", True) == ["a"]
+    assert convert_argument("x", [[1, "2"], [None, 4]], "_int4", True) == [[1, 2], [None, 4]]
+    assert convert_argument("x", [[1, "2"]], "_jsonb", True) == [[1, "2"]]
     with pytest.raises(ArgumentError, match="type int4 here, got 'b'"):
-        argument("x", [["b"]], "_int4", True)
+        convert_argument("x", [["b"]], "_int4", True)
     with pytest.raises(ArgumentError, match="'x' must be a list here, got 'a'"):
-        argument("x", "a", "int4[]", True)
+        convert_argument("x", "a", "int4[]", True)
     with pytest.raises(ArgumentError, match="type int4 here, got 'b'"):
-        argument("x", ["b"], "int4[]", True)
+        convert_argument("x", ["b"], "int4[]", True)

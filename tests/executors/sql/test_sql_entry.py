@@ -11,7 +11,7 @@ from tool_engine.errors import DefinitionError
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.sql.sql_entry import check_entry, check_source, compile_entry
 from tool_engine.model.parameter import ToolParameter
-from tool_engine.model.settings.source import checked_sources
+from tool_engine.model.settings.databases import checked_sources
 from tool_engine.model.tool import Tool
 
 Make = Callable[..., Tool]

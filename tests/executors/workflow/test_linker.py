@@ -9,7 +9,7 @@ from tests.executors.workflow.samples import make_tool, make_workflow, step
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.executor_registry import ExecutorRegistry
-from tool_engine.executors.workflow.linked import broken_links, unlinked, with_links
+from tool_engine.executors.workflow.broken_links import broken_links, find_unlinked, with_links
 from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.executors.workflow.workflow_executor import WorkflowExecutor
 from tool_engine.model.call import ToolExecutionContext
@@ -68,8 +68,8 @@ def test_links_of_a_tool() -> None:
     """A copy tells of its fit; another edit of it does not lose what it was."""
     linked = with_links(FLOW, ["a", "b"], ["b"])
     assert linked.findings == ["a", "b"]
-    assert unlinked(linked) is FLOW
-    assert unlinked(FLOW) is FLOW
+    assert find_unlinked(linked) is FLOW
+    assert find_unlinked(FLOW) is FLOW
     assert broken_links(FLOW) == ()
     assert broken_links(msgspec.structs.replace(linked)) == ()
 

@@ -15,7 +15,7 @@ from tool_engine.executors.workflow.template import (
     has_references,
     parse_template,
     references_in,
-    render,
+    render_tree,
 )
 
 HOSTILE = "${params.secret} $${x} ${env:HOME} {x}"
@@ -29,7 +29,7 @@ def rendered(value: Any, scope: Scope = SCOPE) -> Any:
     wrong: Places = []
     tree = parse_template(value, wrong)
     assert wrong == []
-    return render(tree, scope)
+    return render_tree(tree, scope)
 
 
 @pytest.mark.parametrize(

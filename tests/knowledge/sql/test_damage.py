@@ -33,8 +33,8 @@ from tool_engine import (
 )
 from tool_engine.cli.app import run
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.approvals import standing_of
 from tool_engine.knowledge.export import export_records
+from tool_engine.knowledge.memory_approvals import standing_of
 from tool_engine.knowledge.sql.event_reader import EventReader
 from tool_engine.knowledge.sql.schema.schema import TABLES
 from tool_engine.knowledge.sql.sql_events import SQLEventStorage
@@ -142,11 +142,11 @@ async def _fill(path: Path) -> None:
 
 def _columns() -> list[tuple[str, str]]:
     """From the schema itself."""
-    from tool_engine.knowledge.sql.schema.schema import statements
+    from tool_engine.knowledge.sql.schema.schema import list_statements
 
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE tool_engine_schema (version INTEGER)")
-        for statement in statements("sqlite", 0):
+        for statement in list_statements("sqlite", 0):
             connection.execute(statement)
         return [
             (table, column[1])

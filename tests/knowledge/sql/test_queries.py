@@ -78,7 +78,7 @@ async def plan_of(storage: SQLRecordStorage, statement: Any) -> str:
 async def test_last_calls_follow_an_index(on_sqlite: SQLRecordStorage, index: str) -> None:
     """The last 50 calls of anything are read from its index, in order, without sorting."""
     query = RecordQuery(**{**INDEXED[index].conditions, "limit": 50})
-    plan = await plan_of(on_sqlite, queries.records(query))
+    plan = await plan_of(on_sqlite, queries.select_records(query))
     assert f"SEARCH tool_calls USING INDEX {index}" in plan
     assert "TEMP B-TREE" not in plan
 
@@ -90,18 +90,18 @@ async def test_last_calls_follow_the_key(on_sqlite: SQLRecordStorage) -> None:
         {"before": record_id_of(10**18)},
         {"after": record_id_of(10)},
     ):
-        plan = await plan_of(on_sqlite, queries.records(RecordQuery(limit=50, **fields)))
+        plan = await plan_of(on_sqlite, queries.select_records(RecordQuery(limit=50, **fields)))
         assert "SEARCH tool_calls USING INTEGER PRIMARY KEY" in plan
         assert "TEMP B-TREE" not in plan
     for query in (RecordQuery(is_success=False), RecordQuery(outcome="timeout")):
-        plan = await plan_of(on_sqlite, queries.records(query))
+        plan = await plan_of(on_sqlite, queries.select_records(query))
         assert "tool_calls_failed" in plan
         assert "TEMP B-TREE" not in plan
 
 
 async def test_summary_follows_an_index(on_sqlite: SQLRecordStorage) -> None:
     """The summary of a conversation looks at its calls only."""
-    plan = await plan_of(on_sqlite, queries.totals(RecordQuery(conversation_id="chat-7")))
+    plan = await plan_of(on_sqlite, queries.sum_calls(RecordQuery(conversation_id="chat-7")))
     assert "SEARCH tool_calls USING COVERING INDEX tool_calls_conversation" in plan
 
 
@@ -109,13 +109,15 @@ async def test_postgres_follows_an_index(on_postgres: SQLRecordStorage) -> None:
     """In PostgreSQL, too, no question about a few calls reads the table."""
     for index, query in INDEXED.items():
         wanted = RecordQuery(**{**query.conditions, "limit": 10})
-        plan = await plan_of(on_postgres, queries.records(wanted))
+        plan = await plan_of(on_postgres, queries.select_records(wanted))
         # Of what is frequent, the last ones are found on the way back through the rows.
         assert f"using {index} on" in plan or "Backward using tool_calls_pkey" in plan, plan
         assert "Seq Scan on tool_calls" not in plan
     for query in (RecordQuery(limit=10), RecordQuery(start=NOON, limit=10)):
-        assert "tool_calls_pkey" in await plan_of(on_postgres, queries.records(query))
-    failed = await plan_of(on_postgres, queries.records(RecordQuery(is_success=False, limit=10)))
+        assert "tool_calls_pkey" in await plan_of(on_postgres, queries.select_records(query))
+    failed = await plan_of(
+        on_postgres, queries.select_records(RecordQuery(is_success=False, limit=10))
+    )
     assert "tool_calls_failed" in failed
 
 

@@ -21,7 +21,7 @@ from tests.knowledge.sql.conftest import BOUND, Open, asked, call, emptied, writ
 from tests.knowledge.sql.test_queries import plan_of
 from tool_engine.errors import RecordsUnavailableError, SessionError
 from tool_engine.knowledge.sql import session_statements
-from tool_engine.knowledge.sql.schema import kept
+from tool_engine.knowledge.sql.schema import packed_json
 from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.record import RecordQuery
@@ -227,7 +227,7 @@ async def test_server_is_not_there() -> None:
     await storage.close()
 
 
-@pytest.mark.parametrize("damage", [b"", b"garbage", kept.packed("[1]", "it")[1]])
+@pytest.mark.parametrize("damage", [b"", b"garbage", packed_json.pack_text("[1]", "it")[1]])
 async def test_damaged(storage: SQLRecordStorage, damage: bytes) -> None:
     """What cannot be read is told, and never half of a conversation."""
     await storage.sessions.save("chat", {"turn": 1})
@@ -249,7 +249,7 @@ async def test_damaged(storage: SQLRecordStorage, damage: bytes) -> None:
 
 async def test_too_large(storage: SQLRecordStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A conversation that no database takes is refused before it is sent."""
-    monkeypatch.setattr(kept, "MOST_BYTES", 50)
+    monkeypatch.setattr(packed_json, "MOST_BYTES", 50)
     with pytest.raises(SessionError, match=r"'chat' cannot be kept: it takes \d+ bytes, 50 at"):
         await storage.sessions.save("chat", {"text": os.urandom(200).hex()})
     assert await storage.sessions.load("chat") is None
@@ -261,7 +261,7 @@ async def test_answered_arguments_are_gone(database: Path, open_storage: Open) -
     params = {"pin": "made-up-pin", "path": "made-up-path"}
     await storage.approvals.put(request_for(params=params, secret_names=("pin",)))
     ((data,),) = asked(database, "SELECT data FROM tool_approvals")
-    shown = kept.unpacked(data, "it", "chat")
+    shown = packed_json.unpack_value(data, "it", "chat")
     assert "made-up-path" in str(shown)
     assert "made-up-pin" not in str(shown)
     assert await storage.approvals.claim("t-1")
@@ -305,7 +305,7 @@ async def test_postgres_of_the_version_before(postgres_server: Any, open_storage
     again = await open_storage(str(storage.url))
     await again.sessions.save("chat", {"turn": 1})
     assert (await again.totals(RecordQuery())).execution_time > 1_000
-    plan = await plan_of(again, session_statements.infos(1, 0, 0.0))
+    plan = await plan_of(again, session_statements.select_sessions(1, 0, 0.0))
     assert "tool_sessions" in plan
 
 
@@ -344,10 +344,10 @@ async def test_migration_that_fails_changes_nothing(tmp_path: Path, open_storage
 async def test_no_question_reads_every_session(database: Path, open_storage: Open) -> None:
     """The newest are found by their index, what is asked by that of its session."""
     storage = await open_storage(database)
-    plan = await plan_of(storage, session_statements.infos(10, 0, 0.0))
+    plan = await plan_of(storage, session_statements.select_sessions(10, 0, 0.0))
     assert "SCAN tool_sessions USING INDEX tool_sessions_updated" in plan
     assert "tool_approvals USING INDEX tool_approvals_session" in plan
-    plan = await plan_of(storage, session_statements.pending("chat", 0.0))
+    plan = await plan_of(storage, session_statements.select_requests("chat", 0.0))
     assert "tool_approvals USING INDEX tool_approvals_session (session_id=?" in plan
 
 

@@ -18,7 +18,7 @@ from tests.knowledge.sql.test_queries import plan_of
 from tool_engine.knowledge.sql import queries
 from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
-from tool_engine.knowledge.sql.summing import split
+from tool_engine.knowledge.sql.summing import split_hours
 from tool_engine.model.record import RecordQuery, RecordTotals
 from tool_engine.model.settings.retention import RecordRetention
 from tool_engine.model.statistics import CallStatistics
@@ -208,7 +208,7 @@ async def test_statistics_look_at_no_call(database: Path, open_storage: Open) ->
     storage = await open_storage(database)
     for fields_ in ({}, {"tool_name": "a"}, {"is_success": False}, {"start": NOON, "end": None}):
         query = RecordQuery(**fields_)
-        hours, parts = split(query)
+        hours, parts = split_hours(query)
         assert parts == []
         assert hours is not None
         for statement in (
@@ -223,7 +223,7 @@ async def test_statistics_look_at_no_call(database: Path, open_storage: Open) ->
 def test_parts_of_hours() -> None:
     """Of a time only the parts of an hour at its ends are asked of the calls."""
     start, end = NOON - 90 * MINUTE, NOON + 100 * MINUTE
-    hours, (first, last) = split(RecordQuery(start=start, end=end))
+    hours, (first, last) = split_hours(RecordQuery(start=start, end=end))
     assert hours is not None
     assert hours[1] - hours[0] == 2  # type: ignore[operator]
     assert (first.start, first.end) == (start, NOON - HOUR)

@@ -31,17 +31,15 @@ __all__ = [
 ]
 
 _MODULES = {
-    "MODELS": "registry",
-    "AnthropicModel": "anthropic",
-    "GeminiModel": "gemini",
-    "OpenAIChatModel": "openai",
-    "OpenAIResponsesModel": "openai_responses",
-    "RecordedModel": "recorded",
-    "RecordingModel": "recording",
-    "chat_model": "registry",
-    "record": "recording",
+    "anthropic": "AnthropicModel",
+    "gemini": "GeminiModel",
+    "openai": "OpenAIChatModel",
+    "openai_responses": "OpenAIResponsesModel",
+    "recorded": "RecordedModel",
+    "recording": "RecordingModel record",
+    "registry": "MODELS chat_model",
 }
-"""Name -> the module that defines it."""
+"""Module -> the names that it defines."""
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name

@@ -6,14 +6,13 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 import msgspec
 
 from tool_engine.agent.models.carried import CarriedProtocol, make_message
-from tool_engine.agent.models.failing import failure_of
+from tool_engine.agent.models.provider_errors import failure_of
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.chat import ChatRequest
@@ -176,12 +175,7 @@ class ModelClient(ABC):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
     @property

@@ -9,8 +9,8 @@ import inspect
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from tool_engine.agent.models.failing import REFUSAL_CODES
 from tool_engine.agent.models.openai import OpenAIClient
+from tool_engine.agent.models.provider_errors import REFUSAL_CODES
 from tool_engine.errors import ChatModelError, ConfigurationError, MissingExtraError
 from tool_engine.model.chat import ChatRequest
 from tool_engine.protocols.chunks import field

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, Self
 
 from tool_engine.agent.models.carried import CarriedProtocol, make_message, wire_of
@@ -110,12 +109,7 @@ class RecordedModel(KnownArguments):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
     def _choose_protocol(self, wanted: str | None) -> ToolCallingProtocol:

@@ -8,7 +8,6 @@ import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, cast
 
 import msgspec
@@ -18,8 +17,8 @@ from tool_engine.agent.models.script import Script, ScriptCall, ScriptError, Scr
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.chat import ChatRequest
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.setting_kinds import check_switch
-from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.reply import ParsedReply
 from tool_engine.named_file import write_named
 from tool_engine.protocols.chunks import plain
@@ -119,12 +118,7 @@ class RecordingModel:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
     async def _keep_reply(

@@ -11,7 +11,7 @@ import msgspec
 
 from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.errors import ConfigurationError, DefinitionError
-from tool_engine.model.json.kinds import convert_value
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.named_file import read_named, why_unread
 
 

@@ -127,7 +127,7 @@ class Gate:
         if present.definition_hash == tool.definition_hash:
             noted = self._note_tool(tool)
             return present if present == noted else noted
-        diff = compared(present, tool)
+        diff = compare_tools(present, tool)
         if self._is_strict and diff.breaks_unannounced:
             passed.errors.append((str(tool.source), f"{diff.warning}; the tool of before stays"))
             return present
@@ -156,7 +156,7 @@ def load_comparison() -> None:
     import_module(_COMPARISON)
 
 
-def compared(old: Tool, new: Tool) -> ToolDiff:
+def compare_tools(old: Tool, new: Tool) -> ToolDiff:
     """Compare two tools."""
     diff: ToolDiff = import_module(_COMPARISON).compare(old, new)
     return diff

@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 
 PREFIX: Final = "group:"

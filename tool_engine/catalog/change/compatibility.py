@@ -22,7 +22,7 @@ from tool_engine.catalog.change.tool_change import (
     COSMETIC,
     NONE,
     ToolChange,
-    changed,
+    make_change,
 )
 from tool_engine.catalog.change.version import is_lower, is_major_step, next_major
 from tool_engine.model.parameter import ToolParameter
@@ -30,8 +30,6 @@ from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import HIDDEN, redact
-
-__all__ = ["BREAKING", "COMPATIBLE", "COSMETIC", "NONE", "ToolChange", "ToolDiff", "compare"]
 
 _LEVELS: Final = (NONE, COSMETIC, COMPATIBLE, BREAKING)
 _SCOPES: Final = ("private", "team", "public")
@@ -117,11 +115,11 @@ _Comparison = Callable[[str, Any, Any], Iterator[ToolChange]]
 
 
 def _compare_unknown(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
-    yield changed(field, BREAKING, old, new)
+    yield make_change(field, BREAKING, old, new)
 
 
 def _compare_plain(level: str, field: str, old: Any, new: Any) -> Iterator[ToolChange]:
-    yield changed(field, level, old, new)
+    yield make_change(field, level, old, new)
 
 
 def _compare_words(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
@@ -131,37 +129,37 @@ def _compare_words(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
 
 def _compare_version(field: str, old: str, new: str) -> Iterator[ToolChange]:
     kind = "version_lowered" if is_lower(old, new) else "version_changed"
-    yield changed(field, COSMETIC, old, new, kind)
+    yield make_change(field, COSMETIC, old, new, kind)
 
 
 def _compare_scope(field: str, old: str, new: str) -> Iterator[ToolChange]:
     is_wider = _SCOPES.index(new) > _SCOPES.index(old)
     kind = "scope_widened" if is_wider else "scope_narrowed"
-    yield changed(field, COMPATIBLE if is_wider else BREAKING, old, new, kind)
+    yield make_change(field, COMPATIBLE if is_wider else BREAKING, old, new, kind)
 
 
 def _compare_effect(field: str, old: str, new: str) -> Iterator[ToolChange]:
     # Approval depends on it; a first statement of the effect breaks no promise.
-    yield changed(field, COMPATIBLE if old == "unknown" else BREAKING, old, new)
+    yield make_change(field, COMPATIBLE if old == "unknown" else BREAKING, old, new)
 
 
 def _compare_idempotent(field: str, old: bool, new: bool) -> Iterator[ToolChange]:
-    yield changed(field, COMPATIBLE if new else BREAKING, old, new)
+    yield make_change(field, COMPATIBLE if new else BREAKING, old, new)
 
 
 def _compare_output_mode(field: str, old: str, new: str) -> Iterator[ToolChange]:
-    yield changed(field, COMPATIBLE if new == "enforce" else BREAKING, old, new)
+    yield make_change(field, COMPATIBLE if new == "enforce" else BREAKING, old, new)
 
 
 def _compare_callers(
     field: str, old: tuple[str, ...], new: tuple[str, ...]
 ) -> Iterator[ToolChange]:
     # Who could call it, or by which name, and no longer can.
-    yield changed(field, BREAKING if set(old) - set(new) else COMPATIBLE, old, new)
+    yield make_change(field, BREAKING if set(old) - set(new) else COMPATIBLE, old, new)
 
 
 def _compare_command(field: str, old: str | None, new: str | None) -> Iterator[ToolChange]:
-    yield changed(field, COMPATIBLE if old is None else BREAKING, old, new)
+    yield make_change(field, COMPATIBLE if old is None else BREAKING, old, new)
 
 
 def _compare_concurrency(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
@@ -170,7 +168,7 @@ def _compare_concurrency(field: str, old: Any, new: Any) -> Iterator[ToolChange]
         if before != after:
             # It decides whether a call waits, ends or shares a result: a part of its meaning.
             level = BREAKING if name == "collision" else COMPATIBLE
-            yield changed(f"{field}.{name}", level, before, after)
+            yield make_change(f"{field}.{name}", level, before, after)
 
 
 def _compare_limits(
@@ -181,21 +179,21 @@ def _compare_limits(
         was, now = getattr(before, name), getattr(after, name)
         if was != now:
             # Below a lower limit an answer lacks what it had; above a higher one it has more.
-            yield changed(f"{field}.{name}", _level_of_bound(was, now), was, now)
+            yield make_change(f"{field}.{name}", _level_of_bound(was, now), was, now)
     if before.limit != after.limit:
         # Without a limit of the tool, the session's holds, which is unknown here.
         was, now = before.limit, after.limit
         is_wider = now is not None and (now < 1 or (was is not None and 0 < was < now))
         is_same = was is not None and now is not None and was < 1 and now < 1
         level = COSMETIC if is_same else COMPATIBLE if is_wider else BREAKING
-        yield changed(f"{field}.limit", level, was, now)
+        yield make_change(f"{field}.limit", level, was, now)
     for name in ("strategy", "select", "show"):
         was, now = getattr(before, name), getattr(after, name)
         if was != now:
-            yield changed(f"{field}.{name}", BREAKING, was, now)
+            yield make_change(f"{field}.{name}", BREAKING, was, now)
     if (old is None) is not (new is None) and before == after:
         message = "limits that limit nothing"
-        yield changed(field, COSMETIC, old, new, "result_changed", message)
+        yield make_change(field, COSMETIC, old, new, "result_changed", message)
 
 
 def _level_of_bound(old: int | None, new: int | None) -> str:
@@ -204,7 +202,7 @@ def _level_of_bound(old: int | None, new: int | None) -> str:
 
 
 def _compare_bound(field: str, old: int | None, new: int | None) -> Iterator[ToolChange]:
-    yield changed(field, _level_of_bound(old, new), old, new)
+    yield make_change(field, _level_of_bound(old, new), old, new)
 
 
 def _compare_entry(
@@ -212,7 +210,7 @@ def _compare_entry(
 ) -> Iterator[ToolChange]:
     for path, before, after in _changed_leaves(("entry",), old, new):
         kind = {"handler": "handler_changed", "url": "endpoint_changed"}.get(path[-1])
-        yield changed(".".join(path), BREAKING, before, after, kind or "entry_changed")
+        yield make_change(".".join(path), BREAKING, before, after, kind or "entry_changed")
 
 
 def _changed_leaves(
@@ -227,9 +225,9 @@ def _changed_leaves(
 
 def _compare_output(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
     if old is None:
-        yield changed(field, COMPATIBLE, None, new, "output_declared", "is declared now")
+        yield make_change(field, COMPATIBLE, None, new, "output_declared", "is declared now")
     elif new is None:
-        yield changed(field, BREAKING, old, None, "output_undeclared", "is declared no more")
+        yield make_change(field, BREAKING, old, None, "output_undeclared", "is declared no more")
     else:
         for change in schema_changes(old, new):
             yield _schema_change(field, change, _OUTPUT_LEVELS[change.reach])
@@ -258,7 +256,7 @@ def _schema_change(
     if is_secret:
         return ToolChange(path, change.kind, level, HIDDEN, HIDDEN, "a rule of a secret changed")
     message = str(redact(change.message))
-    return changed(path, level, change.old, change.new, change.kind, message)
+    return make_change(path, level, change.old, change.new, change.kind, message)
 
 
 def _compare_parameters(
@@ -277,15 +275,15 @@ def _compare_parameters(
             del added[heir.name]
             kind, message = "parameter_renamed", f"{name!r} is called {heir.name!r} now"
         heir_name = None if heir is None else heir.name
-        yield changed(f"{field}.{name}", BREAKING, name, heir_name, kind, message)
+        yield make_change(f"{field}.{name}", BREAKING, name, heir_name, kind, message)
     for name, parameter in added.items():
         level = BREAKING if parameter.required else COMPATIBLE
         must = "required" if parameter.required else "optional"
         message = f"the {must} parameter {name!r} is new"
-        yield changed(f"{field}.{name}", level, None, name, "parameter_added", message)
+        yield make_change(f"{field}.{name}", level, None, name, "parameter_added", message)
     if [name for name in before if name in after] != [name for name in after if name in before]:
         message = "the parameters stand in another order"
-        yield changed(field, COSMETIC, list(before), list(after), "reordered", message)
+        yield make_change(field, COSMETIC, list(before), list(after), "reordered", message)
 
 
 def _is_renamed(old: ToolParameter, new: ToolParameter) -> bool:
@@ -299,14 +297,14 @@ def _compare_parameter(path: str, old: ToolParameter, new: ToolParameter) -> Ite
     if old.required != new.required:
         kind = "became_required" if new.required else "became_optional"
         level = BREAKING if new.required else COMPATIBLE
-        yield changed(f"{path}.required", level, old.required, new.required, kind)
+        yield make_change(f"{path}.required", level, old.required, new.required, kind)
     yield from _compare_default(path, old, new, is_secret)
     before, after = _schema_of(old), _schema_of(new)
     for change in schema_changes(before, after):
         yield _schema_change(path, change, _INPUT_LEVELS[change.reach], is_secret=is_secret)
     if not old.required and _takes_null(before) != _takes_null(after):
         message = "null, which stood for a value left out, is a value now, or the other way round"
-        yield changed(path, BREAKING, None, None, "null_changed", message)
+        yield make_change(path, BREAKING, None, None, "null_changed", message)
     if old.secret != new.secret:
         level = COMPATIBLE if new.secret else BREAKING
         yield ToolChange(
@@ -329,7 +327,7 @@ def _compare_default(
     before, after = (
         HIDDEN if is_secret and each.has_default else each.default for each in (old, new)
     )
-    yield changed(f"{path}.default", level, before, after)
+    yield make_change(f"{path}.default", level, before, after)
 
 
 def _schema_of(parameter: ToolParameter) -> dict[str, Any]:

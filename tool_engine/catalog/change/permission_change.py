@@ -11,7 +11,7 @@ from tool_engine.catalog.change.tool_change import (
     COMPATIBLE,
     COSMETIC,
     ToolChange,
-    changed,
+    make_change,
 )
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 
@@ -29,9 +29,9 @@ def compare_permission(
         level = BREAKING if asks_more else COMPATIBLE
         kind = "permission_tightened" if asks_more else "permission_loosened"
         was, now = getattr(before, name), getattr(after, name)
-        yield changed(f"{field}.{name}", level, was, now, kind)
+        yield make_change(f"{field}.{name}", level, was, now, kind)
     if not stricter:
-        yield changed(field, COSMETIC, old, new)
+        yield make_change(field, COSMETIC, old, new)
 
 
 def compare_accepts(
@@ -42,7 +42,7 @@ def compare_accepts(
         level = COSMETIC if _takes_all_of(new, old) else COMPATIBLE
     else:
         level = BREAKING
-    yield changed(field, level, old, new)
+    yield make_change(field, level, old, new)
 
 
 def _compare_policies(old: Permission, new: Permission) -> dict[str, bool]:

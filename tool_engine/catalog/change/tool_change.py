@@ -31,7 +31,7 @@ class ToolChange(msgspec.Struct, frozen=True):
     message: str
 
 
-def changed(
+def make_change(
     path: str, level: str, old: Any, new: Any, kind: str = "", message: str = ""
 ) -> ToolChange:
     old, new = _for_all_eyes(path, old), _for_all_eyes(path, new)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
+import threading
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final
+from contextvars import copy_context
+from typing import Annotated, Any, Final, TypeVar
 
-from tool_engine.catalog.code.annotation import UnsupportedHintError, is_native, read_hint
+from tool_engine.catalog.code.annotation import is_native, read_hint
 from tool_engine.catalog.code.conversion import Conversion, Judge, Supplier
-from tool_engine.catalog.code.foreign_code import run_in_thread
-from tool_engine.catalog.code.made_defaults import misfit
-from tool_engine.catalog.code.metadata import readable_hint
+from tool_engine.catalog.code.made_defaults import find_misfit
+from tool_engine.catalog.code.metadata import UnsupportedHintError, readable_hint
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.own_code import HANDLER
@@ -21,9 +23,58 @@ from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.parameter import PARAMETER_TYPES
 from tool_engine.model.settings.field_default import is_field, supplier_of
 
+_T = TypeVar("_T")
 MISFITS: Final = "misfits"
 """The attribute of a handler that finds the arguments that do not convert."""
 _ALL_KINDS: Final = frozenset((*PARAMETER_TYPES, "null"))
+
+
+async def run_in_thread(function: Callable[[], _T]) -> _T:
+    """Run `function` in a thread of its own, and wait until it has ended.
+
+    The event loop goes on meanwhile. A cancellation is kept until the end, because nothing can stop
+    a thread: the call has its result by its deadline, and its slot when the thread is through.
+    The thread is a daemon, so that one that never ends does not keep the program from ending.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = copy_context()
+
+    def work() -> None:
+        try:
+            outcome: tuple[Any, BaseException | None] = context.run(function), None
+        except BaseException as error:  # noqa: BLE001 - it travels to the caller
+            outcome = None, error
+        try:
+            loop.call_soon_threadsafe(_settle_future, future, outcome)
+        except RuntimeError:  # the loop is closed: no task is left to hear of it
+            return
+
+    threading.Thread(target=work, name="tool-validation", daemon=True).start()
+    value, error = await _wait_for(future)
+    if error is not None:
+        raise error
+    result: _T = value
+    return result
+
+
+async def _wait_for(
+    future: asyncio.Future[tuple[Any, BaseException | None]],
+) -> tuple[Any, BaseException | None]:
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as cancellation:
+            cancelled = cancellation
+    if cancelled is not None:
+        raise cancelled
+    return future.result()
+
+
+def _settle_future(future: asyncio.Future[Any], outcome: Any) -> None:
+    if not future.done():
+        future.set_result(outcome)
 
 
 def context_parameter(function: Callable[..., Any]) -> str | None:
@@ -240,7 +291,7 @@ def judge_of(hint: Any) -> Judge:
     if (typed := read_hint(hint).typed) is not None:
         judge: Judge = typed.misfit
         return judge
-    return functools.partial(misfit, hint=readable_hint(hint))
+    return functools.partial(find_misfit, hint=readable_hint(hint))
 
 
 def is_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:

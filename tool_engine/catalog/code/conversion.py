@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.code.annotation import read_hint
-from tool_engine.catalog.code.made_defaults import Check, check_of, convert, runs_code, split
+from tool_engine.catalog.code.made_defaults import (
+    Check,
+    check_of,
+    convert_json,
+    runs_code,
+    split_error,
+)
 from tool_engine.catalog.code.metadata import readable_hint
 from tool_engine.errors import InvalidArgumentsError
 from tool_engine.model.call import ValidationError
@@ -110,9 +116,9 @@ def _convert_value(
     name: str, value: Any, hint: Any, check: Check | None, found: list[ValidationError]
 ) -> Any:
     try:
-        made = convert(value, hint)
+        made = convert_json(value, hint)
     except Exception as error:  # noqa: BLE001 - classes of a user may raise anything
-        found.append(_make_finding(name, *split(error), value))
+        found.append(_make_finding(name, *split_error(error), value))
         return None
     if check is not None:
         faults = check(value, made, "")

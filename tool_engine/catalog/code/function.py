@@ -16,15 +16,10 @@ from tool_engine.catalog.code.adapting import (
     ruled_hint,
     unwrap_partial,
 )
-from tool_engine.catalog.code.annotation import (
-    HintReading,
-    UnsupportedHintError,
-    described_as,
-    read_hint,
-)
+from tool_engine.catalog.code.annotation import HintReading, described_as, read_hint
 from tool_engine.catalog.code.conversion import Judge
 from tool_engine.catalog.code.made_defaults import is_known, known_faults, write_path
-from tool_engine.catalog.code.metadata import readable_hint
+from tool_engine.catalog.code.metadata import UnsupportedHintError, readable_hint
 from tool_engine.catalog.definition.short_form import short_form
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError, DefinitionProblem
@@ -221,10 +216,18 @@ def _type_rules(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """Return the descriptions of a function and its parameters, by name."""
     # Only functions that become tools have their docstring parsed.
-    from tool_engine.catalog.code.docstring import read_docstring
+    import docstring_parser
 
-    return read_docstring(_read_docstring(function))
+    parsed = docstring_parser.parse(_read_docstring(function))
+    parts = [part for part in (parsed.short_description, parsed.long_description) if part]
+    about = {
+        entry.arg_name: " ".join(entry.description.split())
+        for entry in parsed.params
+        if entry.description
+    }
+    return "\n\n".join(parts), about
 
 
 def _read_docstring(function: Callable[..., Any]) -> str:

@@ -25,8 +25,8 @@ def is_known(factory: object) -> bool:
     return any(factory is each for each in _KNOWN)
 
 
-def convert(value: Any, hint: Any) -> Any:
-    """Make a value of `hint` from JSON data; raises what `split` splits."""
+def convert_json(value: Any, hint: Any) -> Any:
+    """Make a value of `hint` from JSON data; raises what `split_error` splits."""
     return msgspec.convert(value, hint, str_keys=True, dec_hook=_make_path)
 
 
@@ -46,18 +46,18 @@ def _make_path(kind: type, value: Any) -> Any:
     return kind(value)
 
 
-def misfit(value: Any, hint: Any) -> tuple[str, str] | None:
+def find_misfit(value: Any, hint: Any) -> tuple[str, str] | None:
     """Return where and why a Python value misfits; None: it fits."""
     if hint is Any or hint is object:
         return None
     try:
-        convert(msgspec.to_builtins(value, str_keys=True, enc_hook=write_path), hint)
+        convert_json(msgspec.to_builtins(value, str_keys=True, enc_hook=write_path), hint)
     except Exception as error:  # noqa: BLE001 - classes of a user may raise anything
-        return split(error)
+        return split_error(error)
     return None
 
 
-def split(error: Exception) -> tuple[str, str]:
+def split_error(error: Exception) -> tuple[str, str]:
     """Split a conversion error into place (`.items[0]`) and reason."""
     text = str(error)
     reason, mark, place = text.rpartition(" - at `")
@@ -91,7 +91,7 @@ def _check_whole(hint: Any) -> Check:
     """Return the check of all defaults at once, for a type that refers to itself."""
 
     def check(sent: Any, made: Any, path: str) -> Iterator[tuple[str, str]]:
-        if (found := misfit(made, hint)) is not None:
+        if (found := find_misfit(made, hint)) is not None:
             yield path + found[0], found[1]
 
     return check
@@ -107,7 +107,7 @@ def known_faults(hint: Any) -> Iterator[tuple[str, str]]:
                     value = field.default_factory()
                 # None stands for "left out", whatever the type is.
                 if value is not msgspec.NODEFAULT and value is not None:
-                    found = misfit(value, rule)
+                    found = find_misfit(value, rule)
                     if found is not None:
                         yield f"{node.cls.__name__}.{field.name}{found[0]}", found[1]
 
@@ -184,7 +184,7 @@ def _of_class(node: Any) -> Check | None:
             if key < len(sent) if is_list else key in sent:
                 if below is not None:
                     yield from below(sent[key], value, place)
-            elif hint is not None and (found := misfit(value, hint)) is not None:
+            elif hint is not None and (found := find_misfit(value, hint)) is not None:
                 yield place + found[0], found[1]
 
     return check

@@ -8,8 +8,10 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -20,7 +22,6 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from tool_engine.catalog.code.made_defaults import describe_error, is_known
 from tool_engine.catalog.code.metadata import UnsupportedHintError, resolve_alias, rules_of
-from tool_engine.catalog.code.union_effort import TooManyReadingsError, bound_effort
 from tool_engine.model.settings.field_default import is_field, kinds_of
 
 _MOST_MISFITS: Final = 20
@@ -28,6 +29,7 @@ _MOST_MISFITS: Final = 20
 _SAME_IN_JSON: Final = frozenset({"str", "int", "float", "bool", "none", "lax-or-strict"})
 """Kinds whose strict form takes what JSON gives."""
 _NOT_VALIDATION: Final = frozenset({"metadata", "serialization", "cls", "default", "expected"})
+_METADATA: Final = ("metadata",)
 _NOT_JSON_SCHEMA: Final = frozenset(
     {"gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "strict"}
 )
@@ -35,6 +37,12 @@ _NOT_JSON_SCHEMA: Final = frozenset(
 _WORDS: Final = ("title", "description", "examples")
 _CURE: Final = "write pydantic's Field(...) with the same rule, or check the value in the function"
 _OF_PYTHON: Final = ("Value error, ", "Assertion failed, ")
+_KINDS: Final = dict.fromkeys(
+    ("model", "model-fields", "dataclass", "dataclass-args", "typed-dict", "dict"), "object"
+) | dict.fromkeys(("list", "tuple", "set", "frozenset"), "array")
+MOST_READINGS: Final = 20_000
+_EACH: Final = 16
+"""Readings that each object or list may take besides."""
 
 
 class PydanticType:
@@ -156,8 +164,12 @@ def _walk_schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
                     pending.append(value)
 
 
-def _walk_core(core: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the parts of what pydantic validates by."""
+def _walk_core(
+    core: Any,
+    named: Mapping[str, Any] = MappingProxyType({}),
+    passed_over: Collection[str] = _NOT_VALIDATION,
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the parts of what pydantic validates by, also those in `named`, once each."""
     pending, seen = [core], set[int]()
     while pending:
         part = pending.pop()
@@ -168,7 +180,8 @@ def _walk_core(core: Any) -> Iterator[Mapping[str, Any]]:
         elif isinstance(part, dict):
             seen.add(id(part))
             yield part
-            pending += [value for key, value in part.items() if key not in _NOT_VALIDATION]
+            pending += [value for key, value in part.items() if key not in passed_over]
+            pending.append(named.get(str(part.get("schema_ref"))))
 
 
 def _is_strict(part: Mapping[str, Any]) -> bool:
@@ -269,3 +282,70 @@ def _spread_parts(parts: Iterable[Any]) -> Iterator[Any]:
             yield from _spread_parts(part)
         else:
             yield part
+
+
+class TooManyReadingsError(ValueError):
+    """A value would be read too often."""
+
+
+def bound_effort(validate: Callable[[Any], Any], core: Any) -> Callable[[Any], Any]:
+    """Return `validate`, such that it raises TooManyReadingsError for what takes too long.
+
+    Of a union pydantic reads the value by each of its types, and what is inside of each once more:
+    a value of thirty levels is read a thousand million times. A discriminator says which is meant.
+    """
+    forms = count_forms(core)
+    if not forms:
+        return validate
+
+    def validate_bounded(value: Any) -> Any:
+        if not _is_quick(value, forms):
+            raise TooManyReadingsError(
+                "it has too many levels for a type with several forms at each of them: send "
+                "fewer levels, or give the union a discriminator in the tool's code"
+            )
+        return validate(value)
+
+    return validate_bounded
+
+
+def count_forms(core: Any) -> dict[str, int]:
+    """Return how many times an object or list is read inside each reading of what holds it."""
+    named = {part["ref"]: part for part in _walk_core(core, passed_over=_METADATA) if "ref" in part}
+    found: dict[str, int] = {}
+    for union in _walk_core(core, named, _METADATA):
+        if union.get("type") == "union":
+            choices = [each[0] if isinstance(each, tuple) else each for each in union["choices"]]
+            inside = [
+                each
+                for each in choices
+                if any(p is union for p in _walk_core(each, named, _METADATA))
+            ]
+            for kind, count in Counter(_kind_of(each, named) for each in inside).items():
+                if kind is not None and count > 1:
+                    found[kind] = max(count, found.get(kind, 1))
+    return found
+
+
+def _is_quick(value: Any, forms: Mapping[str, int]) -> bool:
+    waiting, readings, parts = [(value, 1)], 0, 0
+    while waiting:
+        part, times = waiting.pop()
+        if isinstance(part, Mapping):
+            kind, inner = "object", list(part.values())
+        elif isinstance(part, list | tuple):
+            kind, inner = "array", list(part)
+        else:
+            continue
+        if kind in forms:
+            times *= forms[kind]
+            readings, parts = readings + times, parts + 1
+        waiting += ((each, times) for each in inner)
+    return readings <= MOST_READINGS + _EACH * parts
+
+
+def _kind_of(core: Any, named: Mapping[str, Any]) -> str | None:
+    """Return whether a type is made of an object or of a list; None: of neither, or of several."""
+    while isinstance(core, Mapping) and core.get("type") not in _KINDS:
+        core = named.get(str(core.get("schema_ref")), core.get("schema"))
+    return _KINDS[core["type"]] if isinstance(core, Mapping) else None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-from tool_engine.catalog.definition.fault import Fault, describe, locate
+from tool_engine.catalog.definition.fault import Fault, describe_value, locate_faults
 from tool_engine.catalog.definition.group_definition import (
     GROUP,
     build_group,
@@ -68,11 +68,11 @@ def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
     """Build the group of a mapping, which needs no `kind`."""
     faults: list[Fault] = []
     if not isinstance(mapping, Mapping):
-        fault = Fault((), expected="a mapping", got=describe(mapping))
+        fault = Fault((), expected="a mapping", got=describe_value(mapping))
         raise DefinitionError(*_locate_problems([fault], source, None))
     definition = plain_definition({"kind": GROUP, **mapping}, faults)
     if not faults and not is_group(definition):
-        expected, got = GROUP, describe(definition["kind"])
+        expected, got = GROUP, describe_value(definition["kind"])
         faults = [Fault(("kind",), expected=expected, got=got, cure="or remove the key")]
     faults = faults or group_faults(definition)
     if faults:
@@ -117,13 +117,13 @@ def _kind_of(definition: Any) -> str:
 
 
 def _locate_problem(fault: Fault, source: str, document: Document | None) -> DefinitionProblem:
-    return locate([fault], source, document)[0]
+    return locate_faults([fault], source, document)[0]
 
 
 def _locate_problems(
     faults: list[Fault], source: str, document: Document | None
 ) -> list[DefinitionProblem]:
-    return locate(faults[:MAX_PROBLEMS], source, document)
+    return locate_faults(faults[:MAX_PROBLEMS], source, document)
 
 
 def _build_definition(document: Document, source: str, findings: Sequence[str] = ()) -> Definition:
@@ -216,7 +216,7 @@ def sent_text_faults(document: Document) -> list[Fault]:
             path,
             f"this number is sent as the text {str(number)!r}",
             expected="text",
-            got=describe(number),
+            got=describe_value(number),
             cure="quote it to send what is written",
         )
         for place in ("query", "headers")

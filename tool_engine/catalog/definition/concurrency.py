@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tool_engine.catalog.definition.fault import Fault, listing
+from tool_engine.catalog.definition.fault import Fault, list_names
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.settings.concurrency import (
     SINGLE_FLIGHT_LIMIT,
@@ -70,7 +70,7 @@ def _key_faults(key: Any, parameters: Any) -> list[Fault]:
     if name in declared or not name:
         return []
     near = find_nearest(name, declared)
-    known = f"the parameters are {listing(declared)}" if declared else "the tool has none"
+    known = f"the parameters are {list_names(declared)}" if declared else "the tool has none"
     message = f"the key names the parameter {name[:80]!r}, which is not declared"
     cure = "" if near else known
     return [Fault(("concurrency", "key"), message, nearest=near, cure=cure)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tool_engine.catalog.definition.structure import Fault
+from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_near
 

@@ -37,7 +37,7 @@ class Fault(NamedTuple):
         return f"{wrong}{hint}{'; ' if self.cure else ''}{self.cure}"
 
 
-def locate(
+def locate_faults(
     faults: Sequence[Fault], source: str, document: Document | None
 ) -> list[DefinitionProblem]:
     """Return the faults as problems with line and column, in order."""
@@ -56,7 +56,7 @@ def locate(
     return sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
 
 
-def describe(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Describe `value` in words: `the number 3`, `the text 'a'`, `a list`."""
     if value is None:
         return "nothing"
@@ -69,7 +69,7 @@ def describe(value: Any) -> str:
     return "a list" if isinstance(value, list) else "a mapping"
 
 
-def listing(names: Iterable[object]) -> str:
+def list_names(names: Iterable[object]) -> str:
     shown = [str(name)[:40] for name in islice(names, 21)]
     return ", ".join([*shown[:20], "…"] if len(shown) > 20 else shown)
 

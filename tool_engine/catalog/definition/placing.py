@@ -14,7 +14,7 @@ from tool_engine.errors import DefinitionError, DefinitionProblem
 _PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
-def placed(problem: DefinitionProblem, text: bytes, number: int) -> DefinitionProblem:
+def place_problem(problem: DefinitionProblem, text: bytes, number: int) -> DefinitionProblem:
     """Return the problem with the line and column of definition `number`."""
     if problem.line is not None:
         return problem

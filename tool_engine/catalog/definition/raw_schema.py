@@ -16,8 +16,13 @@ import jsonschema_rs.canonical
 import msgspec
 from jsonschema import Draft202012Validator
 
-from tool_engine.catalog.definition.fault import Fault, describe, listing
-from tool_engine.catalog.definition.habits import MISPLACED_SCHEMA, SCHEMA_KEYS
+from tool_engine.catalog.definition.fault import Fault, describe_value, list_names
+from tool_engine.catalog.definition.foreign_words import (
+    MISPLACED_SCHEMA,
+    SCHEMA_KEYS,
+    is_root_schema,
+    schema_cure,
+)
 from tool_engine.catalog.definition.keywords import FORMATS, KEYWORDS
 from tool_engine.catalog.definition.rules import compile_check, default_faults
 from tool_engine.catalog.definition.workload import Workload
@@ -52,6 +57,12 @@ _OLDER_WORDS: Final = {
 _WHOLE: Final = ("$defs", "whole")
 _CERTAIN: Final = frozenset({"properties", "items", "additionalProperties"})
 """Keywords through which a rule still holds for every value."""
+_PLACE: Final[Path] = ("parameters",)
+_DRAFTS: Final = tuple(
+    f"json-schema.org/{draft}/schema"
+    for draft in ("draft-06", "draft-07", "draft/2019-09", "draft/2020-12")
+)
+_LONGEST_NAME: Final = 128
 
 
 def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) -> list[Fault]:
@@ -101,10 +112,12 @@ def misfit_faults(raw: dict[str, Any], schema: dict[str, Any], path: Path) -> li
         Fault(
             _place_in(raw, error.instance_path, path),
             f"the default breaks another rule of the schema: {error.message[:300]}",
-            got=describe(error.instance),
+            got=describe_value(error.instance),
             cure="change the default or the rule",
         )
-        for error in islice(filling.misfits(filled, compile_check(schema), schema), MAX_PROBLEMS)
+        for error in islice(
+            filling.find_misfits(filled, compile_check(schema), schema), MAX_PROBLEMS
+        )
     ]
 
 
@@ -174,7 +187,7 @@ def _not_a_schema(error: Any, path: Path) -> Fault:
     return Fault(
         (*path, *error.absolute_path),
         f"not JSON Schema 2020-12: {error.message[:300]}",
-        got=describe(error.instance),
+        got=describe_value(error.instance),
         cure="mend it",
     )
 
@@ -222,7 +235,7 @@ def _lost_reference(schema: dict[str, Any], pointer: str, place: Path) -> Fault:
         return Fault(place, message, cure=cure)
     known = [f"#/{key}/{name}" for key in DEFINITIONS for name in schema.get(key, ())]
     near = find_nearest(pointer, known)
-    cure = "" if near else f"the definitions here are {listing(known)}" if known else "add $defs"
+    cure = "" if near else f"the definitions here are {list_names(known)}" if known else "add $defs"
     return Fault(place, f"there is no schema at {pointer[:80]!r}", nearest=near, cure=cure)
 
 
@@ -318,3 +331,46 @@ def _unsupported_fault(keyword: str, place: Path) -> Fault:
         cure = "remove it"
     message = f"the keyword {keyword[:80]!r} is not supported in a schema"
     return Fault(place, message, at_key=True, nearest=near, cure=cure)
+
+
+def root_schema_faults(schema: dict[str, Any], workload: Workload) -> list[Fault]:
+    """Return why a schema cannot stand as `parameters`, where it is kept as it is written."""
+    if (misplaced := SCHEMA_KEYS & schema.keys()) and not schema.keys() & {"type", "properties"}:
+        key = min(misplaced)
+        return [Fault((*_PLACE, key), f"unknown key {key!r}", at_key=True, cure=MISPLACED_SCHEMA)]
+    if not is_root_schema(schema):
+        expected = "a list, or the JSON Schema of an object"
+        cure = schema_cure(schema)
+        return [Fault(_PLACE, expected=expected, got=describe_value(schema), cure=cure)]
+    faults = list(_find_misplaced(schema))
+    rules = {key: value for key, value in schema.items() if key != "$schema"}
+    faults += raw_schema_faults(rules, _PLACE, workload)
+    return faults or misfit_faults(rules, rules, _PLACE)
+
+
+def root_schema_warnings(schema: dict[str, Any]) -> list[Fault]:
+    """Return what of a schema can hardly be meant."""
+    found = list(idle_defaults(schema, _PLACE))
+    if is_impossible(schema):
+        message = "no arguments would pass: the rules contradict one another"
+        found.append(Fault(_PLACE, message, at_key=True, cure="correct them"))
+    return found
+
+
+def _find_misplaced(schema: dict[str, Any]) -> Iterator[Fault]:
+    kind, draft = schema.get("type", "object"), schema.get("$schema", _DRAFTS[-1])
+    if kind != "object":
+        cure = "write type: object, and what this is under properties"
+        yield Fault((*_PLACE, "type"), expected="object", got=describe_value(kind), cure=cure)
+    if not isinstance(draft, str) or not draft.rstrip("#").endswith(_DRAFTS):
+        cure = "remove the key; it is read as 2020-12"
+        yield Fault((*_PLACE, "$schema"), f"{draft!r:.100} is no known draft", cure=cure)
+    for name, each in schema.get("properties", {}).items():
+        place = (*_PLACE, "properties", name)
+        if not name or len(name) > _LONGEST_NAME:
+            message = f"a parameter's name has 1 to {_LONGEST_NAME} characters"
+            yield Fault(place, message, at_key=True, cure="change it")
+        if isinstance(each, dict) and each.get("writeOnly") is True and "default" in each:
+            message = "a model would be shown the default of this secret"
+            cure = "write the parameters as a list, this one with secret: true, or remove it"
+            yield Fault((*place, "default"), message, at_key=True, cure=cure)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from tool_engine.catalog.definition.fault import Fault, describe, listing
+from tool_engine.catalog.definition.fault import Fault, describe_value, list_names
 from tool_engine.catalog.definition.structure import RULES_BY_TYPE, type_cure
 from tool_engine.catalog.definition.workload import Workload
 from tool_engine.catalog.limits import MAX_PROBLEMS
@@ -128,7 +128,7 @@ def _check_bounds(rules: _Rules, faults: list[Fault]) -> None:
                         place,
                         message,
                         expected=f"at most {most}",
-                        got=describe(least),
+                        got=describe_value(least),
                         cure="change one of the two",
                     )
                 )
@@ -156,7 +156,7 @@ def _check_enum(kind: Any, rules: _Rules, faults: list[Fault]) -> None:
             faults.append(_wrong_kind(option, kind, (*place, number)))
         identity = (type(option), msgspec.json.encode(option, order="deterministic"))
         if identity in seen:
-            message = f"{describe(option)} is listed twice"
+            message = f"{describe_value(option)} is listed twice"
             faults.append(Fault((*place, number), message, cure="remove one"))
         seen.add(identity)
 
@@ -259,7 +259,7 @@ def default_faults(spec: Mapping[str, Any], schema: dict[str, Any], place: Path)
         Fault(
             (*place, *find_error(error, value)[0]),
             f"the default breaks the parameter's own rules: {error.message[:300]}",
-            got=describe(error.instance),
+            got=describe_value(error.instance),
             cure="remove the key for no default" if value is None else cure,
         )
         for error in errors
@@ -275,7 +275,7 @@ def _wrong_kind(value: Any, kind: Any, place: Path) -> Fault:
     is_default = value is None and place[-1] == "default"
     cure = "remove the key for no default" if is_default else type_cure(kinds, value)
     expected = " or ".join(map(_name_kind, kinds))
-    return Fault(place, expected=expected, got=describe(value), cure=cure)
+    return Fault(place, expected=expected, got=describe_value(value), cure=cure)
 
 
 def _name_kind(kind: str) -> str:
@@ -283,12 +283,12 @@ def _name_kind(kind: str) -> str:
 
 
 def _unknown_property(name: Any, properties: Mapping[str, Any], place: Path) -> Fault:
-    listed = listing(properties)
+    listed = list_names(properties)
     return Fault(
         place,
         f"required names {str(name)[:80]!r}, which is not in properties ({listed})",
         expected=f"one of {listed}",
-        got=describe(name),
+        got=describe_value(name),
         nearest=find_nearest(name, properties) if isinstance(name, str) else "",
     )
 

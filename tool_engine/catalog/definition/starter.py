@@ -70,7 +70,7 @@ _ARGUMENTS: Final = {
 }
 
 
-def starter(kind: str, name: str, module: str = "") -> Starter:
+def make_starter(kind: str, name: str, module: str = "") -> Starter:
     """Return the files of a new tool of a kind in `KINDS`.
 
     `name` is a good name, see `better_name`; `module` is its import name, `tools.NAME` if empty.

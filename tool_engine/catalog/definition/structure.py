@@ -16,8 +16,8 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from tool_engine.catalog.definition.fault import Fault, describe
-from tool_engine.catalog.definition.habits import (
+from tool_engine.catalog.definition.fault import Fault, describe_value
+from tool_engine.catalog.definition.foreign_words import (
     MISPLACED_SCHEMA,
     SCHEMA_KEYS,
     entry_type_cure,
@@ -33,8 +33,6 @@ from tool_engine.catalog.yaml.scalars import UnreadableScalarError, resolve_plai
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
 from tool_engine.model.parameter import PARAMETER_TYPES
-
-__all__ = ["RULES_BY_TYPE", "Fault", "definition_schema", "structure_faults", "type_cure"]
 
 RULES_BY_TYPE: Final[dict[str, tuple[str, ...]]] = {
     "string": ("pattern", "min_length", "max_length", "enum"),
@@ -76,7 +74,7 @@ def structure_faults(definition: Any) -> list[Fault]:
     if _compile_validator().is_valid(definition):
         return []
     if not isinstance(definition, dict):
-        expected, got = "a mapping with name, description, …", describe(definition)
+        expected, got = "a mapping with name, description, …", describe_value(definition)
         return [Fault((), f"a definition is {expected}; got {got}", expected=expected, got=got)]
     faults: dict[Fault, None] = {}
     for error in islice(_compile_validator().iter_errors(definition), MAX_PROBLEMS):
@@ -172,7 +170,7 @@ def _wrong_type(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     types = error.kind.as_dict()["types"]
     expected = " or ".join(_KIND_NAMES[name] for name in types)
     cure = _form_cure(error, value) or type_cure(types, value, path[-1] if path else "")
-    return Fault(path, expected=expected, got=describe(value), cure=cure)
+    return Fault(path, expected=expected, got=describe_value(value), cure=cure)
 
 
 def _form_cure(error: jsonschema_rs.ValidationError, value: Any) -> str:
@@ -229,7 +227,9 @@ def _wrong_choice(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     if isinstance(value, str):
         cure = entry_type_cure(value, options) if path == _ENTRY_TYPE else ""
         near = "" if cure else _meant_word(value, options, path)
-    return Fault(path, expected=f"one of {listing}", got=describe(value), nearest=near, cure=cure)
+    return Fault(
+        path, expected=f"one of {listing}", got=describe_value(value), nearest=near, cure=cure
+    )
 
 
 def _meant_word(value: str, options: list[str], path: Path) -> str:
@@ -240,7 +240,7 @@ def _wrong_form(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     rule = _schema_at(error.schema_path[:-1])
     if rule["pattern"] == r"\S":
         return _empty_fault(path, error)
-    got = describe(error.instance)
+    got = describe_value(error.instance)
     return Fault(path, f"{got} is not allowed", got=got, cure=_as_cure(rule["description"]))
 
 
@@ -259,7 +259,7 @@ def _too_large(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
 
 def _out_of_bounds(path: Path, error: jsonschema_rs.ValidationError, word: str) -> Fault:
     limit = error.kind.as_dict()["limit"]
-    return Fault(path, expected=f"{word} {limit}", got=describe(error.instance))
+    return Fault(path, expected=f"{word} {limit}", got=describe_value(error.instance))
 
 
 def _empty_fault(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
@@ -268,7 +268,7 @@ def _empty_fault(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
 
 
 def _other_fault(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
-    return Fault(path, error.message[:300], got=describe(error.instance), cure="change it")
+    return Fault(path, error.message[:300], got=describe_value(error.instance), cure="change it")
 
 
 _EXPLAINED: Final[Mapping[str, Callable[[Path, jsonschema_rs.ValidationError], Fault]]] = {

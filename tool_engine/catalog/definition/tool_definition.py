@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from tool_engine.catalog.definition.audience import hint_warnings, read_readers, reader_faults
 from tool_engine.catalog.definition.concurrency import (
     build_concurrency,
     concurrency_faults,
@@ -19,13 +20,12 @@ from tool_engine.catalog.definition.concurrency import (
 )
 from tool_engine.catalog.definition.examples import example_faults
 from tool_engine.catalog.definition.fault import Fault
-from tool_engine.catalog.definition.habits import as_output_spec
+from tool_engine.catalog.definition.foreign_words import as_output_spec
 from tool_engine.catalog.definition.permission import (
     build_permission,
     label_warnings,
     permission_warnings,
 )
-from tool_engine.catalog.definition.readers import hint_warnings, read_readers, reader_faults
 from tool_engine.catalog.definition.rules import FLAT_RULES, check_value
 from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.definition.workload import Workload
@@ -135,7 +135,7 @@ def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
 
 def _root_checker() -> ModuleType:
     # Loaded by name: most definitions list their parameters.
-    return import_module("tool_engine.catalog.definition.root_schema")
+    return import_module("tool_engine.catalog.definition.raw_schema")
 
 
 def _raw_warnings(parameter: Mapping[str, Any], place: Path) -> Iterator[Fault]:

@@ -161,5 +161,7 @@ class CachedLoader:
             if problems:
                 # Read again for the lines, which only a file with a mistake pays for.
                 placing = import_module("tool_engine.catalog.definition.placing")
-                raise DefinitionError(*(placing.placed(each, text, at) for each, at in problems))
+                raise DefinitionError(
+                    *(placing.place_problem(each, text, at) for each, at in problems)
+                )
         return read

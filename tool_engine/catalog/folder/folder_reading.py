@@ -28,7 +28,7 @@ from tool_engine.catalog.definition_files import (
 from tool_engine.catalog.folder.arrivals import GONE, Arrivals
 from tool_engine.catalog.folder.cache import CachedLoader
 from tool_engine.catalog.folder.folder_outcome import FileOutcome, FolderOutcome
-from tool_engine.catalog.folder.merging import ScanOutcome, merge
+from tool_engine.catalog.folder.merging import ScanOutcome, merge_folder
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import kind_of
@@ -96,7 +96,7 @@ class Catalog:
         return f"Catalog({self.directory!r}, {len(self._files)} files)"
 
     def scan(self, previous: ToolIndex) -> ScanOutcome:
-        return merge(previous, self.look())
+        return merge_folder(previous, self.look())
 
     def look(
         self,

@@ -28,7 +28,7 @@ class ScanOutcome(msgspec.Struct, frozen=True):
     """`(file, message)` of everything that could not be loaded."""
 
 
-def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
+def merge_folder(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
     """Build the snapshot after `previous` from a look at the folder.
 
     Quick and without I/O, so that it can run where `previous` cannot change meanwhile.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from tool_engine.catalog.definition.fault import Fault, describe
+from tool_engine.catalog.definition.fault import Fault, describe_value
 from tool_engine.catalog.definition.server_definition import SERVER, server_faults
 from tool_engine.catalog.definition.server_variables import spell_variables
 from tool_engine.catalog.definition.structure import definition_schema
@@ -66,7 +66,9 @@ def read_entry(name: str, entry: Any, folder: str) -> Entry:
     """
     if not isinstance(entry, Mapping):
         cure = "write a mapping with command or url"
-        return Entry({}, [Fault((), expected="a mapping", got=describe(entry), cure=cure)], [])
+        return Entry(
+            {}, [Fault((), expected="a mapping", got=describe_value(entry), cure=cure)], []
+        )
     places: dict[str, Path] = {}
     definition: dict[str, Any] = {"kind": SERVER, "name": name}
     faults = [*_take_keys(entry, definition, places), *_take_own(entry, definition)]
@@ -90,14 +92,14 @@ def _take_keys(
             if value not in _KINDS if isinstance(value, str) else True:
                 near = find_nearest(value, _KINDS)
                 expected = "one of stdio, http, sse"
-                yield Fault((key,), expected=expected, got=describe(value), nearest=near)
+                yield Fault((key,), expected=expected, got=describe_value(value), nearest=near)
             else:
                 definition[own] = _KINDS[value]
         elif own is not None:
             places[own], definition[own] = (key,), value
         elif key in _ENABLED:
             if not isinstance(value, bool):
-                yield Fault((key,), expected="true or false", got=describe(value))
+                yield Fault((key,), expected="true or false", got=describe_value(value))
             definition["enabled"] = value is (key == "enabled")
         elif key in _own_keys() and key not in _PASSED_OVER:
             cure = f"put it under {OWN}"
@@ -120,7 +122,7 @@ def _own_keys() -> list[str]:
 def _take_own(entry: Mapping[Any, Any], definition: dict[str, Any]) -> Iterator[Fault]:
     own = entry.get(OWN, {})
     if not isinstance(own, Mapping):
-        yield Fault((OWN,), expected="a mapping", got=describe(own))
+        yield Fault((OWN,), expected="a mapping", got=describe_value(own))
         return
     known = _own_keys()
     for key, value in own.items():

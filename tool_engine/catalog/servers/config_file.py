@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from tool_engine.catalog.definition.fault import Fault, describe, locate
+from tool_engine.catalog.definition.fault import Fault, describe_value, locate_faults
 from tool_engine.catalog.definition.server_definition import build_server
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.servers.config_entry import read_entry
@@ -84,7 +84,7 @@ def _read_lists(document: JSONDocument, path: str, folder: str) -> Servers:
 def _no_servers(value: Any) -> Fault:
     cure = "list the servers under mcpServers"
     if not isinstance(value, dict):
-        return Fault((), expected="a mapping", got=describe(value), cure=cure)
+        return Fault((), expected="a mapping", got=describe_value(value), cure=cure)
     for key in value:
         if near := find_nearest(key, LISTS):
             return Fault((key,), f"unknown key {key[:80]!r}", at_key=True, nearest=near)
@@ -97,7 +97,9 @@ def _read_list(
     listed = document.value[key]
     if not isinstance(listed, dict):
         cure = 'write {"NAME": {...}}'
-        fault = Fault((key,), expected="servers by their names", got=describe(listed), cure=cure)
+        fault = Fault(
+            (key,), expected="servers by their names", got=describe_value(listed), cure=cure
+        )
         return Servers([], _locate_errors([fault], source, document), [], is_read=False)
     found = Servers([], [], [])
     for name, entry in listed.items():
@@ -113,7 +115,7 @@ def _read_list(
             found.broken.append(name)
             continue
         warnings = [_place_fault(each, (key, name)) for each in findings]
-        said = [str(each) for each in locate(warnings, source, document)]  # type: ignore[arg-type] # the same
+        said = [str(each) for each in locate_faults(warnings, source, document)]  # type: ignore[arg-type] # the same
         found.servers.append(build_server(definition, source, said))
     return found
 
@@ -126,5 +128,5 @@ def _place_fault(fault: Fault, place: Path) -> Fault:
 def _locate_errors(
     faults: list[Fault], source: str, document: JSONDocument
 ) -> list[tuple[str, str]]:
-    problems = locate(faults, source, document)  # type: ignore[arg-type] # the same
+    problems = locate_faults(faults, source, document)  # type: ignore[arg-type] # the same
     return [(source, str(DefinitionError(*problems)))]

@@ -23,7 +23,7 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _HANDLE: Final = re.compile(r"^%TAG|[\r\n]%TAG")
 
 
-def decode(text: str | bytes, source: str) -> str:
+def decode_text(text: str | bytes, source: str) -> str:
     """Decode `text`; refuse long texts, other encodings and hidden characters."""
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:

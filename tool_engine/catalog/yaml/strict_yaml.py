@@ -14,12 +14,38 @@ from typing import Any, Final, NamedTuple, NoReturn
 import yaml
 
 from tool_engine.catalog.limits import MAX_DEPTH, MAX_PROBLEMS, MAX_VALUES, MAX_VALUES_OF_FILE
-from tool_engine.catalog.yaml.decoding import decode
+from tool_engine.catalog.yaml.decoding import decode_text
 from tool_engine.catalog.yaml.document import Document, Path, format_path
 from tool_engine.catalog.yaml.oddities import Oddities
-from tool_engine.catalog.yaml.parser_problem import parser_problem
 from tool_engine.catalog.yaml.scalars import MAY_BE_MORE, UnreadableScalarError, resolve_plain
 from tool_engine.errors import DefinitionError, DefinitionProblem
+
+_CURES: Final = (
+    ("token", "indent with spaces, and quote text that holds special characters"),
+    ("expected ':'", "write key: value"),
+    ("mapping values", "quote text that holds a colon, and check the indentation"),
+    ("expected ','", "close the bracket, or put a comma between"),
+    ("end of stream", "close the quotation marks"),
+    ("escape character", "write \\\\ for a backslash, or use 'single quotes'"),
+    ("<document start>", "write a line --- before it"),
+    ("directive", "remove the line"),
+    ("PyYAML was", "import it once"),
+    ("", "check this line and the ones before it"),
+)
+"""A part of the parser's message -> the cure; the first match counts."""
+
+
+def parser_problem(error: yaml.YAMLError, source: str) -> DefinitionProblem:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    context = getattr(error, "context", None)
+    problem = getattr(error, "problem", None) or str(error)
+    message = f"not valid YAML: {context + ', ' if context else ''}{problem}"
+    cure = next(cure for part, cure in _CURES if part in problem)
+    message += f"; {cure}"
+    if mark is None:
+        return DefinitionProblem(message, source, cure=cure)
+    return DefinitionProblem(message, source, mark.line + 1, mark.column + 1, cure=cure)
+
 
 try:
     from yaml._yaml import CParser as _NativeParser
@@ -93,7 +119,7 @@ def parse(
 ) -> tuple[list[Document], list[DefinitionProblem]]:
     """Read what is readable of `text`; return faults, never raise."""
     try:
-        decoded = decode(text, source)
+        decoded = decode_text(text, source)
     except DefinitionError as error:
         return [], list(error.problems)
     return _Reader(decoded, source, allow_aliases=allow_aliases).read()

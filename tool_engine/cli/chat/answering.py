@@ -41,7 +41,9 @@ class Before(NamedTuple):
         return cls(len(session.calls.news), frozenset(each.name for each in session.variables))
 
 
-def answer(settings: Settings, token: str, decision: ApprovalDecision, *, as_json: bool) -> int:
+def answer_request(
+    settings: Settings, token: str, decision: ApprovalDecision, *, as_json: bool
+) -> int:
     return run_async(_answer_request(settings, token, decision, as_json=as_json))
 
 

@@ -19,7 +19,7 @@ from tool_engine.agent.loop import AgentLoop
 from tool_engine.cli.chat.chat_view import ChatView
 from tool_engine.cli.chat.input import Said
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
-from tool_engine.cli.settings import hurry
+from tool_engine.cli.settings import hurry_after_signal
 from tool_engine.errors import RecordsUnavailableError, SessionConflictError, ToolEngineError
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.session import LONGEST_SESSION_ID
@@ -174,7 +174,7 @@ class ChatTurns:
     def _interrupt_turn(self) -> None:
         if self._is_interrupted:
             # A step that is slow to end is not waited for a second time, or not for long.
-            hurry(asyncio.get_running_loop(), self._interrupt_turn)
+            hurry_after_signal(asyncio.get_running_loop(), self._interrupt_turn)
             raise KeyboardInterrupt
         self._is_interrupted = True
         # Between two steps there is nothing to end: a turn that is over is kept.

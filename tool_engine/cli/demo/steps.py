@@ -15,8 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from tool_engine.cli.calls.caller import summary_facts
 from tool_engine.cli.calls.progress_line import describe_progress
 from tool_engine.cli.console import json_text, plain
-from tool_engine.cli.demo.files import NEEDED, add_to_entry, set_version
-from tool_engine.cli.demo.stage import Stage
+from tool_engine.cli.demo.stage import NEEDED, Stage, add_to_entry, set_version
 from tool_engine.cli.tables import (
     bucket_table,
     event_text,

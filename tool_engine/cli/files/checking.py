@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tool_engine.catalog.alias_clashes import clashes_of
-from tool_engine.catalog.definition.placing import placed
+from tool_engine.catalog.definition.placing import place_problem
 from tool_engine.catalog.definition_files import (
     SETTLE_TIME,
     FileStamp,
@@ -246,7 +246,7 @@ def _check_file(file: str, loader: ToolConfigLoader, executors: ExecutorRegistry
 
 def _locate_problem(problem: DefinitionProblem, number: int) -> DefinitionProblem:
     try:
-        return placed(problem, read_definition(problem.file).data, number)
+        return place_problem(problem, read_definition(problem.file).data, number)
     except DefinitionError:
         # The file has changed meanwhile; its next check finds the problem anew.
         return problem

@@ -17,8 +17,8 @@ from tool_engine.catalog.definition.starter import (
     SCHEMA_FILE,
     Starter,
     better_name,
+    make_starter,
     schema_text,
-    starter,
 )
 from tool_engine.catalog.definition_files import list_definitions
 from tool_engine.cli.completion import complete_kind, names_in
@@ -68,7 +68,7 @@ def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: 
     folder = _make_folder(settings)
     target = folder / f"{name}.yaml"
     _check_free(name, target, folder)
-    text = starter(kind, name, module)
+    text = make_starter(kind, name, module)
     written = _write_files(text, target, force=force)
     steps = _next_steps(settings, name, target, text)
     if as_json:

@@ -29,11 +29,11 @@ from tool_engine.cli.records.filters import (
     ToolOption,
 )
 from tool_engine.cli.records.following import Pace, Patience, print_each, record_looks
+from tool_engine.cli.records.record_line import local_time
 from tool_engine.cli.records.recording import newest_records, open_events, open_records
-from tool_engine.cli.records.showing import local_time
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import OUTCOME_STYLES, event_text
-from tool_engine.events.wanted import WantedEvents
+from tool_engine.events.event_filter import WantedEvents
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.record import RecordQuery, ToolCallRecord

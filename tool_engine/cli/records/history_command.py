@@ -14,7 +14,6 @@ from rich.table import Table
 from tool_engine.cli.console import make_console, plain, print_json_line
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
-from tool_engine.cli.records.drawing import fit_encoding
 from tool_engine.cli.records.filters import (
     CallerOption,
     ConversationOption,
@@ -32,8 +31,8 @@ from tool_engine.cli.records.filters import (
 )
 from tool_engine.cli.records.following import print_each, record_looks
 from tool_engine.cli.records.quantities import seconds_text
+from tool_engine.cli.records.record_line import WIDE, fit_encoding, local_time, record_text
 from tool_engine.cli.records.recording import newest_records
-from tool_engine.cli.records.showing import WIDE, local_time, record_text
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import OUTCOME_STYLES, make_table
 from tool_engine.knowledge.export import exported_row

@@ -249,7 +249,7 @@ def _has_libraries() -> bool:
 def _explain_error(error: Exception) -> str:
     if isinstance(error, ToolEngineError):
         return str(error)
-    explained = import_module("tool_engine.knowledge.sql.connection.address").explained
+    explained = import_module("tool_engine.knowledge.sql.connection.address").explain_error
     text: str = explained(error)
     return text
 

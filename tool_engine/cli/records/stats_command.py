@@ -17,7 +17,6 @@ from rich.table import Table
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
-from tool_engine.cli.records.drawing import draw_bars, fit_encoding
 from tool_engine.cli.records.filters import (
     CallerOption,
     ConversationOption,
@@ -29,14 +28,14 @@ from tool_engine.cli.records.filters import (
     UntilOption,
 )
 from tool_engine.cli.records.quantities import seconds_text
+from tool_engine.cli.records.record_line import WIDE, draw_bars, fit_encoding, local_time
 from tool_engine.cli.records.recording import open_records
-from tool_engine.cli.records.showing import WIDE, local_time
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text, make_table
 from tool_engine.cli.writing import write_output
 from tool_engine.knowledge.store import ToolKnowledgeStore, shown_usage
 from tool_engine.model.record import RecordQuery, ToolCallRecord
-from tool_engine.testing.figures import curve
+from tool_engine.testing.figures import make_curve
 
 _INTERVALS: Final = 24
 _MOST_PLOTTED: Final = 20_000
@@ -276,8 +275,8 @@ def _plot_slots(records: Iterable[ToolCallRecord], frame: _Frame) -> Iterator[st
         if each.queue_wait > 0:
             waiting.append((each.enqueued_at.timestamp(), began, 1))
     levels = {
-        "used": _highest_levels(curve(used), frame),
-        "waiting": _highest_levels(curve(waiting), frame),
+        "used": _highest_levels(make_curve(used), frame),
+        "waiting": _highest_levels(make_curve(waiting), frame),
     }
     most = max((level for bins in levels.values() for level in bins.values()), default=0)
     yield from _draw_heading("slots in use (green), calls waiting (orange)", 2, str(most))

@@ -21,7 +21,7 @@ from tool_engine.executors.commands.system_calls import (
     NETWORK,
     NEWEST,
     UNSUPPORTED,
-    numbers,
+    numbers_of,
 )
 
 
@@ -142,7 +142,7 @@ def call_filter(machine: str, *, has_network: bool, has_attributes: bool) -> byt
 def _make_lines(
     machine: str, allowed: Iterable[str], looked_into: Mapping[str, Sequence[_Word]]
 ) -> Iterator[bytes]:
-    known = numbers(machine)
+    known = numbers_of(machine)
     yield _load_word(_ARCHITECTURE)
     yield _if_equal(ARCHITECTURES[machine], 1, 0)
     yield _return_value(_KILL)

@@ -19,7 +19,7 @@ from tool_engine.executors.commands.argument import command_line
 from tool_engine.executors.commands.command_entry import CommandPlan, compile_entry
 from tool_engine.executors.commands.command_outcome import (
     exit_problem,
-    hidden,
+    hide_error,
     output_of,
     own_words,
 )
@@ -64,7 +64,7 @@ class CommandExecutor:
             outcome = partial(_make_outcome, plan, finished, timeout, secrets)
             return await asyncio.to_thread(outcome) if finished.is_large else outcome()
         except (ToolExecutionError, TimeoutError) as error:
-            raise hidden(error, secrets) from None
+            raise hide_error(error, secrets) from None
 
     async def _run_command(
         self, plan: CommandPlan, argv: list[str], env: dict[str, str], seconds: float | None

@@ -61,7 +61,7 @@ def own_words(output: Mapping[str, Any]) -> str:
     return f": {text}" if text else ""
 
 
-def hidden(error: ToolExecutionError | TimeoutError, secrets: SecretScope) -> Exception:
+def hide_error(error: ToolExecutionError | TimeoutError, secrets: SecretScope) -> Exception:
     message = secrets.hide_text(str(error))
     if isinstance(error, ToolExecutionError):
         return ToolExecutionError(

@@ -218,5 +218,5 @@ _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
 }  # fmt: skip
 
 
-def numbers(machine: str) -> dict[str, int]:
+def numbers_of(machine: str) -> dict[str, int]:
     return {**_NUMBERS[machine], **_YOUNG}

@@ -30,7 +30,7 @@ class _Span(NamedTuple):
         return 2 * (self.end - self.start) + sum(len(change.new) for change in self.changes)
 
 
-def edited(text: str, changes: list[Change], start: int = 0, end: int | None = None) -> str:
+def apply_changes(text: str, changes: list[Change], start: int = 0, end: int | None = None) -> str:
     """Return a part of the text with the ordered, separate changes made."""
     parts, position = [], start
     for change in changes:
@@ -105,7 +105,7 @@ def _write_hunk(text: str, hunk: list[_Span], line: int, shift: int) -> tuple[st
     for span in hunk:
         lines += _mark_lines(" ", text[position : span.start])
         lines += _mark_lines("-", text[span.start : span.end])
-        lines += _mark_lines("+", edited(text, span.changes, span.start, span.end))
+        lines += _mark_lines("+", apply_changes(text, span.changes, span.start, span.end))
         position = span.end
     lines += _mark_lines(" ", text[position:stop])
     old = sum(each[0] != "+" for each in lines)

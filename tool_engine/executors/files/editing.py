@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.files.diff import Change, edited, unified_diff
-from tool_engine.executors.files.file_arguments import flag, text
+from tool_engine.executors.files.diff import Change, apply_changes, unified_diff
+from tool_engine.executors.files.file_arguments import read_flag, read_text
 from tool_engine.executors.files.file_entry import compile_entry
-from tool_engine.executors.files.replacing import changing, put, writable
+from tool_engine.executors.files.replacing import check_writable, lock_folder, put_content
 from tool_engine.executors.files.text_content import read_content, text_of, version_of
-from tool_engine.executors.files.writing import check_version, encoded
+from tool_engine.executors.files.writing import check_version, encode_content
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
@@ -42,22 +42,22 @@ class FileEditExecutor:
                 `replace_all`; or the file cannot be written. Then it is unchanged.
         """
         entry = self._entries.of(tool)
-        old, new = text(params, "old_text"), text(params, "new_text")
-        expected = text(params, "expected_version", "")
-        path, deadline = text(params, "path"), context.deadline
-        with entry.open().place(path, writes=True) as place, changing(place, deadline):
-            writable(place)
+        old, new = read_text(params, "old_text"), read_text(params, "new_text")
+        expected = read_text(params, "expected_version", "")
+        path, deadline = read_text(params, "path"), context.deadline
+        with entry.open().place(path, writes=True) as place, lock_folder(place, deadline):
+            check_writable(place)
             found = read_content(place, entry.max_bytes)
             if expected:
                 check_version(found.version, expected, place.path)
             before = text_of(found.data, place.path)
             changes = _find_changes(
-                before, old, new, place.path, replaces_all=flag(params, "replace_all")
+                before, old, new, place.path, replaces_all=read_flag(params, "replace_all")
             )
             growth = sum(len(change.new) - (change.end - change.start) for change in changes)
             _check_growth(len(before) + growth, entry.max_bytes)
-            data = encoded(edited(before, changes), "new_text", entry.max_bytes)
-            put(place, data, found.status, deadline)
+            data = encode_content(apply_changes(before, changes), "new_text", entry.max_bytes)
+            put_content(place, data, found.status, deadline)
             return {
                 "path": place.path,
                 "replacements": len(changes),
@@ -68,11 +68,11 @@ class FileEditExecutor:
     def preview(self, tool: Tool, params: dict[str, Any]) -> str:
         """Return the diff for the approver; raise `ToolExecutionError` if it cannot be made."""
         entry = self._entries.of(tool)
-        old, new = text(params, "old_text"), text(params, "new_text")
-        with entry.open().place(text(params, "path"), writes=True) as place:
-            writable(place)
+        old, new = read_text(params, "old_text"), read_text(params, "new_text")
+        with entry.open().place(read_text(params, "path"), writes=True) as place:
+            check_writable(place)
             before = text_of(read_content(place, entry.max_bytes).data, place.path)
-            replaces_all = flag(params, "replace_all")
+            replaces_all = read_flag(params, "replace_all")
             changes = _find_changes(before, old, new, place.path, replaces_all=replaces_all)
             return unified_diff(before, changes, place.path)
 

@@ -11,7 +11,7 @@ from typing import Any
 from tool_engine.errors import ToolExecutionError
 
 
-def text(params: dict[str, Any], name: str, default: str | None = None) -> str:
+def read_text(params: dict[str, Any], name: str, default: str | None = None) -> str:
     value = params.get(name)
     if value is None and default is not None:
         return default
@@ -20,14 +20,14 @@ def text(params: dict[str, Any], name: str, default: str | None = None) -> str:
     return value
 
 
-def flag(params: dict[str, Any], name: str) -> bool:
+def read_flag(params: dict[str, Any], name: str) -> bool:
     value = params.get(name, False)
     if not isinstance(value, bool) and value is not None:
         raise ToolExecutionError(f"{name} must be true or false, got {type(value).__name__}")
     return bool(value)
 
 
-def whole(params: dict[str, Any], name: str, default: int, least: int, most: int) -> int:
+def read_whole(params: dict[str, Any], name: str, default: int, least: int, most: int) -> int:
     value = params.get(name)
     if value is None:
         return default

@@ -14,8 +14,8 @@ import msgspec
 
 from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.files.root import FileRoot
-from tool_engine.executors.secrets import read_variable
-from tool_engine.executors.templates import ParameterPart, SecretPart, TemplateError, TextTemplate
+from tool_engine.executors.secrets import SecretPart, read_variable
+from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import is_source_name
 

@@ -41,7 +41,7 @@ _KINDS: Final = (
 )
 
 
-def failed(error: OSError, path: str) -> ToolExecutionError:
+def explain_failure(error: OSError, path: str) -> ToolExecutionError:
     """Return an error for the call's `path`, without paths of the system."""
     reason = _REASONS.get(error.errno or 0) or f"cannot be used: {error.strerror or 'input/output'}"
     return ToolExecutionError(f"{path!r} {reason}")

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.files.file_arguments import flag, text, whole
+from tool_engine.executors.files.file_arguments import read_flag, read_text, read_whole
 from tool_engine.executors.files.file_entry import compile_entry
 from tool_engine.executors.files.text_content import read_content, text_of
 from tool_engine.model.call import ToolExecutionContext
@@ -39,16 +39,16 @@ class FileReadExecutor:
             ToolExecutionError: The file cannot be read, or has no such line.
         """
         entry = self._entries.of(tool)
-        offset = whole(params, "offset", 1, -_MOST, _MOST)
-        column = whole(params, "column", 1, 1, _MOST)
-        limit = whole(params, "limit", _DEFAULT_LINES, 1, _MOST)
-        with entry.open().place(text(params, "path")) as place:
+        offset = read_whole(params, "offset", 1, -_MOST, _MOST)
+        column = read_whole(params, "column", 1, 1, _MOST)
+        limit = read_whole(params, "limit", _DEFAULT_LINES, 1, _MOST)
+        with entry.open().place(read_text(params, "path")) as place:
             found = read_content(place, entry.max_bytes)
             path = place.path
         lines = _Lines(text_of(found.data, path))
         shown = lines.part(lines.number(offset, path), column, limit, path)
         content = shown.pop("content")
-        if flag(params, "numbered"):
+        if read_flag(params, "numbered"):
             content = _number_lines(content, shown["first_line"])
         return {"path": path, "content": content, **shown, "version": found.version}
 

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any, Final
 
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.files.file_arguments import flag, text, whole
+from tool_engine.executors.files.file_arguments import read_flag, read_text, read_whole
 from tool_engine.executors.files.file_entry import compile_entry
 from tool_engine.executors.files.pattern import LinearPattern, glob_pattern
 from tool_engine.executors.files.tree import DEFAULT_IGNORED, Budget, IgnoreRules, walk_tree
@@ -37,16 +37,16 @@ class FolderReadExecutor:
             ToolExecutionError: There is no such folder, or it may not be read.
         """
         entry = self._entries.of(tool)
-        depth = whole(params, "depth", 1, 1, MAX_DEPTH)
-        limit = whole(params, "limit", _DEFAULT_ENTRIES, 1, _MOST_ENTRIES)
-        glob = text(params, "glob", "")
+        depth = read_whole(params, "depth", 1, 1, MAX_DEPTH)
+        limit = read_whole(params, "limit", _DEFAULT_ENTRIES, 1, _MOST_ENTRIES)
+        glob = read_text(params, "glob", "")
         wanted = LinearPattern(glob_pattern(glob), "glob", glob) if glob else None
         ignored = DEFAULT_IGNORED if entry.ignore is None else entry.ignore
-        rules = IgnoreRules(() if flag(params, "include_ignored") else ignored)
+        rules = IgnoreRules(() if read_flag(params, "include_ignored") else ignored)
         budget = Budget(context.deadline)
         entries: list[dict[str, Any]] = []
         with (
-            entry.open().folder(text(params, "path", ".")) as (folder, path),
+            entry.open().folder(read_text(params, "path", ".")) as (folder, path),
             contextlib.closing(walk_tree(folder, depth, rules, budget)) as tree,
         ):
             prefix = "" if path == "." else f"{path}/"

@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.file_errors import failed, not_regular
+from tool_engine.executors.files.file_errors import explain_failure, not_regular
 from tool_engine.executors.files.guard import check_no_repository
 from tool_engine.executors.files.root import TEMPORARY, Place
 from tool_engine.executors.files.text_content import status_of
@@ -30,14 +30,14 @@ _PERMISSIONS: Final = 0o777
 
 
 @contextlib.contextmanager
-def changing(place: Place, deadline: float | None) -> Iterator[None]:
+def lock_folder(place: Place, deadline: float | None) -> Iterator[None]:
     """Lock the folder for all processes; raise after 10 s or at the deadline."""
     # A descriptor of its own: locks belong to descriptors, and this one closes with the lock.
     flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
     try:
         folder = os.open(".", flags, dir_fd=place.folder)
     except OSError as error:
-        raise failed(error, place.path) from None
+        raise explain_failure(error, place.path) from None
     try:
         _lock_folder(folder, place.path, deadline)
         yield
@@ -45,7 +45,7 @@ def changing(place: Place, deadline: float | None) -> Iterator[None]:
         os.close(folder)
 
 
-def writable(place: Place) -> os.stat_result | None:
+def check_writable(place: Place) -> os.stat_result | None:
     """Return the file's status, or None; raise unless it is regular and writable."""
     status = status_of(place)
     if status is None:
@@ -57,7 +57,7 @@ def writable(place: Place) -> os.stat_result | None:
     return status
 
 
-def put(
+def put_content(
     place: Place, data: bytes, replaced: os.stat_result | None, deadline: float | None = None
 ) -> None:
     """Make `data` the content of the file at `place`.
@@ -76,24 +76,24 @@ def put(
     try:
         _write_file(place.folder, name, data, replaced)
         try:
-            settle(place, name, replaced, deadline)
+            put_file(place, name, replaced, deadline)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=place.folder)
     except OSError as error:
-        raise failed(error, place.path) from None
+        raise explain_failure(error, place.path) from None
 
 
 def temporary_name() -> str:
     return f"{TEMPORARY}{secrets.token_hex(8)}.tmp"
 
 
-def settle(
+def put_file(
     place: Place, name: str, replaced: os.stat_result | None, deadline: float | None
 ) -> None:
-    """Make the complete file `name` the one at `place`; arguments as for `put`.
+    """Make the complete file `name` the one at `place`; arguments as for `put_content`.
 
-    Afterwards the file may still exist under its old name as well. Like `put`, it raises
+    Afterwards the file may still exist under its old name as well. Like `put_content`, it raises
     `ToolExecutionError`, also where git would now treat the folder as a repository, and `OSError`
     where the system refuses.
     """

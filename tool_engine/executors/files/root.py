@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.file_errors import failed, not_there
+from tool_engine.executors.files.file_errors import explain_failure, not_there
 from tool_engine.executors.files.guard import Guard, check_no_repository
 
 MAX_DEPTH: Final = 128
@@ -206,13 +206,13 @@ class _Walk:
                 cure = "" if self._makes is None else "; set create_folders to make what is missing"
                 raise not_there(self._shown, name, self.folder, cure) from None
         except OSError as error:
-            raise failed(error, self._shown) from None
+            raise explain_failure(error, self._shown) from None
         try:
             with contextlib.suppress(FileExistsError):
                 self._make_folder(name)
             return os.open(name, flags, dir_fd=self.folder)
         except OSError as error:
-            raise failed(error, self._shown) from None
+            raise explain_failure(error, self._shown) from None
 
     def _make_folder(self, name: str) -> None:
         os.mkdir(name, dir_fd=self.folder)

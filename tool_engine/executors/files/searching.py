@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.files.file_arguments import flag, text, whole
+from tool_engine.executors.files.file_arguments import read_flag, read_text, read_whole
 from tool_engine.executors.files.file_entry import FileEntry, compile_entry
 from tool_engine.executors.files.pattern import (
     MOST_CHARACTERS,
@@ -77,11 +77,11 @@ class FileSearchExecutor:
 def _list_places(
     entry: FileEntry, params: dict[str, Any], budget: Budget
 ) -> Iterator[Iterator[Place]]:
-    root, path = entry.open(), text(params, "path", ".")
-    glob = text(params, "glob", "")
+    root, path = entry.open(), read_text(params, "path", ".")
+    glob = read_text(params, "glob", "")
     wanted = LinearPattern(glob_pattern(glob), "glob", glob) if glob else None
     ignored = DEFAULT_IGNORED if entry.ignore is None else entry.ignore
-    rules = IgnoreRules(() if flag(params, "include_ignored") else ignored)
+    rules = IgnoreRules(() if read_flag(params, "include_ignored") else ignored)
     if path.strip("./") and not path.endswith("/"):
         with root.place(path) as place:
             status = status_of(place)
@@ -102,10 +102,10 @@ class _Search:
     def __init__(self, params: dict[str, Any], max_bytes: int, budget: Budget) -> None:
         self.budget = budget
         self._max_bytes = max_bytes
-        self._limit = whole(params, "limit", _DEFAULT_MATCHES, 1, _MOST_MATCHES)
-        self._context = whole(params, "context", 0, 0, _MOST_CONTEXT)
+        self._limit = read_whole(params, "limit", _DEFAULT_MATCHES, 1, _MOST_MATCHES)
+        self._context = read_whole(params, "context", 0, 0, _MOST_CONTEXT)
         self._is_in_line, self._is_in_block = _make_tests(params)
-        self._is_whole = flag(params, "literal") and not flag(params, "ignore_case")
+        self._is_whole = read_flag(params, "literal") and not read_flag(params, "ignore_case")
         self._matches: list[dict[str, Any]] = []
         self._room = _MOST_SHOWN
         self._searched = 0
@@ -178,8 +178,8 @@ class _Search:
 
 def _make_tests(params: dict[str, Any]) -> tuple[Callable[[str], bool], Callable[[str], bool]]:
     """Return two tests: is it in this line, and may it be in these lines?"""
-    pattern, is_literal = text(params, "pattern"), flag(params, "literal")
-    ignores_case = flag(params, "ignore_case")
+    pattern, is_literal = read_text(params, "pattern"), read_flag(params, "literal")
+    ignores_case = read_flag(params, "ignore_case")
     _check_pattern(pattern, is_literal=is_literal)
     if is_literal and not ignores_case:
         return partial(_holds_text, pattern), partial(_holds_text, pattern)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.file_errors import failed, not_regular, not_there
+from tool_engine.executors.files.file_errors import explain_failure, not_regular, not_there
 from tool_engine.executors.files.root import Place
 
 _CHUNK: Final = 1024 * 1024
@@ -54,7 +54,7 @@ def read_content(place: Place, max_bytes: int) -> FileContent:
         finally:
             os.close(file)
     except OSError as error:
-        raise failed(error, place.path) from None
+        raise explain_failure(error, place.path) from None
 
 
 def status_of(place: Place) -> os.stat_result | None:
@@ -64,7 +64,7 @@ def status_of(place: Place) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise failed(error, place.path) from None
+        raise explain_failure(error, place.path) from None
 
 
 def text_of(data: bytes, path: str) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.files.diff import Change, unified_diff
-from tool_engine.executors.files.file_arguments import flag, text
+from tool_engine.executors.files.file_arguments import read_flag, read_text
 from tool_engine.executors.files.file_entry import FileEntry, compile_entry
-from tool_engine.executors.files.replacing import changing, put, writable
+from tool_engine.executors.files.replacing import check_writable, lock_folder, put_content
 from tool_engine.executors.files.text_content import read_content, text_of, version_of
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -37,13 +37,16 @@ class FileWriteExecutor:
             ToolExecutionError: The file cannot be written; then it is unchanged.
         """
         entry = self._entries.of(tool)
-        data = encoded(text(params, "content"), "content", entry.max_bytes)
-        expected = text(params, "expected_version", "")
+        data = encode_content(read_text(params, "content"), "content", entry.max_bytes)
+        expected = read_text(params, "expected_version", "")
         deadline = context.deadline
-        path, makes = text(params, "path"), flag(params, "create_folders")
-        with entry.open().place(path, writes=True, makes=makes) as place, changing(place, deadline):
-            replaced = writable(place)
-            if replaced is not None and flag(params, "create_only"):
+        path, makes = read_text(params, "path"), read_flag(params, "create_folders")
+        with (
+            entry.open().place(path, writes=True, makes=makes) as place,
+            lock_folder(place, deadline),
+        ):
+            replaced = check_writable(place)
+            if replaced is not None and read_flag(params, "create_only"):
                 raise ToolExecutionError(
                     f"{place.path!r} exists already and create_only is set; choose another name"
                 )
@@ -51,7 +54,7 @@ class FileWriteExecutor:
                 current = read_content(place, entry.max_bytes)
                 check_version(current.version, expected, place.path)
                 replaced = current.status
-            put(place, data, replaced, deadline)
+            put_content(place, data, replaced, deadline)
             return {
                 "path": place.path,
                 "bytes": len(data),
@@ -64,7 +67,7 @@ class FileWriteExecutor:
         return preview_of_write(self._entries.of(tool), params)
 
 
-def encoded(content: str, name: str, max_bytes: int) -> bytes:
+def encode_content(content: str, name: str, max_bytes: int) -> bytes:
     """Return `content` in UTF-8; raise if too large or not a file's text."""
     if "\0" in content:
         raise ToolExecutionError(f"{name} has a zero character in it; only text is written")
@@ -92,11 +95,11 @@ def check_version(version: str, expected: str, path: str) -> None:
 
 def preview_of_write(entry: FileEntry, params: dict[str, Any]) -> str:
     """Return the diff of a write; raise `ToolExecutionError` if it would fail."""
-    path, content = text(params, "path"), text(params, "content")
+    path, content = read_text(params, "path"), read_text(params, "content")
     try:
         before, path = _read_before(entry, path)
     except ToolExecutionError:
-        if not flag(params, "create_folders"):
+        if not read_flag(params, "create_folders"):
             raise
         # A missing folder is reported when the tool runs.
         before = None
@@ -109,7 +112,7 @@ def preview_of_write(entry: FileEntry, params: dict[str, Any]) -> str:
 
 def _read_before(entry: FileEntry, path: str) -> tuple[str | None, str]:
     with entry.open().place(path, writes=True) as place:
-        if writable(place) is None:
+        if check_writable(place) is None:
             return None, place.path
         return text_of(read_content(place, entry.max_bytes).data, place.path), place.path
 

@@ -12,7 +12,13 @@ from jmespath.parser import ParsedResult
 from multidict import MultiMapping
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.http.body import BodyError, excerpt, is_json_type, read_body, read_json
+from tool_engine.executors.http.body import (
+    BodyError,
+    is_json_type,
+    make_excerpt,
+    read_body,
+    read_json,
+)
 from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.content.pieces import MOST_BYTES, AudioContent, ImageContent, is_mime_type
 
@@ -50,17 +56,17 @@ def is_quick(size: int) -> bool:
     return size <= _LARGE
 
 
-async def apart(size: int, function: Callable[..., Any], *args: Any) -> Any:
+async def run_apart(size: int, function: Callable[..., Any], *args: Any) -> Any:
     """Return `function(*args)`, in a thread if the arguments hold many bytes."""
     return function(*args) if is_quick(size) else await asyncio.to_thread(function, *args)
 
 
-def described(answer: HTTPAnswer) -> dict[str, Any]:
+def describe_answer(answer: HTTPAnswer) -> dict[str, Any]:
     body = read_body(answer.body, answer.content_type, answer.charset)
     return {"status_code": answer.status, "headers": answer.headers, "body": body}
 
 
-def selected(answer: HTTPAnswer, select: ParsedResult | None) -> Any:
+def select_body(answer: HTTPAnswer, select: ParsedResult | None) -> Any:
     """Return the body or what `select` finds in it; `{"status_code"}` without a body."""
     check_success(answer)
     if select is None:
@@ -70,7 +76,7 @@ def selected(answer: HTTPAnswer, select: ParsedResult | None) -> Any:
             laid = _lay_out_media(answer)
             return laid or read_body(answer.body, answer.content_type, answer.charset)
         return json_of(answer)
-    return searched(select, json_of(answer), "entry.response", answer.origin)
+    return search_value(select, json_of(answer), "entry.response", answer.origin)
 
 
 def _lay_out_media(answer: HTTPAnswer) -> dict[str, Any] | None:
@@ -86,7 +92,7 @@ def _lay_out_media(answer: HTTPAnswer) -> dict[str, Any] | None:
 
 def check_success(answer: HTTPAnswer) -> None:
     if not 200 <= answer.status < 300:
-        said = excerpt(answer.body, answer.content_type, answer.charset)
+        said = make_excerpt(answer.body, answer.content_type, answer.charset)
         message = f"{answer.origin} answered {answer.status} {answer.reason}".rstrip() + f": {said}"
         raise ToolExecutionError(
             message,
@@ -114,7 +120,7 @@ def json_of(answer: HTTPAnswer) -> Any:
         ) from None
 
 
-def searched(expression: ParsedResult, value: Any, path: str, origin: str) -> Any:
+def search_value(expression: ParsedResult, value: Any, path: str, origin: str) -> Any:
     """Return what `expression`, from `path`, finds in `value`, from `origin`."""
     try:
         return expression.search(value)

@@ -56,7 +56,7 @@ async def read_answer(response: aiohttp.ClientResponse, budget: Budget) -> HTTPA
     async def keep(piece: bytes) -> None:
         pieces.append(piece)
 
-    await pour(response, budget, keep)
+    await pour_body(response, budget, keep)
     return answer_of(response, pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
@@ -72,7 +72,7 @@ def answer_of(response: aiohttp.ClientResponse, body: bytes = b"") -> HTTPAnswer
     )
 
 
-async def pour(
+async def pour_body(
     response: aiohttp.ClientResponse, budget: Budget, write: Callable[[bytes], Awaitable[None]]
 ) -> None:
     """Decode the body into `write`, piece by piece; raise as `read_answer`."""

@@ -92,7 +92,7 @@ def read_body(body: bytes, content_type: str, charset: str | None) -> Any:
     return _describe_bytes(body, content_type) if text is None else text
 
 
-def excerpt(body: bytes, content_type: str, charset: str | None) -> str:
+def make_excerpt(body: bytes, content_type: str, charset: str | None) -> str:
     start, is_whole = body[:_LOOKED_AT], len(body) <= _LOOKED_AT
     is_declared = _is_text_type(content_type)
     value = _decode_body(start, charset, is_declared=is_declared, is_whole=is_whole) or ""

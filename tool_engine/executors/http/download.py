@@ -15,8 +15,13 @@ from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.file_errors import failed
-from tool_engine.executors.files.replacing import changing, settle, temporary_name, writable
+from tool_engine.executors.files.file_errors import explain_failure
+from tool_engine.executors.files.replacing import (
+    check_writable,
+    lock_folder,
+    put_file,
+    temporary_name,
+)
 from tool_engine.executors.files.root import Place
 from tool_engine.executors.http.response_entry import SavePlan
 from tool_engine.executors.secrets import SecretScope
@@ -86,7 +91,7 @@ class Download:
             self._plan.open().place(self._path, writes=True, makes=self._plan.create_folders)
         )
         self._place: Place = place
-        self._replaced = writable(place)
+        self._replaced = check_writable(place)
         if self._replaced is not None and self._plan.create_only:
             raise ToolExecutionError(
                 f"{place.path!r} exists already, and this tool replaces no file; choose another "
@@ -98,7 +103,7 @@ class Download:
         try:
             self._file = os.open(self._name, _FLAGS, mode, dir_fd=place.folder)
         except OSError as error:
-            raise failed(error, place.path) from None
+            raise explain_failure(error, place.path) from None
         self._held.callback(self._remove_draft)
         self._held.callback(os.close, self._file)
 
@@ -121,7 +126,7 @@ class Download:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError as error:
-            raise failed(error, self._place.path) from None
+            raise explain_failure(error, self._place.path) from None
 
     def _finish_file(self, deadline: float | None) -> dict[str, Any]:
         place = self._place
@@ -131,10 +136,10 @@ class Download:
                     os.fchown(self._file, -1, self._replaced.st_gid)
                 os.fchmod(self._file, self._replaced.st_mode & 0o777)
             os.fsync(self._file)
-            with changing(place, deadline):
-                settle(place, self._name, self._replaced, deadline)
+            with lock_folder(place, deadline):
+                put_file(place, self._name, self._replaced, deadline)
         except OSError as error:
-            raise failed(error, place.path) from None
+            raise explain_failure(error, place.path) from None
         return {"path": place.path, "size": self._size, "sha256": self._hash.hexdigest()}
 
 

@@ -22,24 +22,28 @@ from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.http.addresses import AllowList, ends_in_number
 from tool_engine.executors.http.answer import (
     HTTPAnswer,
-    apart,
     check_success,
-    described,
+    describe_answer,
     is_quick,
-    selected,
+    run_apart,
+    select_body,
 )
 from tool_engine.executors.http.answer_reading import (
     Budget,
     answer_of,
     is_success,
-    pour,
+    pour_body,
     read_answer,
 )
 from tool_engine.executors.http.auth import TokenAuth
 from tool_engine.executors.http.body_decoding import accepted_encodings
-from tool_engine.executors.http.connector import GuardedConnector, GuardedResolver
+from tool_engine.executors.http.connector import (
+    GuardedConnector,
+    GuardedResolver,
+    NameResolver,
+    NameThreads,
+)
 from tool_engine.executors.http.download import Download
-from tool_engine.executors.http.host_names import NameResolver, NameThreads
 from tool_engine.executors.http.http_entry import HTTPEntry, compile_entry
 from tool_engine.executors.http.pages import read_pages
 from tool_engine.executors.http.plan_entry import METHODS, SAFE_METHODS, RequestPlan
@@ -56,8 +60,6 @@ from tool_engine.executors.http.token import (
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
-
-__all__ = ["GuardedResolver", "HTTPExecutor"]
 
 MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -121,7 +123,7 @@ class HTTPExecutor:
             output = await self._run_entry(sending, params, secrets)
             if secrets.is_empty:
                 return output
-            return await apart(sending.budget.spent, secrets.hide, output)
+            return await run_apart(sending.budget.spent, secrets.hide, output)
         except ToolExecutionError as error:
             message = secrets.hide_text(str(error))
             if message == str(error):
@@ -148,8 +150,8 @@ class HTTPExecutor:
             sending.timeout = _timeout_of(params)
             answer = await self._fetch_answer(request, sending)
             if entry.select is None:
-                return await apart(len(answer.body), described, answer)
-            return await apart(len(answer.body), selected, answer, entry.select)
+                return await run_apart(len(answer.body), describe_answer, answer)
+            return await run_apart(len(answer.body), select_body, answer, entry.select)
         if entry.pages is not None:
             make = partial(self._request_of_plan, entry.plan, params, secrets, entry.allow, context)
             fetch = partial(self._fetch_answer, sending=sending)
@@ -160,8 +162,8 @@ class HTTPExecutor:
         answer = await self._fetch_answer(request, sending)
         # Most answers are small: spare them an await.
         if is_quick(len(answer.body)):
-            return selected(answer, entry.select)
-        return await apart(len(answer.body), selected, answer, entry.select)
+            return select_body(answer, entry.select)
+        return await run_apart(len(answer.body), select_body, answer, entry.select)
 
     async def _save_answer(
         self,
@@ -176,7 +178,7 @@ class HTTPExecutor:
             async def keep(response: aiohttp.ClientResponse) -> HTTPAnswer:
                 if not is_success(response):
                     return await read_answer(response, sending.budget)
-                await pour(response, sending.budget, download.write)
+                await pour_body(response, sending.budget, download.write)
                 return answer_of(response)
 
             # A file keeps the bytes as they are: compressing them for the way gains nothing.

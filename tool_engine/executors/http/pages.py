@@ -19,10 +19,10 @@ from yarl import URL
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.answer import (
     HTTPAnswer,
-    apart,
     check_success,
     json_of,
-    searched,
+    run_apart,
+    search_value,
 )
 from tool_engine.executors.http.request import HTTPRequest
 from tool_engine.executors.http.response_entry import PagesPlan
@@ -79,7 +79,7 @@ async def read_pages(
         try:
             answer = await fetch(request)
             check_success(answer)
-            page = await apart(len(answer.body), _read_page, answer, plan)
+            page = await run_apart(len(answer.body), _read_page, answer, plan)
         except ToolExecutionError as error:
             if number == 1:
                 raise
@@ -96,7 +96,9 @@ async def read_pages(
         seen.add(str(request.url))
     found = items
     if select is not None:
-        found = await apart(size, searched, select, items, "entry.response.select", answer.origin)
+        found = await run_apart(
+            size, search_value, select, items, "entry.response.select", answer.origin
+        )
     output = {"items": found, "pages": number, "is_complete": not note}
     return output | {"note": note} if note else output
 
@@ -133,7 +135,7 @@ def _is_next(parameters: str) -> bool:
 
 def _read_page(answer: HTTPAnswer, plan: PagesPlan) -> _Page:
     value = json_of(answer)
-    items = searched(plan.items, value, _ITEMS, answer.origin)
+    items = search_value(plan.items, value, _ITEMS, answer.origin)
     if not isinstance(items, list):
         what = "nothing" if items is None else f"a {type(items).__name__}"
         raise ToolExecutionError(
@@ -143,7 +145,7 @@ def _read_page(answer: HTTPAnswer, plan: PagesPlan) -> _Page:
     if plan.next is None:
         headers = {name.lower(): text for name, text in answer.headers.items()}
         return _Page(items, next_link(headers.get("link", "")))
-    found = searched(plan.next, value, _NEXT, answer.origin)
+    found = search_value(plan.next, value, _NEXT, answer.origin)
     if found is None or found is False or found == "":
         return _Page(items, None)
     is_whole = isinstance(found, int) and not isinstance(found, bool)

@@ -14,11 +14,10 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.secrets import SecretScope
+from tool_engine.executors.secrets import SecretPart, SecretScope
 from tool_engine.executors.templates import (
     ParameterPart,
     Part,
-    SecretPart,
     TemplateError,
     TextTemplate,
     value_text,

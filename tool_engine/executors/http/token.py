@@ -22,7 +22,7 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.addresses import AllowList
 from tool_engine.executors.http.answer import HTTPAnswer, is_final_status
 from tool_engine.executors.http.auth import TokenAuth, basic_value, filled_in
-from tool_engine.executors.http.body import BodyError, excerpt, is_json_type, read_json
+from tool_engine.executors.http.body import BodyError, is_json_type, make_excerpt, read_json
 from tool_engine.executors.http.retry_after import pause_asked_for
 from tool_engine.executors.http.url import parse_url
 from tool_engine.executors.secrets import SecretScope
@@ -201,7 +201,7 @@ def _refusal_error(answer: HTTPAnswer) -> AccessTokenError:
             f"{status}, and a redirect is not followed with a client's secret; write the final "
             "URL into entry.request.auth.token_url"
         )
-    said = excerpt(answer.body, answer.content_type, answer.charset)
+    said = make_excerpt(answer.body, answer.content_type, answer.charset)
     failure = AccessTokenError(f"{status}: {said}", is_final=is_final_status(answer.status))
     # HTTP/2, and some HTTP/1.1 servers, send lower-case names.
     headers = {name.title(): value for name, value in answer.headers.items()}

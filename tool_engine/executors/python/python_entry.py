@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.executors.entry_reader import EntryReader
-from tool_engine.executors.python.source import SourceError, source_of
+from tool_engine.executors.python.handler_source import SourceError, source_of
 from tool_engine.model.tool import Tool
 
 DEFAULT_MEMORY: Final = 1024 * 1024 * 1024

@@ -21,7 +21,7 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.sql.connection_pool import Pool
 from tool_engine.executors.sql.rows import Rows
-from tool_engine.executors.sql.sql_arguments import ArgumentError, argument
+from tool_engine.executors.sql.sql_arguments import ArgumentError, convert_argument
 from tool_engine.executors.sql.sql_entry import SQLPlan
 from tool_engine.executors.sql.statement import Dialect
 from tool_engine.executors.sql.values import json_of_text
@@ -240,7 +240,7 @@ async def _fetch_answer(
     statement = await connection.prepare(sql)
     types = statement.get_parameters()
     arguments = [
-        argument(name, value, kind.name, kind.kind == "array")
+        convert_argument(name, value, kind.name, kind.kind == "array")
         for (name, value), kind in zip(values, types, strict=True)
     ]
     columns = [column.name for column in statement.get_attributes()]

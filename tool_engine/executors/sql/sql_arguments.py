@@ -19,7 +19,7 @@ class ArgumentError(ValueError):
     """A value of the wrong type; the message names parameter and type."""
 
 
-def argument(name: str, value: Any, kind: str, is_array: bool) -> Any:
+def convert_argument(name: str, value: Any, kind: str, is_array: bool) -> Any:
     if value is None:
         return None
     if not is_array:

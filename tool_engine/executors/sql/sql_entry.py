@@ -22,7 +22,7 @@ from tool_engine.executors.sql.statement import (
 )
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
-from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.tool import Tool
 
 DEFAULT_MAX_ROWS: Final = 200

@@ -33,7 +33,7 @@ from tool_engine.executors.templates import (
     TextTemplate,
 )
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.tool import Tool
 
 
@@ -139,7 +139,7 @@ class SQLExecutor:
 
 
 def _make_opened(plan: SQLPlan, source: DatabaseSource) -> _Opened:
-    url, secrets = resolved(plan.source, source)
+    url, secrets = resolve_source(plan.source, source)
     kind = DatabaseSource(url=url).kind
     module, name, extra = _KINDS[str(kind)]
     try:
@@ -188,7 +188,7 @@ def _quote_choice(name: str, value: Any, choices: frozenset[str], mark: str) -> 
     return value if is_order(choices) else f"{mark}{value}{mark}"
 
 
-def resolved(name: str, source: DatabaseSource) -> tuple[str, SecretScope]:
+def resolve_source(name: str, source: DatabaseSource) -> tuple[str, SecretScope]:
     """Return the source's URL with its secrets, and their scope. Blocks.
 
     A URL that is one secret is used unchanged. Elsewhere a secret before the last `@` is a user or

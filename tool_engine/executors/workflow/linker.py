@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from tool_engine.errors import DefinitionProblem
-from tool_engine.executors.workflow.linked import unlinked, with_links
+from tool_engine.executors.workflow.broken_links import find_unlinked, with_links
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ValidationResult
 from tool_engine.model.tool import Tool
 
 if TYPE_CHECKING:
-    from tool_engine.executors.workflow.links import Link, WorkflowLinks
+    from tool_engine.executors.workflow.link_check import Link, WorkflowLinks
 
 _log = get_logger(__name__)
 
@@ -68,7 +68,7 @@ class WorkflowLinker:
         self._names = {tool.name for tool in there}
         changes: dict[str, Tool | None] = {}
         for tool in there:
-            linked = self._link_tool(unlinked(tool), index, before.get(tool.name))
+            linked = self._link_tool(find_unlinked(tool), index, before.get(tool.name))
             if linked is not tool:
                 changes[tool.name] = linked
         return index.with_changes(changes) if changes else index
@@ -77,7 +77,7 @@ class WorkflowLinker:
         """Check the workflows among `tools`, in a thread: the first check takes longest."""
         for tool in tools:
             if self._is_workflow(tool):
-                self.problems(unlinked(tool), index)
+                self.problems(find_unlinked(tool), index)
 
     def _link_tool(self, tool: Tool, index: Snapshot, present: Tool | None) -> Tool:
         found = self.problems(tool, index)
@@ -94,11 +94,11 @@ class WorkflowLinker:
     def problems(self, tool: Tool, index: Snapshot) -> list[Link]:
         if self._links is None:
             # Most programs have no workflow.
-            links = import_module("tool_engine.executors.workflow.links")
+            links = import_module("tool_engine.executors.workflow.link_check")
             self._links = links.WorkflowLinks(self._is_workflow, self._validate)
 
         def find(name: str) -> Tool | None:
             other = index.find(name)
-            return None if other is None else unlinked(other)
+            return None if other is None else find_unlinked(other)
 
         return self._links.problems(tool, find, index.nearest)

@@ -80,7 +80,7 @@ class StepState(msgspec.Struct):
         return facts
 
 
-def failed(result: ToolExecutionResult) -> StepError:
+def make_error(result: ToolExecutionResult) -> StepError:
     error_type = result.error_type or "execution_error"
     error = result.error or "it gave no reason"
     if error_type.endswith("timeout"):

@@ -86,7 +86,7 @@ def has_references(tree: Any) -> bool:
     return any(map(has_references, tree)) if isinstance(tree, list) else isinstance(tree, Text)
 
 
-def render(tree: Any, scope: Scope) -> Any:
+def render_tree(tree: Any, scope: Scope) -> Any:
     """Return the value of a template.
 
     An entry whose reference is a parameter that the call left out is left out too; `LEFT_OUT` when
@@ -99,10 +99,10 @@ def render(tree: Any, scope: Scope) -> Any:
             [part if isinstance(part, str) else _text_of(part, scope) for part in tree.parts]
         )
     if isinstance(tree, dict):
-        rendered = {key: render(each, scope) for key, each in tree.items()}
+        rendered = {key: render_tree(each, scope) for key, each in tree.items()}
         return {key: value for key, value in rendered.items() if value is not LEFT_OUT}
     if isinstance(tree, list):
-        return [value for each in tree if (value := render(each, scope)) is not LEFT_OUT]
+        return [value for each in tree if (value := render_tree(each, scope)) is not LEFT_OUT]
     return tree
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
+from tool_engine.executors.workflow.broken_links import broken_links
 from tool_engine.executors.workflow.evaluation import (
     LEFT_OUT,
     EvaluationError,
@@ -19,9 +20,8 @@ from tool_engine.executors.workflow.evaluation import (
     is_true,
     kind_of,
 )
-from tool_engine.executors.workflow.linked import broken_links
-from tool_engine.executors.workflow.step_outcome import StepError, StepState, failed, failure_of
-from tool_engine.executors.workflow.template import render
+from tool_engine.executors.workflow.step_outcome import StepError, StepState, failure_of, make_error
+from tool_engine.executors.workflow.template import render_tree
 from tool_engine.executors.workflow.workflow_entry import Step, Workflow, compile_entry
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -244,7 +244,7 @@ class _Run:
         if result.is_success:
             state.calls_done += 1
             return result.output
-        error = failed(result)
+        error = make_error(result)
         # An inner workflow ends a little earlier still, for the same reason.
         error.is_final = error.error_type in _TIMEOUTS and self._is_late(2 * self._margin)
         raise error
@@ -274,7 +274,7 @@ class _Run:
 
 def _render_tree(tree: Any, scope: Scope) -> Any:
     try:
-        return render(tree, scope)
+        return render_tree(tree, scope)
     except EvaluationError as error:
         raise StepError(str(error)) from None
 

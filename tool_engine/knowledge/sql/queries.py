@@ -30,13 +30,13 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from tool_engine.knowledge.cursor import no_such_record
-from tool_engine.knowledge.sql.odd import first_odd, is_odd
+from tool_engine.knowledge.sql.odd_rows import first_odd, is_odd
 from tool_engine.knowledge.sql.reader import Reader
 from tool_engine.knowledge.sql.schema.keys import (
     SLACK,
     key_of_id,
     key_of_time,
-    microseconds,
+    microseconds_of,
     record_id_of,
 )
 from tool_engine.knowledge.sql.schema.rows import plain_text
@@ -57,7 +57,7 @@ _FAILED: Final = text("outcome <> 'succeeded'")
 """As it stands in the index of failed calls: a parameter would hide it from the planner."""
 
 
-def records(query: RecordQuery) -> Select[Any]:
+def select_records(query: RecordQuery) -> Select[Any]:
     """The rows that match, in the order that is wanted."""
     large = values.alias()
     wanted: ColumnElement[Any] = calls.c.result_hash
@@ -76,7 +76,7 @@ def records(query: RecordQuery) -> Select[Any]:
     return statement.offset(query.offset) if query.offset else statement
 
 
-async def placed(reader: Reader, query: RecordQuery) -> RecordQuery:
+async def place_ids(reader: Reader, query: RecordQuery) -> RecordQuery:
     """The query with ids that hold their place, instead of those that were made elsewhere.
 
     Raises:
@@ -94,7 +94,7 @@ async def placed(reader: Reader, query: RecordQuery) -> RecordQuery:
     return query
 
 
-def totals(query: RecordQuery) -> Select[Any]:
+def sum_calls(query: RecordQuery) -> Select[Any]:
     """Tool, outcome, error type, and what the calls that have them in common add up to.
 
     The last column of this and of the others names a damaged row; None: there is none.
@@ -202,11 +202,11 @@ def _make_conditions(query: RecordQuery) -> Iterator[Any]:
 def _make_bounds(query: RecordQuery) -> Iterator[Any]:
     """Where on the way through the rows the answer begins and ends."""
     if query.start is not None:
-        start = microseconds(query.start)
+        start = microseconds_of(query.start)
         yield calls.c.key >= key_of_time(start)
         yield or_(calls.c.finished_at >= start, is_odd(calls.c.finished_at, "integer"))
     if query.end is not None:
-        end = microseconds(query.end)
+        end = microseconds_of(query.end)
         yield calls.c.key < key_of_time(end + SLACK)
         yield or_(calls.c.finished_at < end, is_odd(calls.c.finished_at, "integer"))
     if query.before is not None:

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.sql.connection.address import Address, explained
+from tool_engine.knowledge.sql.connection.address import Address, explain_error
 from tool_engine.knowledge.sql.connection.database_errors import READING, UnusableDatabaseError
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class Reader:
             async with self._engine.begin() as connection:
                 yield connection
         except (SQLAlchemyError, OSError, UnusableDatabaseError) as error:
-            reason = explained(getattr(error, "orig", None) or error)
+            reason = explain_error(getattr(error, "orig", None) or error)
             raise RecordsUnavailableError(
                 failing.format(place=self._address.shown, reason=reason)
             ) from error

@@ -16,16 +16,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tool_engine.knowledge.sql import session_statements
 from tool_engine.knowledge.sql.reader import Reader
-from tool_engine.knowledge.sql.schema.counting import COUNTED, STATISTICS, counted
+from tool_engine.knowledge.sql.schema.counting import COUNTED, STATISTICS, count_rows
 from tool_engine.knowledge.sql.schema.damage import INTEGER, SECONDS, check_values, read_row
-from tool_engine.knowledge.sql.schema.kept import KEEPING
 from tool_engine.knowledge.sql.schema.keys import (
     KEY_STEP,
     SLACK,
     date_of,
     key_of_time,
-    microseconds,
+    microseconds_of,
 )
+from tool_engine.knowledge.sql.schema.packed_json import KEEPING
 from tool_engine.knowledge.sql.schema.tables import calls, definitions, values
 from tool_engine.model.settings.retention import RecordRetention
 
@@ -59,7 +59,7 @@ async def prune(reader: Reader, retention: RecordRetention, kind: str) -> int:
     removed = 0
     if retention.max_age is not None:
         oldest = datetime.now(UTC) - timedelta(seconds=retention.max_age)
-        removed += await _remove_before(reader, key_of_time(microseconds(oldest)))
+        removed += await _remove_before(reader, key_of_time(microseconds_of(oldest)))
     if retention.max_count is not None:
         removed += await _keep_newest(reader, retention.max_count)
     if retention.max_bytes is not None:
@@ -69,7 +69,7 @@ async def prune(reader: Reader, retention: RecordRetention, kind: str) -> int:
     if retention.max_session_age is not None:
         await prune_sessions(reader, retention.max_session_age)
     async with reader.connection(KEEPING) as connection:
-        await connection.execute(session_statements.expired(time()))
+        await connection.execute(session_statements.remove_expired(time()))
     if kind == "sqlite":
         await _give_back(reader)
     return removed
@@ -83,7 +83,7 @@ async def prune_sessions(reader: Reader, max_age: float) -> int:
         old = session_statements.old_sessions(before, now, _FEW)
         async with reader.connection(KEEPING) as connection:
             ids = [row.session_id for row in await connection.execute(old)]
-            for each in session_statements.removed(ids, now):
+            for each in session_statements.remove_sessions(ids, now):
                 await connection.execute(each)
         removed += len(ids)
         if len(ids) < _FEW:
@@ -150,7 +150,7 @@ _KINDS: Final = {
 
 async def _count_out(connection: AsyncConnection, rows: Sequence[Any]) -> None:
     """Takes what is removed out of the statistics."""
-    counts = [dict(zip(STATISTICS, count, strict=True)) for count in counted(rows, COUNTED)]
+    counts = [dict(zip(STATISTICS, count, strict=True)) for count in count_rows(rows, COUNTED)]
     await connection.execute(text(_TAKE_OUT), counts)
     hours = [{"hour": hour} for hour in {count["hour"]: None for count in counts}]
     await connection.execute(text(_REMOVE_EMPTY), hours)
@@ -167,7 +167,7 @@ async def _keep_bytes(reader: Reader, most: int, kind: str) -> int:
         return await _keep_newest(reader, await _count_within(reader, most))
     removed = 0
     # Values that only the newest calls use look like those that a batch is about to use.
-    newest = key_of_time(microseconds(datetime.now(UTC))) - _RECENT * 1_000_000 * KEY_STEP
+    newest = key_of_time(microseconds_of(datetime.now(UTC))) - _RECENT * 1_000_000 * KEY_STEP
     while await _used_bytes(reader) > most:
         step = await _remove_before(reader, newest, _STEP)
         removed += step

@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningDelete
 from sqlalchemy.types import TypeEngine
 
-from tool_engine.knowledge.sql.odd import is_odd
+from tool_engine.knowledge.sql.odd_rows import is_odd
 from tool_engine.knowledge.sql.schema.tables import approvals, decisions, sessions, standing
 
 _KINDS: Final[dict[str, TypeEngine[Any]]] = {
@@ -77,7 +77,7 @@ _REMEMBER: Final = _type_statement(
 )
 
 
-def saved(
+def save_session(
     session_id: str,
     now: int,
     size: int,
@@ -103,12 +103,12 @@ def saved(
     return _SAVE_IF.bindparams(**known, revisions=list(revisions))
 
 
-def kept(session_id: str) -> Select[Any]:
+def select_session(session_id: str) -> Select[Any]:
     """The data of a conversation."""
     return select(sessions.c.data).where(sessions.c.session_id == session_id)
 
 
-def infos(limit: int, offset: int, now: float) -> Select[Any]:
+def select_sessions(limit: int, offset: int, now: float) -> Select[Any]:
     """Id, two times, size and open requests of the conversations that were saved last."""
     asked = (
         select(func.count())
@@ -126,7 +126,7 @@ def infos(limit: int, offset: int, now: float) -> Select[Any]:
     )
 
 
-def removed(session_ids: Sequence[str], now: float) -> list[Update | Delete]:
+def remove_sessions(session_ids: Sequence[str], now: float) -> list[Update | Delete]:
     """Take away all that there is of these conversations.
 
     Of a request that could still be answered its token stays, closed: a process that has the
@@ -146,7 +146,9 @@ def removed(session_ids: Sequence[str], now: float) -> list[Update | Delete]:
     ]
 
 
-def opened(token: str, session_id: str, asked_at: float, expires_at: float, data: bytes) -> Any:
+def open_request(
+    token: str, session_id: str, asked_at: float, expires_at: float, data: bytes
+) -> Any:
     """Keeps a request, unless there was one with its token."""
     return _OPEN.bindparams(
         token=token,
@@ -158,14 +160,14 @@ def opened(token: str, session_id: str, asked_at: float, expires_at: float, data
     )
 
 
-def closed(token: str, now: float) -> Update:
+def close_request(token: str, now: float) -> Update:
     """Closes an open request; its row count says whether it was open."""
     is_this = approvals.c.token == token
     found = update(approvals).where(is_this, approvals.c.is_open, approvals.c.expires_at > now)
     return found.values(is_open=False, data=None)
 
 
-def pending(session_id: str | None, now: float) -> Select[Any]:
+def select_requests(session_id: str | None, now: float) -> Select[Any]:
     """Data, session, token and two times of open requests, oldest first; and damaged ones."""
     names = ("data", "session_id", "token", "is_open", "asked_at", "expires_at")
     columns = [approvals.c[name] for name in names]
@@ -181,12 +183,12 @@ def _is_damaged() -> list[Any]:
     return [is_odd(approvals.c[name], kind) for name, kind in kinds.items()]
 
 
-def expired(before: float) -> Delete:
+def remove_expired(before: float) -> Delete:
     """Removes requests that can be answered no more, answered or not."""
     return delete(approvals).where(approvals.c.expires_at < before)
 
 
-def remembered(session_id: str, fingerprint: str, now: int, data: bytes) -> TextClause:
+def keep_decision(session_id: str, fingerprint: str, now: int, data: bytes) -> TextClause:
     """Keeps a decision in the place of the one before."""
     return _REMEMBER.bindparams(session_id=session_id, fingerprint=fingerprint, now=now, data=data)
 
@@ -198,12 +200,12 @@ def select_decision(session_id: str, fingerprint: str) -> Select[Any]:
     )
 
 
-def forgotten(session_id: str) -> Delete:
+def forget_decisions(session_id: str) -> Delete:
     """Forgets the decisions of a session."""
     return delete(decisions).where(decisions.c.session_id == session_id)
 
 
-def stood(decision_id: str, principal: str, now: int, data: bytes) -> TextClause:
+def keep_standing(decision_id: str, principal: str, now: int, data: bytes) -> TextClause:
     """Keeps a standing decision in the place of the one before."""
     return _STAND.bindparams(decision_id=decision_id, principal=principal, now=now, data=data)
 
@@ -220,7 +222,7 @@ def select_standing(
     return found.order_by(standing.c.decided_at, standing.c.decision_id)
 
 
-def revoked(decision_id: str) -> Delete:
+def forget_standing(decision_id: str) -> Delete:
     """Forgets a standing decision."""
     return delete(standing).where(standing.c.decision_id == decision_id)
 

@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import SessionError
-from tool_engine.knowledge.approvals import (
+from tool_engine.knowledge.frozen_session import Frozen
+from tool_engine.knowledge.memory_approvals import (
     damaged_standing,
     decision_of,
     is_key,
@@ -25,10 +26,14 @@ from tool_engine.knowledge.approvals import (
     standing_from,
     standing_of,
 )
-from tool_engine.knowledge.frozen import Frozen
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import FLAG, SECONDS, check_values
-from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
+from tool_engine.knowledge.sql.schema.packed_json import (
+    KEEPING,
+    damage_error,
+    pack_text,
+    unpack_value,
+)
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
 from tool_engine.model.json.copying import live
 from tool_engine.model.session import check_session_id
@@ -64,13 +69,13 @@ class SQLApprovalStorage:
             RecordsUnavailableError: The database does not take it.
         """
         _, data = await asyncio.to_thread(
-            lambda: packed(Frozen(shown_of(request), _WHAT).text(), _WHAT)
+            lambda: pack_text(Frozen(shown_of(request), _WHAT).text(), _WHAT)
         )
         times = request.asked_at, request.expires_at
         async with self._database.changing(KEEPING) as connection:
-            kept = _load_statements().opened(request.token, request.session_id, *times, data)
+            kept = _load_statements().open_request(request.token, request.session_id, *times, data)
             await connection.execute(kept)
-            await connection.execute(_load_statements().expired(self._clock() - _GRACE))
+            await connection.execute(_load_statements().remove_expired(self._clock() - _GRACE))
 
     async def claim(self, token: str) -> bool:
         """Closes an open request; True for exactly one caller, of all processes, in time.
@@ -82,7 +87,7 @@ class SQLApprovalStorage:
         if not is_key(token):
             return False
         async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_statements().closed(token, self._clock()))
+            done = await connection.execute(_load_statements().close_request(token, self._clock()))
         return bool(done.rowcount)
 
     async def pending(self, session_id: str | None = None) -> Sequence[ApprovalRequest]:
@@ -95,7 +100,7 @@ class SQLApprovalStorage:
         if session_id is not None:
             check_session_id(session_id)
         async with self._database.asked(KEEPING) as reader:
-            asked = _load_statements().pending(session_id, self._clock())
+            asked = _load_statements().select_requests(session_id, self._clock())
             (rows,) = await reader.rows(asked, failing=KEEPING)
         return await asyncio.to_thread(lambda: list(map(_request_of, rows)))
 
@@ -108,10 +113,10 @@ class SQLApprovalStorage:
         """
         check_session_id(request.session_id)
         now = int(self._clock() * 1e6)
-        _, data = packed(Frozen(said_of(decision)).text(), "the decision")
+        _, data = pack_text(Frozen(said_of(decision)).text(), "the decision")
         call = request.session_id, request.fingerprint
         async with self._database.changing(KEEPING) as connection:
-            await connection.execute(_load_statements().remembered(*call, now, data))
+            await connection.execute(_load_statements().keep_decision(*call, now, data))
 
     async def remembered(self, session_id: str, fingerprint: str) -> ApprovalDecision | None:
         """What was decided about a call with this `ApprovalRequest.fingerprint`.
@@ -138,7 +143,7 @@ class SQLApprovalStorage:
         """
         check_session_id(session_id)
         async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_statements().forgotten(session_id))
+            done = await connection.execute(_load_statements().forget_decisions(session_id))
         return int(done.rowcount)
 
     async def keep_standing(
@@ -152,10 +157,10 @@ class SQLApprovalStorage:
         """
         now = self._clock()
         standing = await asyncio.to_thread(standing_of, request, decision, now)
-        _, data = packed(Frozen(msgspec.structs.asdict(standing)).text(), "the decision")
+        _, data = pack_text(Frozen(msgspec.structs.asdict(standing)).text(), "the decision")
         place = standing.decision_id, _hash_name(standing.principal), int(now * 1e6)
         async with self._database.changing(KEEPING) as connection:
-            await connection.execute(_load_statements().stood(*place, data))
+            await connection.execute(_load_statements().keep_standing(*place, data))
         return standing
 
     async def find_standing(self, decision_ids: Sequence[str]) -> list[StandingDecision]:
@@ -188,7 +193,7 @@ class SQLApprovalStorage:
         if not is_key(decision_id):
             return False
         async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_statements().revoked(decision_id))
+            done = await connection.execute(_load_statements().forget_standing(decision_id))
         return bool(done.rowcount)
 
     async def _read_standing(self, asked: Any) -> list[StandingDecision]:
@@ -200,7 +205,7 @@ class SQLApprovalStorage:
 def _standing_of_row(row: Sequence[Any]) -> StandingDecision:
     data, decision_id, hashed = row
     try:
-        kept = unpacked(data, "", "")
+        kept = unpack_value(data, "", "")
     except SessionError as error:
         raise damaged_standing(decision_id, "what is kept of it is damaged") from error
     found = standing_from(kept, decision_id)
@@ -221,10 +226,10 @@ def _request_of(row: Sequence[Any]) -> ApprovalRequest:
             zip(_TIMES, times, strict=True), {**dict.fromkeys(_TIMES, SECONDS), "is_open": FLAG}
         )
     except ValueError as error:
-        raise damaged(what, session_id, str(error)) from error
+        raise damage_error(what, session_id, str(error)) from error
     request = request_of(_read_row((data, session_id)), session_id)
     if (request.session_id, request.token) != (session_id, token):
-        raise damaged(what, session_id, f"it is that of the session {request.session_id!r}")
+        raise damage_error(what, session_id, f"it is that of the session {request.session_id!r}")
     return request
 
 
@@ -234,7 +239,7 @@ _KINDS: Final = {"is_open": FLAG, "asked_at": SECONDS, "expires_at": SECONDS}
 
 def _read_row(row: Sequence[Any]) -> Any:
     data, session_id = row
-    return unpacked(data, f"{_WHAT} in the session {session_id!r}", session_id)
+    return unpack_value(data, f"{_WHAT} in the session {session_id!r}", session_id)
 
 
 def _load_statements() -> Any:

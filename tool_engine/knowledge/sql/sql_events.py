@@ -22,7 +22,7 @@ from tool_engine.errors import (
     EventsExpiredError,
     RecordsUnavailableError,
 )
-from tool_engine.knowledge.sql.connection.address import explained
+from tool_engine.knowledge.sql.connection.address import explain_error
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.event_rows import event_of, row_of
 from tool_engine.logger import get_logger
@@ -128,7 +128,7 @@ class SQLEventStorage:
         if problem is not None:
             raise RecordsUnavailableError(
                 f"events go on where they stopped, and the database cannot be asked where: "
-                f"{explained(problem)}; start it, or leave out keep_events"
+                f"{explain_error(problem)}; start it, or leave out keep_events"
             )
         try:
             self.newest = await self._take_numbers()
@@ -305,7 +305,7 @@ class SQLEventStorage:
             await self._close_database()
             problem = await self._database.start()
             if problem is not None:
-                raise RecordsUnavailableError(explained(problem))
+                raise RecordsUnavailableError(explain_error(problem))
             self._file = await asyncio.to_thread(self._file_identity)
             await self._execute_statement(_KEEP_RESERVED, {"end": self._end})
 

@@ -13,11 +13,16 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from tool_engine.errors import SessionError
-from tool_engine.knowledge.frozen import Frozen
+from tool_engine.knowledge.frozen_session import Frozen
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import DAMAGE, INTEGER, check_values
-from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
-from tool_engine.knowledge.sql.schema.keys import date_of, microseconds
+from tool_engine.knowledge.sql.schema.keys import date_of, microseconds_of
+from tool_engine.knowledge.sql.schema.packed_json import (
+    KEEPING,
+    damage_error,
+    pack_text,
+    unpack_value,
+)
 from tool_engine.model.json.copying import live
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 
@@ -72,9 +77,9 @@ class SQLSessionStorage:
         frozen, revision = Frozen(data, what), revision_of(data)
         turn = self._turns.setdefault(session_id, asyncio.Lock())
         async with turn:
-            size, content = await asyncio.to_thread(lambda: packed(frozen.text(), what))
-            now = microseconds(datetime.now(UTC))
-            statement = _load_statements().saved(
+            size, content = await asyncio.to_thread(lambda: pack_text(frozen.text(), what))
+            now = microseconds_of(datetime.now(UTC))
+            statement = _load_statements().save_session(
                 session_id, now, size, content, revision=revision, revisions=revisions
             )
             async with self._database.changing(KEEPING) as connection:
@@ -91,12 +96,14 @@ class SQLSessionStorage:
         check_session_id(session_id)
         what = f"the session {session_id!r}"
         async with self._database.asked(KEEPING) as reader:
-            (rows,) = await reader.rows(_load_statements().kept(session_id), failing=KEEPING)
+            (rows,) = await reader.rows(
+                _load_statements().select_session(session_id), failing=KEEPING
+            )
         if not rows:
             return None
-        found = await asyncio.to_thread(unpacked, rows[0][0], what, session_id)
+        found = await asyncio.to_thread(unpack_value, rows[0][0], what, session_id)
         if not isinstance(found, dict):
-            raise damaged(what, session_id, "it is no object")
+            raise damage_error(what, session_id, "it is no object")
         return found
 
     async def list(self, limit: int = 100, offset: int = 0) -> Sequence[SessionInfo]:
@@ -110,7 +117,7 @@ class SQLSessionStorage:
         now = datetime.now(UTC).timestamp()
         async with self._database.asked(KEEPING) as reader:
             (rows,) = await reader.rows(
-                _load_statements().infos(limit, offset, now), failing=KEEPING
+                _load_statements().select_sessions(limit, offset, now), failing=KEEPING
             )
         return [_info_of(row) for row in rows]
 
@@ -124,7 +131,7 @@ class SQLSessionStorage:
         check_session_id(session_id)
         turn = self._turns.setdefault(session_id, asyncio.Lock())
         async with turn, self._database.changing(KEEPING) as connection:
-            steps = _load_statements().removed([session_id], time())
+            steps = _load_statements().remove_sessions([session_id], time())
             done = [await connection.execute(each) for each in steps]
         return any(each.rowcount for each in done)
 
@@ -156,7 +163,7 @@ def _info_of(row: Sequence[Any]) -> SessionInfo:
         )
     except (*DAMAGE, SessionError) as error:
         what = f"the session {session_id!r} (a row of tool_sessions)"
-        raise damaged(what, session_id, str(error)) from error
+        raise damage_error(what, session_id, str(error)) from error
 
 
 _NUMBERS: Final = dict.fromkeys(("created_at", "updated_at", "size"), INTEGER)

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.sql.connection.address import explained
+from tool_engine.knowledge.sql.connection.address import explain_error
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.rows import record_of_row
 from tool_engine.knowledge.sql.sql_approvals import SQLApprovalStorage
@@ -107,7 +107,7 @@ class SQLRecordStorage:
         if problem is not None:
             _log.warning(
                 "records_unreachable",
-                error=explained(problem),
+                error=explain_error(problem),
                 hint=f"the newest {MOST_ENTRIES:,} calls are kept in memory until it answers",
             )
         if self.retention.has_bounds and self._pruning is None:
@@ -135,8 +135,8 @@ class SQLRecordStorage:
         if query.limit == 0:
             return []
         async with self._hold_reader() as reader:
-            query = await _load_queries().placed(reader, query)
-            return list(await reader.made(_load_queries().records(query), record_of_row))
+            query = await _load_queries().place_ids(reader, query)
+            return list(await reader.made(_load_queries().select_records(query), record_of_row))
 
     async def totals(self, query: RecordQuery) -> RecordTotals:
         """Return the totals of the matching records; limit and offset do not count.
@@ -146,7 +146,9 @@ class SQLRecordStorage:
             RecordsUnavailableError: The database does not answer.
         """
         async with self._hold_reader() as reader:
-            rows = await _load_summing().totals(reader, await _load_queries().placed(reader, query))
+            rows = await _load_summing().read_totals(
+                reader, await _load_queries().place_ids(reader, query)
+            )
         usage: Counter[str] = Counter()
         errors: Counter[str] = Counter()
         successful, seconds = 0, 0.0
@@ -174,8 +176,8 @@ class SQLRecordStorage:
             RecordsUnavailableError: The database does not answer.
         """
         async with self._hold_reader() as reader:
-            query = await _load_queries().placed(reader, query)
-            found: CallStatistics = await _load_summing().statistics(reader, query)
+            query = await _load_queries().place_ids(reader, query)
+            found: CallStatistics = await _load_summing().read_statistics(reader, query)
         return found
 
     async def prune(self, retention: RecordRetention | None = None) -> int:

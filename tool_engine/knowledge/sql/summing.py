@@ -25,7 +25,7 @@ from tool_engine.knowledge.sql.schema.damage import (
     damaged_row,
     read_row,
 )
-from tool_engine.knowledge.sql.schema.keys import date_of, microseconds, record_id_of
+from tool_engine.knowledge.sql.schema.keys import date_of, microseconds_of, record_id_of
 from tool_engine.knowledge.sql.schema.schema import HOUR
 from tool_engine.model.outcome import Outcome
 from tool_engine.model.record import RecordQuery
@@ -59,14 +59,14 @@ _LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 """No hour after that has an end."""
 
 
-async def totals(reader: Reader, query: RecordQuery) -> list[Sequence[Any]]:
+async def read_totals(reader: Reader, query: RecordQuery) -> list[Sequence[Any]]:
     """Tool, outcome, error type; how many calls, their seconds, and the greatest key.
 
     Raises:
         RecordsUnavailableError: The database does not answer.
     """
-    hours, parts = split(query)
-    statements = [queries.totals(part) for part in parts]
+    hours, parts = split_hours(query)
+    statements = [queries.sum_calls(part) for part in parts]
     if hours is not None:
         statements.append(queries.kept_totals(query, hours))
     found = await reader.rows(*statements)
@@ -77,13 +77,13 @@ async def totals(reader: Reader, query: RecordQuery) -> list[Sequence[Any]]:
     return rows
 
 
-async def statistics(reader: Reader, query: RecordQuery) -> CallStatistics:
+async def read_statistics(reader: Reader, query: RecordQuery) -> CallStatistics:
     """How the calls ended and how long they took.
 
     Raises:
         RecordsUnavailableError: The database does not answer.
     """
-    hours, parts = split(query)
+    hours, parts = split_hours(query)
     statements = []
     for part in parts:
         statements.append(queries.counted_calls(part))
@@ -104,7 +104,7 @@ async def statistics(reader: Reader, query: RecordQuery) -> CallStatistics:
     return CallStatistics.of(calls, times, redact_text)
 
 
-def split(query: RecordQuery) -> tuple[Hours | None, list[RecordQuery]]:
+def split_hours(query: RecordQuery) -> tuple[Hours | None, list[RecordQuery]]:
     """The hours that are answered by kept statistics, and what has to be asked of the rows."""
     start, end = query.start, query.end
     is_paged = query.before is not None or query.after is not None
@@ -113,8 +113,8 @@ def split(query: RecordQuery) -> tuple[Hours | None, list[RecordQuery]]:
         return None, [query]
     if start is not None and start >= _LATEST:
         return None, [query]
-    first = None if start is None else -(-microseconds(start) // HOUR)
-    last = None if end is None else microseconds(end) // HOUR
+    first = None if start is None else -(-microseconds_of(start) // HOUR)
+    last = None if end is None else microseconds_of(end) // HOUR
     if first is not None and last is not None and first >= last:
         return None, [query]
     parts = []

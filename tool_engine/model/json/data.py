@@ -11,7 +11,6 @@ from typing import Any, get_args
 
 import msgspec
 
-from tool_engine.model.json.kinds import public_fields
 from tool_engine.model.json.output import plain
 
 
@@ -28,10 +27,10 @@ class Data:
         Returns:
             One entry for each public field; nothing in it belongs to the value.
         """
-        return fields_as_json(self, redacted)
+        return fields_as_json(self, redact_json)
 
 
-def redacted(value: Any) -> Any:
+def redact_json(value: Any) -> Any:
     """Return a JSON value with `[hidden]` in place of secrets."""
     # By name: the vocabulary stands below what knows secrets.
     return import_module("tool_engine.redaction").redact(value)
@@ -83,3 +82,10 @@ def _entries_as_json(value: Any, is_free: bool, hide: Callable[[Any], Any]) -> A
     if isinstance(value, Mapping):
         return dict(zip(map(str, value), copies, strict=True))
     return sorted(copies) if isinstance(value, frozenset) else copies
+
+
+@cache
+def public_fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return the fields of a class that are for its users, with their annotations."""
+    # To read the annotations takes longer than all that is checked.
+    return tuple(each for each in msgspec.structs.fields(kind) if not each.name.startswith("_"))

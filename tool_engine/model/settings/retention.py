@@ -13,7 +13,7 @@ from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.data import Data
-from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.model.settings.databases import DatabaseSource
 
 DURABILITIES: Final = ("buffered", "batch", "call")
 

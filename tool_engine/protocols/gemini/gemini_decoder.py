@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunk_decoder import ChunkDecoder
-from tool_engine.protocols.gemini.gemini_reader import GeminiReader, Payload, camel_keys, get
+from tool_engine.protocols.gemini.gemini_reader import GeminiReader, Payload, camel_keys, get_field
 from tool_engine.protocols.gemini.message_parts import MessageParts
 from tool_engine.protocols.gemini.partial_arguments import PartialArguments
 from tool_engine.protocols.object_arguments import find_fault, take_object
@@ -102,27 +102,30 @@ class GeminiDecoder(ChunkDecoder):
     def _take_response(self, payload: Any) -> list[StreamEvent]:
         if not isinstance(payload, Mapping):
             return self._builder.report_lost("a chunk is nothing that Gemini says", payload)
-        inner = get(payload, "response")
+        inner = get_field(payload, "response")
         if isinstance(inner, Mapping) and "functionResponse" not in payload:
             # Google's code assistants wrap the reply so.
             payload = inner
-        if get(payload, "error") is not None:
+        if get_field(payload, "error") is not None:
             return self._take_error(payload["error"])
         events = self._take_feedback(payload)
-        usage = get(payload, "usageMetadata")
+        usage = get_field(payload, "usageMetadata")
         if isinstance(usage, Mapping):
             self._builder.usage = dict(usage)
         return events + self._take_by_form(payload, is_known=bool(events))
 
     def _take_by_form(self, payload: Mapping[str, Any], *, is_known: bool) -> list[StreamEvent]:
-        candidates = get(payload, "candidates")
+        candidates = get_field(payload, "candidates")
         if candidates is not None:
             return self._take_candidates(candidates)
-        if get(payload, "content") is not None or get(payload, "finishReason") is not None:
+        if (
+            get_field(payload, "content") is not None
+            or get_field(payload, "finishReason") is not None
+        ):
             return self._take_candidate(payload)
-        if get(payload, "parts") is not None:
+        if get_field(payload, "parts") is not None:
             return self._take_content(payload) + self._end_reply("STOP", "", is_stated=False)
-        if get(payload, "functionCall") is not None or "text" in payload:
+        if get_field(payload, "functionCall") is not None or "text" in payload:
             return self._take_part(payload) + self._end_reply("STOP", "", is_stated=False)
         if is_known or not _ABOUT.isdisjoint(camel_keys(payload, keeps_none=True)):
             return []
@@ -133,17 +136,17 @@ class GeminiDecoder(ChunkDecoder):
             # A retry gets these calls again: they must not run twice.
             for call in self._builder.calls:
                 self._builder.refuse(call, _BROKEN_OFF)
-        kind = get(error, "status") or get(error, "code") or "error"
-        words = get(error, "message") or str(error)[:200]
+        kind = get_field(error, "status") or get_field(error, "code") or "error"
+        words = get_field(error, "message") or str(error)[:200]
         return self._builder.report_malformed(f"the provider reports an error: {kind}: {words}")
 
     def _take_feedback(self, payload: Mapping[str, Any]) -> list[StreamEvent]:
-        feedback = get(payload, "promptFeedback")
-        reason = _read_reason(get(feedback, "blockReason"))
+        feedback = get_field(payload, "promptFeedback")
+        reason = _read_reason(get_field(feedback, "blockReason"))
         if not reason or reason in _UNSPECIFIED or reason in self._reasons:
             return []
         self._reasons.add(reason)
-        words = get(feedback, "blockReasonMessage")
+        words = get_field(feedback, "blockReasonMessage")
         message = f"the prompt was blocked ({reason}){f': {words}' if words else ''}"
         self._builder.refusal.append(message)
         events = [self._builder.find("refusal", message, level="error")]
@@ -152,7 +155,7 @@ class GeminiDecoder(ChunkDecoder):
     def _take_candidates(self, candidates: Any) -> list[StreamEvent]:
         if not isinstance(candidates, list):
             return self._builder.report_lost("candidates must be a list", candidates)
-        firsts = [each for each in candidates if get(each, "index", 0) == 0]
+        firsts = [each for each in candidates if get_field(each, "index", 0) == 0]
         events: list[StreamEvent] = []
         if len(firsts) > 1:
             # Without numbers, only their places identify candidates.
@@ -166,16 +169,18 @@ class GeminiDecoder(ChunkDecoder):
     def _take_candidate(self, candidate: Any) -> list[StreamEvent]:
         if not isinstance(candidate, Mapping):
             return self._builder.report_lost("a candidate must be an object", candidate)
-        content = get(candidate, "content")
+        content = get_field(candidate, "content")
         events = [] if content is None else self._take_content(content)
-        reason = _read_reason(get(candidate, "finishReason"))
-        return events + self._end_reply(reason, get(candidate, "finishMessage"), is_stated=True)
+        reason = _read_reason(get_field(candidate, "finishReason"))
+        return events + self._end_reply(
+            reason, get_field(candidate, "finishMessage"), is_stated=True
+        )
 
     def _take_content(self, content: Any) -> list[StreamEvent]:
-        parts = get(content, "parts", [])
+        parts = get_field(content, "parts", [])
         if not isinstance(content, Mapping) or not isinstance(parts, list):
             return self._builder.report_lost("a content must be an object with parts", content)
-        self._parts.enter(get(content, "role"))
+        self._parts.enter(get_field(content, "role"))
         return [event for part in parts for event in self._take_part(part)]
 
     def _end_reply(self, reason: str, words: Any, *, is_stated: bool) -> list[StreamEvent]:
@@ -230,7 +235,7 @@ class GeminiDecoder(ChunkDecoder):
         return events + self._take_call(part, call)
 
     def _take_call(self, part: dict[str, Any], call: Any) -> list[StreamEvent]:
-        pieces = get(call, "partialArgs", [])
+        pieces = get_field(call, "partialArgs", [])
         if not isinstance(call, Mapping) or not isinstance(pieces, list):
             return self._builder.report_lost("a functionCall must be an object", call)
         if part.get("thought") or self._parts.role != "model":
@@ -246,27 +251,27 @@ class GeminiDecoder(ChunkDecoder):
 
     def _goes_on(self, known: CallInProgress, call: Mapping[str, Any]) -> bool:
         """Return True if this continues or ends the open call."""
-        name, call_id = get(call, "name"), get(call, "id")
+        name, call_id = get_field(call, "name"), get_field(call, "id")
         # With a name, whole arguments or a beginning are another call of the same tool.
-        is_new = get(call, "args") is not None or (
-            not get(call, "partialArgs") and get(call, "willContinue") is True
+        is_new = get_field(call, "args") is not None or (
+            not get_field(call, "partialArgs") and get_field(call, "willContinue") is True
         )
         is_same = name is None or (not is_new and self._find_own_name(name)[0] == known.name)
         return is_same and (call_id is None or call_id == known.call_id)
 
     def _begin_call(self, part: dict[str, Any], call: Mapping[str, Any]) -> list[StreamEvent]:
         self._leave_call_open()
-        call_id, name = get(call, "id"), get(call, "name")
+        call_id, name = get_field(call, "id"), get_field(call, "name")
         own, note = self._find_own_name(name)
         begun, events = self._builder.begin(call_id, own if note else name)
         if note:
             begun.repairs.append(note)
         self._parts.add_call(part, begun, has_id=isinstance(call_id, str) and bool(call_id))
-        if get(call, "partialArgs") or get(call, "willContinue") is True:
+        if get_field(call, "partialArgs") or get_field(call, "willContinue") is True:
             self._open = begun, PartialArguments()
             return events + self._extend_call(*self._open, part, call)
         self._has_streamed = False
-        return events + self._settle_call(begun, get(call, "args"))
+        return events + self._settle_call(begun, get_field(call, "args"))
 
     def _find_own_name(self, name: Any) -> tuple[Any, str | None]:
         if not isinstance(name, str) or self._known.get(self._known.meant_name(name)) is not None:
@@ -284,19 +289,19 @@ class GeminiDecoder(ChunkDecoder):
         part: Mapping[str, Any],
         call: Mapping[str, Any],
     ) -> list[StreamEvent]:
-        pieces = get(call, "partialArgs", [])
+        pieces = get_field(call, "partialArgs", [])
         self._parts.sign(begun, part.get("thoughtSignature"))
         for piece in pieces:
             if isinstance(piece, Mapping):
                 arguments.take(piece)
             else:
                 self._builder.refuse(begun, "a part of the arguments cannot be read")
-        whole = get(call, "args")
+        whole = get_field(call, "args")
         if isinstance(whole, Mapping):
             arguments.update(whole)
         elif whole is not None:
             self._builder.refuse(begun, find_fault(whole) or "")
-        if get(call, "willContinue") is True:
+        if get_field(call, "willContinue") is True:
             return []
         self._open = None
         self._has_streamed = bool(call)

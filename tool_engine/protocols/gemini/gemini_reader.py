@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,14 +13,93 @@ from typing import Any, Final
 from tool_engine.model.json.plain import read_plain
 from tool_engine.protocols.arguments.json_tokens import MAX_DEPTH
 from tool_engine.protocols.chunks import DONE, EventStream, has_bad_bytes, plain, show_start
-from tool_engine.protocols.gemini.json_documents import JSONDocuments
 from tool_engine.protocols.schemas.fitting import is_deeper
 
+_OUTSIDE: Final = re.compile(r'["{}\[\]]')
+_INSIDE: Final = re.compile(r'["\\]')
+_BETWEEN: Final = re.compile(r"[\s,\[\]]*")
 _SNAKE: Final = re.compile(r"(?<=[a-z0-9])_([a-z])")
 _MAX_DEPTH: Final = MAX_DEPTH + 20
 """Arguments stand eight levels deep in a reply, and have a depth limit of their own."""
 _TOO_DEEP: Final = "it nests too deep; write it flatter"
 _CAPITAL: Final = re.compile("[A-Z]")
+
+
+class JSONDocuments:
+    """A splitter of text into its JSON objects, in linear time.
+
+    `generateContent` streams an array unless it is asked for server-sent events. It may be cut
+    anywhere: each object is returned as soon as it is whole.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+        self._parts: list[str] = []
+        self._depth = 0
+        self._is_in_text = False
+        self._is_escaped = False
+
+    def feed(self, chunk: bytes | bytearray | memoryview | str) -> list[str]:
+        """Return the completed objects, and stray text between them."""
+        text = chunk if isinstance(chunk, str) else self._decoder.decode(bytes(chunk))
+        found: list[str] = []
+        place = 0
+        while place < len(text):
+            if self._depth == 0:
+                place = self._read_between(text, place, found)
+            if self._depth:
+                place = self._read_object(text, place, found)
+        return found
+
+    def close(self) -> list[str]:
+        """Return the rest: an unclosed object, or stray text."""
+        rest = "".join((*self._parts, self._decoder.decode(b"", final=True)))
+        self._parts, self._depth = [], 0
+        return [rest] if rest.strip() else []
+
+    def _read_between(self, text: str, place: int, found: list[str]) -> int:
+        if not self._parts:
+            separators = _BETWEEN.match(text, place)
+            place = separators.end() if separators else place
+        begin = text.find("{", place)
+        other = text[place:] if begin < 0 else text[place:begin]
+        if other:
+            self._parts.append(other)
+        if begin < 0:
+            return len(text)
+        if self._parts:
+            found.append("".join(self._parts))
+            self._parts = []
+        self._depth = 1
+        self._parts.append("{")
+        return begin + 1
+
+    def _read_object(self, text: str, place: int, found: list[str]) -> int:
+        start = place
+        while place < len(text):
+            if self._is_escaped:
+                self._is_escaped = False
+                place += 1
+                continue
+            mark = (_INSIDE if self._is_in_text else _OUTSIDE).search(text, place)
+            if mark is None:
+                break
+            place = mark.end()
+            self._pass_mark(mark.group())
+            if self._depth == 0:
+                found.append("".join((*self._parts, text[start:place])))
+                self._parts = []
+                return place
+        self._parts.append(text[start:])
+        return len(text)
+
+    def _pass_mark(self, mark: str) -> None:
+        if mark == "\\":
+            self._is_escaped = True
+        elif mark == '"':
+            self._is_in_text = not self._is_in_text
+        else:
+            self._depth += 1 if mark in "{[" else -1
 
 
 class Payload:
@@ -114,7 +194,7 @@ def _find_first(text: bytes | str) -> str:
     return text.lstrip(b"\xef\xbb\xbf \t\r\n")[:1].decode("ascii", "replace")
 
 
-def get(value: Any, name: str, default: Any = None) -> Any:
+def get_field(value: Any, name: str, default: Any = None) -> Any:
     """Return a field by its camel or snake case name, else `default`."""
     if type(value) is not dict and not isinstance(value, Mapping):
         return default

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tool_engine.protocols.gemini.gemini_reader import camel_keys, get
+from tool_engine.protocols.gemini.gemini_reader import camel_keys, get_field
 
 _STEP: Final = re.compile(
     r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]""",
@@ -38,10 +38,10 @@ class PartialArguments:
 
         One without a value is a null that the SDK left out, or it opens or closes a text.
         """
-        path = get(piece, "jsonPath")
-        given = {kind: value for kind in _VALUES if (value := get(piece, kind)) is not None}
+        path = get_field(piece, "jsonPath")
+        given = {kind: value for kind in _VALUES if (value := get_field(piece, kind)) is not None}
         values = [value for kind, value in given.items() if isinstance(value, _VALUES[kind])]
-        goes_on = get(piece, "willContinue") is True
+        goes_on = get_field(piece, "willContinue") is True
         steps = _split_path(path)
         is_known = _KEYS.issuperset(camel_keys(piece))
         if steps is None or len(given) > 1 or len(values) != len(given) or not is_known:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall
@@ -15,16 +15,16 @@ from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.copying import live
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.chunks import split_chunks
+from tool_engine.protocols.chunks import field, split_chunks
 from tool_engine.protocols.model_protocol import ModelProtocol
 from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.protocols.reply_builder import CallInProgress, Ending, ReplyBuilder
 from tool_engine.protocols.text.grammar import BlockReader, Grammar
 from tool_engine.protocols.text.markdown import MARK, find_places, find_region_within
-from tool_engine.protocols.text.message_text import find_text
 from tool_engine.protocols.text.scanner import Scanner
 from tool_engine.protocols.tool_names import ANY_NAME, NameRule, ToolCatalog
 
+_MESSAGE_KEYS: Final = frozenset({"content", "role", "reasoning_content", "reasoning"})
 LANGUAGES: Final = ("en", "zh")
 _HOW_TO_READ: Final = (
     "calls inside {region} are quoted, so they were not run; write a call outside of it, or read "
@@ -55,6 +55,43 @@ _DAMAGED: Final = (
     "the call holds bytes that are no UTF-8, so it is not what was meant and was not run; write it "
     "again"
 )
+
+
+class Said(NamedTuple):
+    text: str
+    reasoning: str
+    stop_reason: str | None = None
+
+
+def find_text(chunk: Any) -> Said | None:
+    """Return the text of a message, completion or chunk, else None."""
+    choices = field(chunk, "choices")
+    if not isinstance(choices, list | tuple):
+        return _read_message(chunk)
+    first = choices[0] if choices else {}
+    stop_reason = field(first, "finish_reason")
+    said = _read_message(field(first, "delta") or field(first, "message")) or Said("", "")
+    return said._replace(stop_reason=stop_reason if isinstance(stop_reason, str) else None)
+
+
+def _read_message(message: Any) -> Said | None:
+    if isinstance(message, Mapping):
+        is_message = bool(_MESSAGE_KEYS & message.keys())
+    else:
+        is_message = hasattr(message, "content")
+    content = field(message, "content", "") if is_message else None
+    text = content if isinstance(content, str) else _join_parts(content)
+    if text is None:
+        return None
+    thoughts = field(message, "reasoning_content") or field(message, "reasoning")
+    return Said(text, thoughts if isinstance(thoughts, str) else "")
+
+
+def _join_parts(parts: Any) -> str | None:
+    if not isinstance(parts, list | tuple):
+        return None
+    texts = [part if isinstance(part, str) else field(part, "text", "") for part in parts]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def check_rendering(protocol: TextProtocol, text: str, call: ToolCall) -> str:

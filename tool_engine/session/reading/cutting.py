@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
-from tool_engine.output.places import Splits, place_to_cut
+from tool_engine.output.cut_places import Splits, place_to_cut
 from tool_engine.session.variables.references import reference
 
 # A JSON text that is cut within one of its strings would still be one: but a string holds no line

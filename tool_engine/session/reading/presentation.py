@@ -18,12 +18,12 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.content.blocks import read_content
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.one_line import shorten_repr
 from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.tool import Tool

@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from tool_engine.approval.place import engine_asked
+from tool_engine.approval.principal import engine_asked
 from tool_engine.errors import ConfigurationError, SessionError, ToolConflictError
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.interfaces.source import Source, ToolSource
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.json.copying import live
-from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
@@ -32,9 +32,6 @@ from tool_engine.session.toolbox.unknown_settings import find_unknown
 from tool_engine.sources.composition import Prepare, prepare
 from tool_engine.sources.foreign import check_source
 from tool_engine.sources.owners import owners_of
-
-__all__ = ["Found", "GroupRules", "GroupState", "OnToggle", "Placed", "Toolbox"]
-
 
 _MANY: Final = 500
 """The most tools with which a name is compared one by one."""

@@ -14,11 +14,11 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError, VariableError
 from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.known_fields import KnownArguments, KnownFields
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.kinds import convert_value
 from tool_engine.model.json.output import to_text
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.session.variables.texts import LARGE, KeptTexts, keep_in_pieces, without_halves

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.knowledge.sql.connection.address import Address, explained
+from tool_engine.knowledge.sql.connection.address import Address, explain_error
 from tool_engine.knowledge.sql.connection.database_errors import UnusableDatabaseError
 from tool_engine.knowledge.sql.writing.postgres import Server
 from tool_engine.redaction import redact_text
@@ -29,7 +29,7 @@ def test_postgresql() -> None:
         assert address.place == "postgresql://ann:canary-address@db:5433/calls?sslmode=disable"
     assert repr(address) == "<Address postgresql db:5433/calls>"
     assert "canary-address" not in redact_text("refused canary-address")
-    assert explained(OSError("no canary-address\nhere")) == "OSError: no [hidden] here"
+    assert explain_error(OSError("no canary-address\nhere")) == "OSError: no [hidden] here"
 
 
 def test_password_from_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:

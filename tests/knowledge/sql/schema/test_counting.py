@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tool_engine.knowledge.sql.schema.counting import COUNTED, STATISTICS, counted
+from tool_engine.knowledge.sql.schema.counting import COUNTED, STATISTICS, count_rows
 from tool_engine.knowledge.sql.schema.schema import COLUMNS, EVER, HOUR
 
 
@@ -27,12 +27,12 @@ def row(key: int, at: int, seconds: float = 1.0, waited: float = 0.0, **fields: 
 
 def shown(rows: list[Any]) -> list[tuple[Any, ...]]:
     names = ("hour", "measure", "bin", "calls", "seconds", "largest", "newest")
-    return [tuple(each[STATISTICS.index(name)] for name in names) for each in counted(rows)]
+    return [tuple(each[STATISTICS.index(name)] for name in names) for each in count_rows(rows)]
 
 
 def test_nothing() -> None:
     """No calls add nothing."""
-    assert counted([]) == []
+    assert count_rows([]) == []
 
 
 def test_one_hour() -> None:
@@ -74,10 +74,10 @@ def test_groups() -> None:
         {"outcome": "failed"},
     ]
     rows = [row(at, 0, **fields) for at, fields in enumerate(kinds * 2)]
-    found = [each[:6] for each in counted(rows)]
+    found = [each[:6] for each in count_rows(rows)]
     assert len(found) == len(set(found)) == 2 * len(kinds)
     assert found == sorted(found)
-    assert {each[7] for each in counted(rows)} == {2}
+    assert {each[7] for each in count_rows(rows)} == {2}
     assert (EVER, "a", "", "succeeded", "", "execution_time") in found
 
 
@@ -85,4 +85,4 @@ def test_columns() -> None:
     """Rows with only the columns that matter give the same."""
     rows = [row(number, number * HOUR // 3, number / 2, number % 2) for number in range(9)]
     few = [tuple(each[COLUMNS.index(name)] for name in COUNTED) for each in rows]
-    assert counted(few, COUNTED) == counted(rows)
+    assert count_rows(few, COUNTED) == count_rows(rows)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tool_engine.knowledge.snapshot import pack, restore
+from tool_engine.knowledge.snapshot import pack, restore_value
 from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.redaction import redact, remember_secret
 
@@ -34,7 +34,7 @@ def test_never_says_so_of_a_secret(value: Any) -> None:
     harmless = Harmless()
     harmless.refresh()
     if harmless.is_so(value):
-        assert redact(restore(pack(value))) == value
+        assert redact(restore_value(pack(value))) == value
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tool_engine.knowledge.sql.schema.keys import (
     date_of,
     key_of_id,
     key_of_time,
-    microseconds,
+    microseconds_of,
     record_id_of,
 )
 
@@ -36,15 +36,15 @@ def test_ids_made_elsewhere(record_id: str) -> None:
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_time_and_back(date: datetime) -> None:
     """A time is kept to the microsecond, and its key is one that a database can hold."""
-    assert date_of(microseconds(date)) == date
-    assert -(2**63) < key_of_time(microseconds(date)) < 2**63
+    assert date_of(microseconds_of(date)) == date
+    assert -(2**63) < key_of_time(microseconds_of(date)) < 2**63
 
 
 @given(st.lists(st.integers(0, 2_000_000), max_size=50))
 def test_keys_are_unique_and_in_order(times: list[int]) -> None:
     """Within some seconds keys go up in the order of the calls, whatever their clock says."""
     maker = KeyMaker()
-    start = microseconds(datetime(2026, 1, 1, tzinfo=UTC))
+    start = microseconds_of(datetime(2026, 1, 1, tzinfo=UTC))
     keys = [maker.key(start + each) for each in times]
     assert keys == sorted(set(keys))
 
@@ -52,7 +52,7 @@ def test_keys_are_unique_and_in_order(times: list[int]) -> None:
 def test_clock_set_back_by_an_hour() -> None:
     """Much earlier is earlier."""
     maker = KeyMaker()
-    now = microseconds(datetime(2026, 1, 1, tzinfo=UTC))
+    now = microseconds_of(datetime(2026, 1, 1, tzinfo=UTC))
     late = maker.key(now)
     early = maker.key(now - timedelta(hours=1) // timedelta(microseconds=1))
     assert early < late - KEY_STEP * 1_000_000

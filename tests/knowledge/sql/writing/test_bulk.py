@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tool_engine.knowledge.sql.writing.bulk import MOST_VALUES, BulkInsert, insert
+from tool_engine.knowledge.sql.writing.bulk import MOST_VALUES, BulkInsert, insert_rows
 
 COLUMNS = ("a", "b", "c", "d")
 VALUES = st.one_of(st.none(), st.integers(-5, 5), st.sampled_from(["", "x", "y"]), st.just(0.5))
@@ -30,7 +30,7 @@ def opened() -> sqlite3.Connection:
 
 
 def into(connection: sqlite3.Connection, bulk: BulkInsert, rows: list[Any]) -> int:
-    return insert(connection, bulk.statements(rows))
+    return insert_rows(connection, bulk.statements(rows))
 
 
 @given(st.lists(st.lists(st.tuples(*[VALUES] * 4), max_size=70), max_size=4))
@@ -52,7 +52,7 @@ def test_few_statements(connection: sqlite3.Connection, count: int) -> None:
     statements = bulk.statements(rows)
     assert len(statements) <= 15
     assert all(len(values) <= MOST_VALUES for _, values in statements)
-    assert insert(connection, statements) == count
+    assert insert_rows(connection, statements) == count
     assert connection.execute("SELECT a, b, c, d FROM things").fetchall() == rows
 
 
@@ -82,5 +82,5 @@ def test_told_once_before_the_first(connection: sqlite3.Connection) -> None:
     def tell() -> None:
         told.append(connection.total_changes)
 
-    insert(connection, bulk.statements([(number, 1, 1, 1) for number in range(70)]), tell)
+    insert_rows(connection, bulk.statements([(number, 1, 1, 1) for number in range(70)]), tell)
     assert told == [0]

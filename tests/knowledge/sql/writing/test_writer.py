@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.knowledge.sql.conftest import BOUND, call, until
-from tool_engine.knowledge.snapshot import snapshot
+from tool_engine.knowledge.snapshot import take_snapshot
 from tool_engine.knowledge.sql.connection.database_errors import BadRowsError, BusyError
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.knowledge.sql.schema.schema import COLUMNS
@@ -163,7 +163,7 @@ async def test_bytes_are_bounded(make_writer: Any) -> None:
 async def test_large_calls_come_in_small_batches(rows: Rows, make_writer: Any) -> None:
     """A transaction is bounded in bytes, too."""
     writer = make_writer()
-    text = snapshot({"text": "x" * 60_000})
+    text = take_snapshot({"text": "x" * 60_000})
     for number in range(600):
         writer.buffer.add(call(number, whole=text))
     assert await writer.flush(BOUND)

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.redaction import redact_text, remember_secret
 
 _SECRET: Final = re.compile(r"\$\{(env|file):([^}]*)\}")
@@ -100,7 +100,7 @@ def _find_passwords(url: str) -> list[str]:
     return [each for each in {password, unquote(password)} if each]
 
 
-def explained(error: BaseException) -> str:
+def explain_error(error: BaseException) -> str:
     """Return a database's message in one line, with secrets hidden."""
     text = " ".join(str(error).split()) or "no reason given"
     return redact_text(f"{type(error).__name__}: {text}")[:500]

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError, MissingExtraError, RecordsUnavailableError
 from tool_engine.forking import disown_in_child
-from tool_engine.knowledge.sql.connection.address import Address, explained
+from tool_engine.knowledge.sql.connection.address import Address, explain_error
 from tool_engine.knowledge.sql.connection.database_errors import (
     READING,
     BusyError,
@@ -124,7 +124,7 @@ class LazyDatabase:
                 await self.open()
             except Exception as error:
                 raise RecordsUnavailableError(
-                    failing.format(place=self._shown_url, reason=explained(error))
+                    failing.format(place=self._shown_url, reason=explain_error(error))
                 ) from error
             yield self.reader
         except RecordsUnavailableError:
@@ -239,5 +239,5 @@ class LazyDatabase:
     def _describe_unusable(self, error: Exception) -> str:
         place = "the database" if self.address is None else self.address.shown
         is_told = isinstance(error, UnusableDatabaseError)
-        reason = redact_text(str(error)) if is_told else explained(error)
+        reason = redact_text(str(error)) if is_told else explain_error(error)
         return f"records: {place} cannot be used: {reason}; make it usable, or name another one"

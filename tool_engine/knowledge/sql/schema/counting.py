@@ -58,7 +58,7 @@ def _field_getters(columns: Sequence[str]) -> _Fields:
     )
 
 
-def counted(rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> list[Count]:
+def count_rows(rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> list[Count]:
     """Return the `tool_statistics` rows that calls add to, in key order.
 
     A call that did not wait is not counted in `queue_wait`.

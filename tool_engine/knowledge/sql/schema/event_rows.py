@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.snapshot import restore, snapshot
+from tool_engine.knowledge.snapshot import restore_value, take_snapshot
 from tool_engine.knowledge.sql.schema.damage import DAMAGE
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
@@ -40,7 +40,7 @@ def _encode_body(body: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(redact(body))
     except Exception:  # noqa: BLE001 - a foreign value may refuse to be written
-        return msgspec.json.encode(redact(restore(snapshot(body))))
+        return msgspec.json.encode(redact(restore_value(take_snapshot(body))))
 
 
 def event_of(row: Sequence[Any]) -> ToolEngineEvent:

@@ -22,7 +22,7 @@ _LARGEST: Final = 2**53 - 2 * SLACK
 _ID: Final = re.compile(r"7001ca11-([0-9a-f]{4})-8([0-9a-f]{3})-8([0-9a-f]{3})-([0-9a-f]{12})")
 
 
-def microseconds(date: datetime) -> int:
+def microseconds_of(date: datetime) -> int:
     return (date - _EPOCH) // _MICROSECOND
 
 

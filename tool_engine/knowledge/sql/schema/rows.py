@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.knowledge.entry import VisibleCall, bound, kept_record, secret_names
+from tool_engine.knowledge.entry import VisibleCall, bound_entry, kept_record, secret_names
 from tool_engine.knowledge.snapshot import MAX_SNAPSHOT
 from tool_engine.knowledge.sql.schema.damage import FLAG, INTEGER, SECONDS, check_values, read_row
 from tool_engine.knowledge.sql.schema.harmless import Harmless
@@ -24,7 +24,7 @@ from tool_engine.knowledge.sql.schema.keys import (
     KeyMaker,
     date_of,
     key_of_id,
-    microseconds,
+    microseconds_of,
     record_id_of,
 )
 from tool_engine.knowledge.sql.schema.schema import COLUMNS
@@ -142,7 +142,7 @@ class RowMaker:
         )
         params, result, whole, error = self._encode_shown(entry, tool, has_secrets)
         if entry.date is not self._date:
-            self._date, self._time = entry.date, microseconds(entry.date)
+            self._date, self._time = entry.date, microseconds_of(entry.date)
         finished = self._time + int(entry.after * 1e6)
         result_hash = whole_hash = None
         if len(result) > LONGEST_INLINE:
@@ -201,7 +201,7 @@ class RowMaker:
             is_so = self._harmless.is_so
             if type(params) is dict and type(result) is dict and is_so(params) and is_so(result):
                 return _encode(params), _encode(result), None, None
-        bound(entry)
+        bound_entry(entry)
         visible, whole = VisibleCall(entry.params, tool, entry.secrets), entry.whole
         return (
             _encode(visible.params),
@@ -224,7 +224,7 @@ class RowMaker:
         if not isinstance(record, ToolCallRecord):
             raise TypeError(f"neither a CallEntry nor a ToolCallRecord: {type(record).__name__}")
         shown = kept_record(record)
-        finished = microseconds(record.created_at)
+        finished = microseconds_of(record.created_at)
         result, result_hash = _encode_result(shown.result, batch, finished)
         key = key_of_id(record.record_id)
         definition, facts = None, (record.tool_version, record.definition_hash, record.origin)

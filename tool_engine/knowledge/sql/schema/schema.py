@@ -326,7 +326,7 @@ def tables_of(version: int) -> tuple[str, ...]:
     return tuple(name for added in _TABLES[:version] for name in added)
 
 
-def statements(kind: str, version: int) -> list[str]:
+def list_statements(kind: str, version: int) -> list[str]:
     """Return the statements that bring a database of `version` up to date.
 
     Args:

@@ -94,7 +94,7 @@ def _split_sizes(count: int, most: int) -> Iterator[int]:
             count %= size
 
 
-def insert(
+def insert_rows(
     connection: sqlite3.Connection,
     statements: Iterable[Statement],
     under_way: Callable[[], None] | None = None,

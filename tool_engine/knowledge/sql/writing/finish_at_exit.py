@@ -27,12 +27,12 @@ class Unfinished(Protocol):
 _unfinished: Final[WeakSet[Unfinished]] = WeakSet()
 
 
-def remember(writer: Unfinished) -> None:
+def remember_writer(writer: Unfinished) -> None:
     """Have `writer` finish when the program ends."""
     _unfinished.add(writer)
 
 
-def forget(writer: Unfinished) -> None:
+def forget_writer(writer: Unfinished) -> None:
     _unfinished.discard(writer)
 
 

@@ -19,7 +19,7 @@ from tool_engine.knowledge.sql.connection.database_errors import (
     BusyError,
     UnusableDatabaseError,
 )
-from tool_engine.knowledge.sql.schema.counting import STATISTICS, Count, counted
+from tool_engine.knowledge.sql.schema.counting import STATISTICS, Count, count_rows
 from tool_engine.knowledge.sql.schema.keys import KEY_STEP
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.knowledge.sql.schema.schema import (
@@ -30,7 +30,7 @@ from tool_engine.knowledge.sql.schema.schema import (
     MIGRATIONS,
     TABLES,
     identity_of,
-    statements,
+    list_statements,
     tables_of,
 )
 from tool_engine.model.settings.postgres_url import FALLS_BACK, connect_arguments
@@ -71,7 +71,7 @@ _ARRAYS: Final = ", ".join(
     f"${number + 1}::{_KINDS.get(name, 'text')}[]" for number, name in enumerate(STATISTICS)
 )
 _ADD_TO_STATISTICS: Final = (
-    # In the order of the key, which `counted` gives: two processes never wait for each other.
+    # In the order of the key, which `count_rows` gives: two processes never wait for each other.
     f"INSERT INTO tool_statistics AS known SELECT * FROM unnest({_ARRAYS}) "  # noqa: S608 - names of types
     "ON CONFLICT (hour, tool_name, bucket, outcome, error_type, measure, bin) DO UPDATE SET "
     "calls = known.calls + excluded.calls, seconds = known.seconds + excluded.seconds, "
@@ -183,13 +183,13 @@ class PostgresDatabase:
             await self._connection.copy_records_to_table(
                 "tool_calls", records=_with_pauses(batch.rows), columns=COLUMNS
             )
-            await self._add_counts(counted(batch.rows))
+            await self._add_counts(count_rows(batch.rows))
 
     async def _insert_rows(self, batch: Batch) -> None:
         async with self._connection.transaction():
             await self._insert_definitions(batch)
             new = [row for row in batch.rows if await _insert_beside(self._connection, row)]
-            await self._add_counts(counted(new))
+            await self._add_counts(count_rows(new))
 
     async def _add_counts(self, counts: list[Count]) -> None:
         if counts:
@@ -243,7 +243,7 @@ async def _migrate_schema(connection: Any) -> None:
         # Several processes may start at once; and CREATE ... IF NOT EXISTS alone can collide.
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK_NUMBER)
         await connection.execute("CREATE TABLE IF NOT EXISTS tool_engine_schema (version INTEGER)")
-        for statement in statements("postgresql", await _read_version(connection)):
+        for statement in list_statements("postgresql", await _read_version(connection)):
             await connection.execute(statement)
 
 

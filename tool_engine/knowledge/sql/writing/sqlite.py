@@ -21,7 +21,7 @@ from tool_engine.knowledge.sql.connection.database_errors import (
     BusyError,
     UnusableDatabaseError,
 )
-from tool_engine.knowledge.sql.schema.counting import STATISTICS, counted
+from tool_engine.knowledge.sql.schema.counting import STATISTICS, count_rows
 from tool_engine.knowledge.sql.schema.keys import KEY_STEP
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.knowledge.sql.schema.schema import (
@@ -31,10 +31,10 @@ from tool_engine.knowledge.sql.schema.schema import (
     MIGRATIONS,
     TABLES,
     identity_of,
-    statements,
+    list_statements,
     tables_of,
 )
-from tool_engine.knowledge.sql.writing.bulk import STATEMENTS, BulkInsert, insert
+from tool_engine.knowledge.sql.writing.bulk import STATEMENTS, BulkInsert, insert_rows
 
 _BUSY_WAIT: Final = 1.0
 """Seconds for which SQLite itself waits for a lock, during which the thread is held."""
@@ -108,7 +108,7 @@ class SQLiteDatabase:
 
     def prepare(self, batch: Batch) -> None:
         """Makes the statements that write the batch; in any thread, before `write`."""
-        counts = counted(batch.rows)
+        counts = count_rows(batch.rows)
         batch.prepared = (self._calls.statements(batch.rows), self._statistics.statements(counts))
 
     async def write(self, batch: Batch) -> None:
@@ -198,14 +198,14 @@ class SQLiteDatabase:
             self.prepare(batch)
         calls, statistics = batch.prepared
         _insert_definitions(connection, batch)
-        if insert(connection, calls, batch.under_way) < len(batch.rows):
+        if insert_rows(connection, calls, batch.under_way) < len(batch.rows):
             # One by one, to know which of them are there already.
             connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
             _insert_definitions(connection, batch)
             new = [row for row in batch.rows if _insert_beside(connection, row)]
-            statistics = self._statistics.statements(counted(new))
-        insert(connection, statistics)
+            statistics = self._statistics.statements(count_rows(new))
+        insert_rows(connection, statistics)
 
     def _roll_back(self, connection: sqlite3.Connection, error: BaseException) -> None:
         try:
@@ -250,7 +250,7 @@ def _migrate_schema(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute("CREATE TABLE IF NOT EXISTS tool_engine_schema (version INTEGER)")
-        for statement in statements("sqlite", _read_version(connection)):
+        for statement in list_statements("sqlite", _read_version(connection)):
             _apply_change(connection, statement)
         connection.execute("COMMIT")
     except BaseException:

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from tool_engine.knowledge.sql.connection.address import explained
+from tool_engine.knowledge.sql.connection.address import explain_error
 from tool_engine.knowledge.sql.connection.database_errors import BadRowsError, BusyError
 from tool_engine.knowledge.sql.schema.rows import Batch, RowMaker
 from tool_engine.knowledge.sql.writing import finish_at_exit
@@ -155,7 +155,7 @@ class RecordWriter:
         """Write what is left, within `limit` seconds; later calls are dropped."""
         if self.waiting and not self._is_closing:
             self._start_thread()
-        finish_at_exit.forget(self)
+        finish_at_exit.forget_writer(self)
         self._is_closing = True
         self._ring_bell(_END)
         thread, self._thread = self._thread, None
@@ -223,7 +223,7 @@ class RecordWriter:
                 daemon=True,
             )
             self._thread.start()
-            finish_at_exit.remember(self)
+            finish_at_exit.remember_writer(self)
 
     def _ring_bell(self, urgency: int) -> None:
         """Wake the thread for work; from any thread."""
@@ -357,7 +357,7 @@ class RecordWriter:
             self.written += len(batch.rows)
         except BadRowsError as error:
             if len(batch.rows) == 1:
-                self._note_refused(1, explained(error))
+                self._note_refused(1, explain_error(error))
                 return
             middle = len(batch.rows) // 2
             await self._write_batch(batch.part(0, middle))
@@ -385,7 +385,7 @@ class RecordWriter:
             self._log_state(
                 "error",
                 "records_not_written",
-                error=explained(error),
+                error=explain_error(error),
                 waiting=self.waiting,
                 hint="they are tried again until the database takes them",
             )

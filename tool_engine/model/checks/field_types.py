@@ -1,0 +1,72 @@
+"""Does each field of a setting have the type of its annotation?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar, get_args, get_origin
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.setting_kinds import check_switch
+from tool_engine.model.json.data import public_fields
+from tool_engine.model.json.output import shown
+
+_Made = TypeVar("_Made")
+_CONTAINERS = (dict, list, tuple, msgspec.Struct)
+
+
+def convert_value(value: Any, kind: type[_Made]) -> _Made:
+    """Return a value as an object of a class, as `msgspec.convert` does.
+
+    Raises:
+        msgspec.ValidationError: It is none, or half of a surrogate pair is in it.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except UnicodeEncodeError:
+        # That is how `msgspec` says that a text cannot be anything else.
+        raise msgspec.ValidationError("half of a surrogate pair is no text") from None
+
+
+def check_kinds(setting: msgspec.Struct, names: Collection[str] | None = None) -> None:
+    """Check the fields of a new setting; containers become copies of their own.
+
+    Values from code are held to the same rules as JSON: no text for a number.
+
+    Args:
+        setting: What was made.
+        names: The fields to look at; None: all.
+
+    Raises:
+        ConfigurationError: A field holds another kind; the message names the field and the place.
+    """
+    for field in public_fields(type(setting)):
+        if names is not None and field.name not in names:
+            continue
+        value = getattr(setting, field.name)
+        if field.type is bool:
+            check_switch(field.name, value)
+            continue
+        try:
+            converted = convert_value(value, field.type)
+        except msgspec.ValidationError as error:
+            place, fault = _place_of(field.name, field.type, value, error)
+            raise ConfigurationError(f"{place}: {fault}, got {shown(value)[:80]}") from error
+        if isinstance(converted, _CONTAINERS) and converted is not value:
+            # The caller that passed it may go on changing it: unchecked, and for all who share it.
+            msgspec.structs.force_setattr(setting, field.name, converted)
+
+
+def _place_of(
+    name: str, kind: Any, value: object, error: msgspec.ValidationError
+) -> tuple[str, msgspec.ValidationError]:
+    """Return where in a setting the fault is, and the error there."""
+    entries = value.items() if isinstance(value, Mapping) and get_origin(kind) is dict else ()
+    for key, each in entries:
+        try:
+            convert_value(each, get_args(kind)[1])
+            convert_value({key: each}, kind)
+        except msgspec.ValidationError as fault:
+            return f"{name}[{key!r}]", fault
+    return name, error
