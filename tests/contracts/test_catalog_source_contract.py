@@ -11,7 +11,7 @@ import pytest
 
 from tests.sources_of_tools import ListSource, definition
 from tool_engine import ToolEngine, ToolEngineConfig
-from tool_engine.catalog.source_tools import check_origin
+from tool_engine.catalog.source_names import check_origin
 from tool_engine.interfaces import CatalogSource
 from tool_engine.interfaces.checking import check_part
 
