@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.properties.definition_reading import UnreadableError, differences, read_values
 from tool_engine import DefinitionError, Tool, ToolConfigLoader
+from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.model.group import ToolGroup
 
 __all__ = ["judge"]
