@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import compileall
 import os
 import re
 import secrets
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,8 +22,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.effort import VARIABLE
+from tests.warm import ADDRESS, Server
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -102,10 +107,13 @@ UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
 SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
 """The line of pytest that says how many tests ended in which way."""
 COUNT = re.compile(r"(\d+) ([a-z]+)")
-
+AGAIN = "--last-failed"
 
 BEATS = "heart or beats"
-"""Tests of `tests/security` that bound how long the event loop is held up: they run alone."""
+"""Tests of `tests/security` that bound how long the event loop is held up."""
+MEMORY = Path("/dev/shm")  # noqa: S108 - what lies below it has a name that is a secret
+ROOM = 4 * 2**30
+"""Bytes; a run needs less than one of them."""
 
 
 @dataclass
@@ -115,6 +123,8 @@ class Part:
     name: str
     files: list[str]
     words: tuple[str, ...] = ()
+    is_timed: bool = False
+    """What fails beside others is looked at again alone; without coverage, which takes time."""
 
 
 def list_test_files() -> list[Path]:
@@ -149,13 +159,14 @@ def parts_of(files: Sequence[Path]) -> list[Part]:
     return parts
 
 
-def parts_alone() -> list[Part]:
-    """What runs after all else, and beside nothing: other processes would hold the loop up, too."""
+def heartbeats(folder: Path) -> Part:
+    """Tests that bound how long the loop is held up; `folder` keeps which of them failed."""
     files = [file for file in list_test_files() if file.relative_to(TESTS).parts[0] == "security"]
-    # To collect the others takes seconds in which one processor stands still.
+    # To collect the others takes seconds.
     named = re.compile(BEATS.replace(" or ", "|"))
     found = [file for file in files if named.search(f"{file} {file.read_text('utf-8')}")]
-    return [Part("heartbeats", [str(file.relative_to(ROOT)) for file in found], ("-k", BEATS))]
+    words = ("-k", BEATS, "-o", f"cache_dir={folder / 'heartbeats'}")
+    return Part("heartbeats", [str(file.relative_to(ROOT)) for file in found], words, is_timed=True)
 
 
 def quick_parts(files: Sequence[Path]) -> list[Part]:
@@ -164,10 +175,18 @@ def quick_parts(files: Sequence[Path]) -> list[Part]:
     return [Part(f"quick {n + 1} of {AT_ONCE}", quick[n::AT_ONCE]) for n in range(AT_ONCE)]
 
 
-async def run_part(
-    part: Part, words: Sequence[str], environment: dict[str, str]
-) -> tuple[int, str]:
-    """Runs one part in a process, prints what it says; gives its exit code and its summary."""
+class Ended(NamedTuple):
+    """How a part ended."""
+
+    code: int
+    summary: str
+    """The last line of pytest."""
+
+
+async def run_part(part: Part, words: Sequence[str], environment: Mapping[str, str]) -> Ended:
+    """Runs one part in a process, and prints what it says."""
+    if part.is_timed:
+        words = [word for word in words if not word.startswith("--cov")]
     began = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pytest", "-q", *words, *part.words, *part.files),
@@ -178,38 +197,40 @@ async def run_part(
         stderr=subprocess.STDOUT,
     )
     said = (await process.communicate())[0].decode(errors="replace").strip()
+    code, summary = abs(process.returncode or 0), (SUMMARY.findall(said) or [""])[-1]
+    if part.is_timed and code == 1 and AGAIN not in words:
+        said = f"{summary}\nheld up beside others, or alone, too? what failed runs again, alone"
+        summary = re.sub(r"\d+ failed", "", summary)
     print(f"\n-- {part.name}: {time.monotonic() - began:.0f} s\n{said}", flush=True)
-    code = abs(process.returncode or 0)
     if code > 1:
         print(f"ERROR {part.name} ended with {process.returncode}", flush=True)
-    return code, (SUMMARY.findall(said) or [""])[-1]
+    return Ended(code, summary)
 
 
 async def run_all(
-    parts: Sequence[Part],
-    words: Sequence[str],
-    environment: Mapping[str, str],
-    alone: Sequence[Part] = (),
+    parts: Sequence[Part], words: Sequence[str], environment: Mapping[str, str]
 ) -> int:
-    """Runs the parts, some at a time, then those that run alone; prints how many tests passed."""
+    """Runs the parts, some at a time; prints how many tests passed."""
     began = time.monotonic()
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def run_in_turn(number: int, part: Part) -> tuple[int, str]:
+    async def run_in_turn(number: int, part: Part) -> Ended:
         async with turn:
             own = {"COVERAGE_FILE": f"{environment['COVERAGE_FILE']}.{number}"}
             return await run_part(part, words, {**environment, **own})
 
     ended = await asyncio.gather(*(run_in_turn(*each) for each in enumerate(parts)))
-    # Without coverage, which slows the loop down.
-    plain = [word for word in words if not word.startswith("--cov")]
-    ended += [await run_part(part, plain, dict(environment)) for part in alone]
+    codes = [each.code for each in ended]
+    for number, part in enumerate(parts):
+        if part.is_timed and codes[number] == 1:
+            ended.append(await run_part(part, [*words, AGAIN], environment))
+            codes[number] = ended[-1].code
     counts: Counter[str] = Counter()
     for _, line in ended:
         counts.update({kind: int(count) for count, kind in COUNT.findall(line)})
     total = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     print(f"\n===== {total or 'no test passed'} in {time.monotonic() - began:.0f} s =====")
-    return max(code for code, _ in ended)
+    return max(codes)
 
 
 def report_coverage(environment: Mapping[str, str]) -> int:
@@ -218,6 +239,15 @@ def report_coverage(environment: Mapping[str, str]) -> int:
     combined = subprocess.run([*coverage, "combine", "-q"], cwd=ROOT, env=environment, check=False)
     reported = subprocess.run([*coverage, "report"], cwd=ROOT, env=environment, check=False)
     return max(combined.returncode, reported.returncode)
+
+
+def folder_in_memory() -> Path | None:
+    """Where files of tests cost no disk; None: the machine offers no such place."""
+    try:
+        is_fit = not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC and os.access(MEMORY, os.W_OK)
+        return MEMORY if is_fit and shutil.disk_usage(MEMORY).free > ROOM else None
+    except OSError:
+        return None
 
 
 def options_of(arguments: Sequence[str]) -> argparse.Namespace:
@@ -234,23 +264,34 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Runs what is asked for; 0 if all of it passed."""
     options = options_of(arguments)
-    parts, effort = parts_of(list_test_files()), os.environ.get(VARIABLE, "usual")
-    alone = parts_alone()
+    effort = os.environ.get(VARIABLE, "usual")
     unused, measured = [*UNUSED, "pytest_cov"], []
     if options.quick:
-        parts, alone, effort = quick_parts(list_test_files()), [], "quick"
+        effort = "quick"
     elif options.coverage:
         effort = "whole"
         unused, measured = [*UNUSED], ["--cov", "--cov-branch", "--cov-report="]
         measured += ["--cov-fail-under=0"]  # of a part
     words = [word for name in unused for word in ("-p", f"no:{name}")] + measured
+    # In the background of a shell it is ignored, and tests of Ctrl-C would wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Else each of a thousand processes does it, where PYTHONDONTWRITEBYTECODE is set.
+    compileall.compile_dir(ROOT / "tool_engine", quiet=1)
     # One order of sets in all parts, and a number to repeat it with.
     seed = os.environ.get("PYTHONHASHSEED") or str(secrets.randbelow(2**32))
     print(f"PYTHONHASHSEED={seed} {VARIABLE}={effort}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONHASHSEED": seed, VARIABLE: effort}
-        environment["COVERAGE_FILE"] = str(Path(folder) / ".coverage")
-        code = asyncio.run(run_all(parts, words, environment, alone))
+    with tempfile.TemporaryDirectory(prefix="tests-", dir=folder_in_memory()) as name:
+        folder = Path(name)
+        folder.chmod(0o711)  # the database server may run as another user
+        environment = {**os.environ, "PYTHONHASHSEED": seed, VARIABLE: effort, "TMPDIR": name}
+        environment["COVERAGE_FILE"] = str(folder / ".coverage")
+        files = list_test_files()
+        parts = quick_parts(files) if options.quick else [heartbeats(folder), *parts_of(files)]
+        server = None if options.quick else Server(folder / "warm")
+        environment |= {} if server is None else {ADDRESS: str(folder / "warm")}
+        code = asyncio.run(run_all(parts, words, environment))
+        if server is not None:
+            server.close()
         return max(code, report_coverage(environment)) if options.coverage else code
 
 

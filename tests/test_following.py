@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.sources_of_tools import ListSource, definition, tool
 from tests.test_reloading import Heard, write
@@ -231,6 +232,20 @@ async def test_a_bad_tool_is_said_and_keeps_its_meaning(
         assert "a" not in engine.list_names()
     else:
         assert engine.get_or_raise("a") is before
+
+
+async def test_many_bad_tools_are_a_few_lines_of_the_log(engine: ToolEngine) -> None:
+    """All are load errors and events; the log has twenty of them, and how many more there are."""
+    heard = Heard(engine)
+    with capture_logs() as logs:
+        await engine.add_source(
+            ListSource("mcp:x", [{"name": f"t{each}"} for each in range(1_050)])
+        )
+    lines = [log["error"] for log in logs if log["event"] == "load_error"]
+    assert len(engine.load_errors) == 1_050
+    assert heard.take().count(("load_error", None)) == 1_050
+    assert len(lines) == 21
+    assert lines[-1] == "and 1,030 more; all are in `load_errors`"
 
 
 async def test_a_list_that_never_ends_is_refused(engine: ToolEngine) -> None:

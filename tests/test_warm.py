@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.warm import Program, run
+from tests import warm
+from tests.warm import ADDRESS, Program, Server, run
 
 TELLS = """
 import json, os, sys
@@ -68,3 +69,17 @@ def test_they_share_nothing(tmp_path: Path) -> None:
     look = "import os, tool_engine; print(hasattr(tool_engine, 'changed'), 'CHANGED' in os.environ)"
     assert run(["-c", change]).returncode == 0
     assert run(["-c", look], cwd=tmp_path).stdout == "False False\n"
+
+
+def test_one_for_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who knows its address asks it, as long as it likes; it ends with the last of them."""
+    server = Server(tmp_path / "warm")
+    monkeypatch.setenv(ADDRESS, str(tmp_path / "warm"))
+    monkeypatch.setattr(warm, "_servers", {})
+    parent = int(run(["-c", "import os; print(os.getppid())"]).stdout)
+    asks = "from tests.warm import run; print(run(['-c', 'import os; print(os.getppid())']).stdout)"
+    assert int(run(["-c", asks], cwd=warm.ROOT).stdout) == parent
+    assert Path(f"/proc/{parent}").exists()
+    warm._server().close()
+    server.close()
+    assert not Path(f"/proc/{parent}").exists()

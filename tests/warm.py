@@ -25,21 +25,44 @@ import threading
 import types
 from collections.abc import Mapping, Sequence
 from fcntl import ioctl
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Self
 
 ROOT = Path(__file__).parents[1]
 WARM = (
-    "sqlalchemy.ext.asyncio",
     "aiosqlite",
+    "pydantic.fields",
+    "pydantic.types",
     "rich.live",
+    "runpy",
+    "sqlalchemy.dialects.sqlite",
+    "sqlalchemy.ext.asyncio",
     "tool_engine.agent.loop",
+    "tool_engine.agent.models.recorded",
+    "tool_engine.approval.console",
     "tool_engine.cli.app",
+    "tool_engine.cli.chat.chat_command",
     "tool_engine.cli.chat.conversation",
-    "tool_engine.session.session",
+    "tool_engine.cli.files",
+    "tool_engine.executors.calculator",
+    "tool_engine.executors.commands.command_executor",
+    "tool_engine.executors.commands.shell_entry",
+    "tool_engine.executors.files.writing",
+    "tool_engine.executors.http.http_entry",
+    "tool_engine.executors.python.process_executor",
+    "tool_engine.executors.sql.sql_entry",
+    "tool_engine.executors.workflow.workflow_entry",
+    "tool_engine.following",
+    "tool_engine.knowledge.sql.retention",
     "tool_engine.knowledge.sql.storage",
+    "tool_engine.knowledge.sql.summing",
+    "tool_engine.knowledge.sql.writing.sqlite",
+    "tool_engine.session.session",
 )
 """What programs load."""
+ADDRESS = "TESTS_WARM"
+"""The variable of the environment that says where the process of the whole run listens."""
 
 
 class Program:
@@ -166,24 +189,30 @@ def run(
         return subprocess.CompletedProcess(program.args, program.wait(), out.decode(), err.decode())
 
 
-class _Server:
-    """The process that forks itself."""
+class Server:
+    """The process that forks itself, for this process or for all that know its address."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: Path | None = None) -> None:
         self._lock = threading.Lock()
         self._socket, inner = socket.socketpair()
-        code = f"from tests.warm import serve; serve({inner.fileno()})"
+        given = [inner]
+        if address is not None:
+            given.append(socket.socket(socket.AF_UNIX))
+            given[1].bind(str(address))
+            given[1].listen()
+        numbers = [each.fileno() for each in given]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", f"from tests.warm import serve; serve(*{numbers})"],
             cwd=ROOT,
-            pass_fds=[inner.fileno()],
+            pass_fds=numbers,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
-        inner.close()
-        atexit.register(self.close)
+        for each in given:
+            each.close()
 
     def start(self, order: Mapping[str, Any], streams: Sequence[int]) -> int:
+        """Starts a program; gives its process id."""
         data = json.dumps(order).encode()
         with self._lock:
             socket.send_fds(self._socket, [len(data).to_bytes(4, "big")], streams)
@@ -191,56 +220,99 @@ class _Server:
             return int.from_bytes(self._socket.recv(4, socket.MSG_WAITALL), "big")
 
     def close(self) -> None:
+        """Ends it, when others that ask it have ended, too."""
         self._socket.close()
         self._process.wait()
 
 
-_servers: dict[int, _Server] = {}
+class _SharedServer(Server):
+    """The one of the whole run, which `python -m tests` started."""
+
+    def __init__(self, address: str) -> None:
+        self._lock = threading.Lock()
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(address)
+
+    def close(self) -> None:
+        self._socket.close()
 
 
-def _server() -> _Server:
-    """The one of this process."""
+_servers: dict[int, Server] = {}
+
+
+def _server() -> Server:
+    """The one that this process asks."""
     if os.getpid() not in _servers:
-        _servers[os.getpid()] = _Server()
+        address = os.environ.get(ADDRESS)
+        _servers[os.getpid()] = _SharedServer(address) if address else Server()
+        atexit.register(_servers[os.getpid()].close)
     return _servers[os.getpid()]
 
 
-def serve(number: int) -> None:
-    """Starts programs until the other end is gone; returns in none but the programs."""
+def serve(number: int, listening: int | None = None) -> None:
+    """Starts programs until all other ends are gone; returns in none but the programs."""
     for name in WARM:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-    orders, running = socket.socket(fileno=number), dict[int, tuple[int, int]]()
-    with selectors.DefaultSelector() as selector:
-        selector.register(orders, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select():
-                if key.fd != orders.fileno():
-                    pid, ended = running.pop(key.fd)
-                    selector.unregister(key.fd)
-                    _, status = os.waitpid(pid, 0)
-                    with contextlib.suppress(BrokenPipeError):
-                        os.write(ended, str(os.waitstatus_to_exitcode(status)).encode())
-                    os.close(ended)
-                    os.close(key.fd)
-                    continue
-                order, streams = _read_order(orders)
-                if order is None:
-                    os._exit(0)
-                pid = os.fork()
-                if pid == 0:
-                    break
-                orders.sendall(pid.to_bytes(4, "big"))
-                watched = os.pidfd_open(pid)
-                running[watched] = pid, streams.pop()
-                selector.register(watched, selectors.EVENT_READ)
-                for each in streams:
-                    os.close(each)
-            else:
-                continue
-            break
-    _become(order, streams)
+    _become(*_Forks(number, listening).run())
+
+
+Order = tuple[dict[str, Any], list[int]]
+"""What to run, and the numbers of its streams."""
+
+
+class _Forks:
+    """The loop of the server."""
+
+    def __init__(self, number: int, listening: int | None) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(socket.socket(fileno=number), selectors.EVENT_READ, self._obey)
+        self._askers = 1
+        if listening is not None:
+            asked = socket.socket(fileno=listening)
+            self._selector.register(asked, selectors.EVENT_READ, self._accept)
+
+    def run(self) -> Order:
+        """Forks; returns in the forks alone."""
+        while self._askers:
+            for key, _ in self._selector.select():
+                order: Order | None = key.data(key.fileobj)
+                if order is not None:
+                    return order
+        os._exit(0)
+
+    def _accept(self, asked: socket.socket) -> None:
+        self._selector.register(asked.accept()[0], selectors.EVENT_READ, self._obey)
+        self._askers += 1
+
+    def _obey(self, orders: socket.socket) -> Order | None:
+        order, streams = None, list[int]()
+        with contextlib.suppress(OSError):  # who asked was killed
+            order, streams = _read_order(orders)
+        if order is None:
+            self._selector.unregister(orders)
+            self._askers -= 1
+            orders.close()
+            return None
+        pid = os.fork()
+        if pid == 0:
+            return order, streams
+        with contextlib.suppress(OSError):
+            orders.sendall(pid.to_bytes(4, "big"))
+        tell_end = partial(self._tell_end, pid, streams.pop())
+        self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, tell_end)
+        for each in streams:
+            os.close(each)
+        return None
+
+    def _tell_end(self, pid: int, ended: int, watched: int) -> None:
+        self._selector.unregister(watched)
+        _, status = os.waitpid(pid, 0)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(ended, str(os.waitstatus_to_exitcode(status)).encode())
+        os.close(ended)
+        os.close(watched)
 
 
 def _read_order(orders: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:

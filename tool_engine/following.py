@@ -99,7 +99,10 @@ class SourceFollowers:
         self._reloader.sources.announce(origin, prefix)
         follower = Follower(source, origin, timeout, self._reloader, self._registry)
         self._followers[origin] = follower
-        if not any(each is source for each in self._open):
+        # A source that runs its own tools is closed with all that runs tools.
+        is_own: Any = source.executor
+        is_known = is_own is source or any(each is source for each in self._open)
+        if not is_known:
             self._open.append(source)
         follower.start()
         return follower

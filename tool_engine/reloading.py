@@ -505,8 +505,14 @@ class Reloader:
     def _publish_errors(self) -> None:
         """Publish new errors, and files that are right again or gone."""
         before, self._published_errors = self._published_errors, set(self.errors)
-        for file, message in sorted(self._published_errors - before):
+        found = sorted(self._published_errors - before)
+        for file, message in found[:_MOST_LOGGED]:
             _log.warning("load_error", file=file, error=message)
+        if more := len(found[_MOST_LOGGED:]):
+            # To write thousands of lines would hold up the loop.
+            where = "all are in `load_errors`"
+            _log.warning("load_error", file=None, error=f"and {more:,} more; {where}")
+        for file, message in found:
             self.publish_event(ToolEngineEventType.LOAD_ERROR, error=message, file=file)
         for file in sorted({file for file, _ in before} - {file for file, _ in self.errors}):
             _log.info("load_mended", file=file)

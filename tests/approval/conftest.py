@@ -1,4 +1,4 @@
-"""Virtual time for every test here but those of terminals and threads."""
+"""Virtual time for every test here but those of terminals, threads and databases."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from tests.calls.virtual_loop import VirtualLoop
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    if "console" in item.path.stem or "thread" in item.path.stem:
+    if any(word in item.path.stem for word in ("console", "thread", "kept")):
         return {"real": asyncio.new_event_loop}
     return {"virtual": VirtualLoop}

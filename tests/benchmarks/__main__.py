@@ -31,6 +31,7 @@ from tests.benchmarks.records import records
 from tests.benchmarks.rows import Row, add, add_suspending
 from tests.benchmarks.searching import searching
 from tests.benchmarks.sessions import sessions
+from tests.benchmarks.sources import sources
 
 TOOLS = 1000
 TRIES = 3
@@ -120,6 +121,7 @@ async def main() -> bool:
         kept &= await http(directory / "http")
         kept &= await admission()
         kept &= searching()
+        kept &= await sources(directory / "sources")
         kept &= await records()
         kept &= protocols()
 

@@ -214,6 +214,20 @@ def test_tool_raises_keyboard_interrupt(engine: ToolEngine) -> None:
     assert len(own_loops()) == 1
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_runs_raises_it(engine: ToolEngine, error: BaseException, *, is_late: bool) -> None:
+    """17.9: it is its caller's, and the engine goes on."""
+
+    async def work() -> None:
+        await asyncio.sleep(0.01 if is_late else 0)
+        raise error
+
+    with pytest.raises(type(error)):
+        engine.sync().run(work)
+    assert engine.execute_sync("one").is_success
+
+
 def test_close_during_a_call() -> None:
     engine = make_engine(close_timeout=0.01)
     started = threading.Event()

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.calls.audit import Audit, make_engine, turns
 from tests.calls.samples import Stubborn, bare, forever
@@ -528,6 +529,24 @@ async def test_findings_are_each_callers_own(engine: ToolEngine, audit: Audit) -
     assert found[1].metadata["shared_with"] == found[0].call_id
     assert found[0].validation_errors == []
     assert [each["type"] for each in found[1].validation_errors] == ["extra_parameter"]
+    await audit.check(found)
+
+
+async def test_warnings_of_the_output_show_at_each(engine: ToolEngine, audit: Audit) -> None:
+    """C22: all get the same output, so each is warned where it is not as declared."""
+    output = {"type": "object", "properties": {"run": {"type": "string", "description": "Which"}}}
+    tool = replace(ToolConfigLoader().load_text(YAML), output=output, output_mode="warn")
+    engine.register_tool(tool, Report())
+    plain = start(engine, params={"customer": "c"})
+    warned = start(engine, params={"customer": "c", "cutsomer": "d"})
+    found = await results(plain, warned)
+    assert found[1].metadata["shared_with"] == found[0].call_id
+    (about_output,) = found[0].validation_errors
+    assert about_output["level"] == "warning"
+    assert [each["type"] for each in found[1].validation_errors] == [
+        "extra_parameter",
+        about_output["type"],
+    ]
     await audit.check(found)
 
 

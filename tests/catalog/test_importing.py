@@ -187,6 +187,39 @@ async def test_what_is_no_tool(engine: ToolEngine, entry: Any) -> None:
         await engine.import_tools([MCP[0]], 5)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("key", ["parameters", "input_schema", "inputSchema"])
+@pytest.mark.parametrize(
+    "schema", [{}, {"$schema": "http://json-schema.org/draft-07/schema#"}, {"title": "Nothing"}]
+)
+async def test_a_schema_that_says_nothing(
+    engine: ToolEngine, key: str, schema: dict[str, Any]
+) -> None:
+    """It is that of a tool without parameters, as one that is not there."""
+    await engine.import_tools([{"name": "now", key: schema}], lambda name, arguments: arguments)
+    assert engine.load_errors == []
+    assert (await engine.execute("now", {})).output == {}
+    assert engine.get_or_raise("now").parameters == []
+
+
+async def test_what_only_forgot_its_properties_is_wrong(engine: ToolEngine) -> None:
+    listed = [{"name": "bad", "parameters": {"city": {"type": "string"}}}]
+    await engine.import_tools(listed, lambda name, arguments: 1)
+    assert engine.list_names() == []
+    assert "parameters: expected a list, or the JSON Schema of an object" in str(engine.load_errors)
+
+
+async def test_two_schemas_of_one_tool(engine: ToolEngine) -> None:
+    """Nothing says which of them holds; twice the same is one."""
+    one, other = ({"type": "object", "properties": {name: {}}} for name in "ab")
+    listed = [{"name": "both", "parameters": one, "inputSchema": other}]
+    with pytest.raises(ConfigurationError, match=r"'both' has two .* parameters and inputSchema"):
+        await engine.import_tools(listed, lambda name, arguments: arguments)
+    assert engine.list_names() == []
+    listed[0]["inputSchema"] = dict(one)
+    await engine.import_tools(listed, lambda name, arguments: arguments)
+    assert (await engine.execute("both", {"a": 1})).output == {"a": 1}
+
+
 async def test_a_misfit_of_a_server_is_told(engine: ToolEngine) -> None:
     """What a server declares of its output warns, and the result is there."""
     await engine.import_tools(MCP, lambda name, arguments: {"done": "no"})

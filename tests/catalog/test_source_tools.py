@@ -79,3 +79,62 @@ def test_a_second_reading_makes_nothing_again() -> None:
     again = read([*mappings(5), items[5], {"name": "bad"}], first)
     assert first.errors == again.errors != ()
     assert all(again.tools[name] is each for name, each in first.tools.items())  # type: ignore[union-attr, index]
+
+
+@pytest.mark.parametrize("beside", [[], [{"name": "bad"}], [tool("made")]])
+@pytest.mark.parametrize("at", [0, 15, 16, 39])
+def test_a_mapping_that_its_owner_writes_in_is_made_anew(beside: list[Any], at: int) -> None:
+    """However deep, and in a list that is the same object: True is not 1, and nor is 1.0."""
+    items = [*mappings(40), *beside]
+    first = read(items)
+    items[at]["parameters"] = [{**PARAMETERS[0], "type": "any", "default": 1}]
+    del items[at]["parameters"][0]["min_length"]
+    second = read(items, first)
+    items[at]["parameters"][0]["default"] = True
+    third = read(items, second)
+    for reading, default in (second, 1), (third, True):
+        assert reading.tools is not None
+        assert reading.tools[f"t{at}"].parameters[0].default is default
+    same = [name for name in first.tools or {} if (third.tools or {})[name] is first.tools[name]]  # type: ignore[index]
+    assert len(same) == 39 + sum(isinstance(each, Tool) for each in beside)
+
+
+@pytest.mark.parametrize("change", ["replaced", "removed", "added", "bad one"])
+def test_only_what_is_another_is_made(change: str) -> None:
+    """Wherever it stands, and however many stand beside it."""
+    made: list[str] = []
+
+    def check(tool: Tool) -> list[Any]:
+        made.append(tool.name)
+        return []
+
+    items = mappings(100)
+    first = read_given("own:x", items, check, Reading(None))
+    made.clear()
+    again = mappings(100)
+    if change == "replaced":
+        again[50] = definition("t50", version="2.0.0")
+    elif change == "removed":
+        del again[50]
+    elif change == "added":
+        again.insert(50, definition("new"))
+    else:
+        again[50] = {"name": "t50"}
+    second = read_given("own:x", again, check, first)
+    assert made == {"replaced": ["t50"], "added": ["new"]}.get(change, [])
+    assert list(second.tools or {}) == [each["name"] for each in again]
+    assert len(second.errors) == (change == "bad one")
+
+
+def test_a_name_given_twice_means_what_is_given_when_it_is_once_again() -> None:
+    """Not what it meant while nothing said which of the two is it."""
+    first = read(mappings(40))
+    other = [*mappings(40), definition("t3", version="2.0.0")]
+    twice = read(other, first)
+    assert twice.tools is not None
+    assert twice.tools["t3"].version == "1.0.0"
+    other[3] = definition("another")
+    once = read(other, twice)
+    assert once.tools is not None
+    assert once.tools["t3"].version == "2.0.0"
+    assert once.errors == ()

@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
 from tests.mcp_server.conftest import Connect, text_of
+from tests.observability.telemetry import Telemetry
 from tool_engine import (
     ConfigurationError,
     ToolEngine,
@@ -20,6 +21,8 @@ from tool_engine import (
     ToolExecutionContext,
 )
 from tool_engine.mcp_server import MCPServer, ToolSelection, find_request
+from tool_engine.observability.opentelemetry import instrument
+from tool_engine.protocols.definition_formats import MCPDefinitions
 
 DEADLINE = 20.0
 
@@ -373,3 +376,41 @@ async def test_near_names_of_settings(engine: ToolEngine, connect: Connect) -> N
 def test_a_selection_takes_lists() -> None:
     with pytest.raises(ConfigurationError, match="names of a ToolSelection must be a list"):
         ToolSelection(names="add")  # type: ignore[arg-type]
+
+
+async def test_the_trace_of_a_client_goes_on(engine: ToolEngine, connect: Connect) -> None:
+    """A call's span is in the trace that the client names, and a wrong name is no trace."""
+    telemetry = Telemetry()
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    instrumentation = instrument(engine, telemetry.tracers, telemetry.meters)
+    async with connect(MCPServer(engine)) as client:
+        for meta in ({"traceparent": trace}, {"traceparent": "00-zz"}):
+            await client.call_tool("add", {"a": 1, "b": 2}, meta=meta)
+    instrumentation.close()
+
+    first, second = telemetry.spans()
+    assert f"{first.context.trace_id:032x}" == trace.split("-")[1]
+    assert second.context.trace_id != first.context.trace_id
+
+
+async def test_a_page_is_made_once_until_tools_change(
+    engine: ToolEngine, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list that is asked for again costs no description, and is never an old one."""
+    described: list[int] = []
+    definitions = MCPDefinitions.definitions
+
+    def count(self: MCPDefinitions, tools: Any) -> Any:
+        described.append(len(tools))
+        return definitions(self, tools)
+
+    monkeypatch.setattr(MCPDefinitions, "definitions", count)
+    async with connect(MCPServer(engine, page_size=2), cache=None) as client:
+        for _ in range(3):
+            first = await client.list_tools()
+            await client.list_tools(cursor=first.next_cursor)
+        engine.tool(name="a_new_one", description="Comes late.")(lambda: "ok")
+        after = await client.list_tools()
+
+    assert described == [2, 1, 2]
+    assert [each.name for each in after.tools] == ["a_new_one", "add"]

@@ -47,10 +47,12 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": M
 
 
 @asynccontextmanager
-async def serving(engine: ToolEngine, **options: Any) -> AsyncIterator[str]:
+async def serving(
+    engine: ToolEngine, server: MCPServer | None = None, **options: Any
+) -> AsyncIterator[str]:
     """Serves an engine over HTTP on a free port; gives the URL."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    server = MCPServer(engine)
+    server = MCPServer(engine) if server is None else server
     task = asyncio.create_task(server.run_http(port=0, on_ready=ready.set_result, **options))
     try:
         async with asyncio.timeout(DEADLINE):
@@ -265,6 +267,103 @@ async def test_a_token_file_that_breaks_keeps_what_was_read(
 
     assert broken == "ann"
     assert [await tokens.find_name(each) for each in "abc"] == [None, "bob", "carol"]
+
+
+PAY = """
+name: pay
+description: Pays.
+permission: ask_always
+parameters:
+  - {name: message, type: string, required: true, description: For what}
+entry: {type: builtin, handler: echo}
+"""
+
+
+async def test_another_terminal_answers(tools: Path, tmp_path: Path) -> None:
+    """What waits in a server is listed and answered by `tool-engine sessions`."""
+    (tools / "pay.yaml").write_text(PAY)
+    common = ["-m", "tool_engine.cli", "--tools", str(tools)]
+    common += ["--records", f"sqlite:///{tmp_path / 'records.db'}"]
+    words = [*common, "mcp", "serve", "--http", "127.0.0.1:0", "--tool", "pay"]
+
+    async def run_other(*more: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *common, "sessions", *more, stdout=asyncio.subprocess.PIPE
+        )
+        return (await process.communicate())[0].decode()
+
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stderr=asyncio.subprocess.PIPE
+    )
+    assert server.stderr is not None
+    async with asyncio.timeout(DEADLINE):
+        url = (await server.stderr.readline()).decode().split()[-1]
+        async with Client(url) as client:
+            calling = asyncio.create_task(client.call_tool("pay", {"message": "rent"}))
+            told = (await server.stderr.readline()).decode()
+            (request,) = json.loads(await run_other("pending", "--json"))
+            said = await run_other("approve", request["token"])
+            result = await calling
+        server.terminate()
+        await server.communicate()
+
+    assert told == "pay waits for consent: see `tool-engine sessions pending`\n"
+    assert (request["tool_name"], request["params"]) == ("pay", {"message": "rent"})
+    assert said == "answered: the call of pay goes on where it waits\n"
+    assert "rent" in text_of(result)
+
+
+async def test_consent_that_nothing_could_answer_is_refused(tools: Path) -> None:
+    """Without a database a call that needs consent does not wait, and asking for it is an error."""
+    (tools / "pay.yaml").write_text(PAY)
+    words = words_of(tools, "mcp", "serve")
+    command = StdioServerParameters(command=sys.executable, args=words)
+    async with asyncio.timeout(DEADLINE), Client(command) as client:
+        result = await client.call_tool("pay", {"message": "rent"})
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, "--approvals", "operator", stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate()
+
+    assert result.meta is not None
+    assert result.meta["tool-engine/error_type"] == "execution_rejected"
+    assert "--approvals operator needs a database" in said.decode()
+    assert process.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--mode", "serch"], "did you mean 'search'"),
+        (["--approvals", "operater"], "did you mean 'operator'"),
+        (["--token-file", "x"], "--token-file is for --http"),
+        (["--stdio", "--http", ":1"], "two ways to serve"),
+    ],
+)
+def test_wrong_options_are_said(tools: Path, words: list[str], said: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, *words_of(tools, "mcp", "serve", *words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.returncode == 2
+    assert said in ran.stderr
+
+
+async def test_a_program_serves_a_short_list(tools: Path) -> None:
+    """`mcp serve --mode search` lists two tools, and `mcp install` writes it down."""
+    command = StdioServerParameters(
+        command=sys.executable, args=words_of(tools, "mcp", "serve", "--mode", "search")
+    )
+    async with asyncio.timeout(DEADLINE), Client(command) as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        call: dict[str, Any] = {"name": "shout", "arguments": {"message": "hi!"}}
+        result = await client.call_tool("call_tool", call)
+
+    assert names == ["search_tools", "call_tool"]
+    assert "hi!" in text_of(result)
 
 
 def test_without_the_extra_the_cure_is_said(tools: Path) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from tests.__main__ import (
     IN_MEMORY,
     NOT_QUICK,
     PARTS,
     TESTS,
+    Part,
     list_test_files,
     parts_of,
     quick_parts,
+    run_all,
 )
 from tests.meta.sources import ROOT
 
@@ -37,3 +43,31 @@ def test_quick() -> None:
     quick = [file for part in quick_parts(FILES) for file in part.files]
     assert len(quick) == len(set(quick)) > 150
     assert {file.split("/")[1] for file in quick} == set(IN_MEMORY)
+
+
+ONCE = """
+from pathlib import Path
+def test_fine(): pass
+def test_late():
+    with Path(__file__).with_name("been").open("a+") as been:
+        assert been.write("x") and been.tell() > 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("late", "code", "total"),
+    [(ONCE, 0, "2 passed"), ("def test_late(): assert False", 1, "1 failed")],
+)
+async def test_what_is_late_runs_again_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], late: str, code: int, total: str
+) -> None:
+    """A heartbeat that fails beside others is judged alone, and fails the run if it fails there."""
+    (tmp_path / "test_late.py").write_text(late)
+    words = ("-o", f"cache_dir={tmp_path}/cache")
+    part = Part("late", [str(tmp_path / "test_late.py")], words, is_timed=True)
+    environment = {**os.environ, "COVERAGE_FILE": f"{tmp_path}/coverage"}
+    assert await run_all([part], [], environment) == code
+    said = capsys.readouterr().out
+    assert f"\n===== {total}" in said
+    assert said.count("-- late: ") == 2
+    assert said.count("\nFAILED ") == code

@@ -173,6 +173,45 @@ async def test_what_has_no_form_in_json(make: Any, words: str, limits: dict[str,
     assert result.output == {}
 
 
+def fold(levels: int, width: int = 2) -> dict[str, Any]:
+    """Return a small value that holds one text `width ** levels` times."""
+    value: dict[str, Any] = {"text": "x"}
+    for _ in range(levels):
+        value = {f"key_{number}": value for number in range(width)}
+    return value
+
+
+@pytest.mark.parametrize(
+    "limits", [{}, {"result": {"max_items": 9}}, {"output": {"type": "object"}}]
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: fold(28),
+        lambda: fold(3, 1000),
+        lambda: [fold(28)],
+        lambda: Data(fold(28)),
+        lambda: [{"a": 1}, [], *[fold(6, 20)] * 3],
+    ],
+)
+async def test_what_would_fill_the_memory(make: Any, limits: dict[str, Any]) -> None:
+    """U17: a value that holds the same ones again and again is refused before it is written."""
+    result = await returned(make(), **limits)
+    assert result.error_type == "execution_error"
+    assert "more than 500,000 of them: return each of them once" in str(result.error)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [fold(12), [fold(2)] * 1_000, {"rows": [[number, [number]] for number in range(300_000)]}],
+)
+async def test_what_is_large_and_not_folded(value: Any) -> None:
+    """U17: what holds a few values twice, or very many once, is an output as it is."""
+    result = await returned(value)
+    assert result.error is None
+    assert result.output == (value if isinstance(value, dict) else {"result": value})
+
+
 async def test_a_form_that_takes_for_ever() -> None:
     """K29: what a returned object does to be written counts in the call's time, off the loop."""
     let_go = threading.Event()

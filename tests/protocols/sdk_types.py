@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any, Final, NotRequired, Required
 
 from anthropic.types import MessageParam
@@ -50,17 +50,23 @@ def message_faults(wire: str, messages: Sequence[Any]) -> list[str]:
 
 def value_faults(value: Any, hint: Any) -> list[str]:
     """What keeps a value from being one of the type; of a union, what is least wrong."""
+    return _look_at(hint)(value)
+
+
+@cache
+def _look_at(hint: Any) -> Callable[[Any], list[str]]:
+    """What tells the faults of a value of this type: types are taken apart once."""
     hint, _ = _unwrapped(hint)
     if is_typeddict(hint):
-        return [*_object_faults(value, hint)]
+        return partial(_object_faults, hint)
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _best([value_faults(value, each) for each in inner])
+        return partial(_union_faults, [_look_at(each) for each in inner])
     if origin is typing.Literal:
-        return [] if value in inner else [f": {value!r} is none of {inner}"]
+        return lambda value: [] if value in inner else [f": {value!r} is none of {inner}"]
     if hint in (Any, object, typing.Any) or isinstance(hint, typing.TypeVar | str):
-        return []
-    return _plain_faults(value, origin or hint, inner)
+        return lambda _: []
+    return partial(_plain_faults, origin or hint, inner)
 
 
 def required_nulls(hint: Any) -> Iterator[tuple[str, str]]:
@@ -79,28 +85,35 @@ def required_nulls(hint: Any) -> Iterator[tuple[str, str]]:
                     yield each.__name__, name
 
 
-def _best(faults: list[list[str]]) -> list[str]:
-    """Of the alternatives, one that fits; else the one that is of the same kind."""
-    return min(faults, key=lambda each: (len(each), "type" in "".join(each)), default=[])
+def _union_faults(alternatives: Sequence[Callable[[Any], list[str]]], value: Any) -> list[str]:
+    """None if an alternative fits; else those of the one that is of the same kind."""
+    found = []
+    for each in alternatives:
+        faults = each(value)
+        if not faults:
+            return []
+        found.append(faults)
+    return min(found, key=lambda each: (len(each), "type" in "".join(each)))
 
 
-def _object_faults(value: Any, hint: Any) -> Iterator[str]:
+def _object_faults(hint: Any, value: Any) -> list[str]:
     if not isinstance(value, dict):
-        yield f": {value!r:.60} is no {hint.__name__}"
-        return
+        return [f": {value!r:.60} is no {hint.__name__}"]
+    found = []
     for name, (field, is_required) in _fields(hint).items():
         if name in value:
-            inner = value_faults(value[name], field)
+            inner = _look_at(field)(value[name])
             # An object of another kind is none of this one, whatever else is in it.
-            yield from (f".{name}{fault}" for fault in inner * (9 if name in _KINDS else 1))
+            found += [f".{name}{fault}" for fault in inner * (9 if name in _KINDS else 1)]
         elif is_required:
-            yield f".{name}: has to be there, in {hint.__name__}"
+            found.append(f".{name}: has to be there, in {hint.__name__}")
+    return found
 
 
 _KINDS: Final = ("type", "role")
 
 
-def _plain_faults(value: Any, kind: Any, inner: tuple[Any, ...]) -> list[str]:
+def _plain_faults(kind: Any, inner: tuple[Any, ...], value: Any) -> list[str]:
     if not isinstance(kind, type) and kind is not None:
         return []
     name = getattr(kind, "__name__", "null")
@@ -114,12 +127,8 @@ def _plain_faults(value: Any, kind: Any, inner: tuple[Any, ...]) -> list[str]:
     if not issubclass(kind, typing.Iterable) or not isinstance(value, list):
         # Files and models of the SDK are nothing that is sent here.
         return [f": {value!r:.60} is no {name}"]
-    each_hint = inner[0] if inner else Any
-    return [
-        f"[{place}]{fault}"
-        for place, each in enumerate(value)
-        for fault in value_faults(each, each_hint)
-    ]
+    look = _look_at(inner[0] if inner else Any)
+    return [f"[{place}]{fault}" for place, each in enumerate(value) for fault in look(each)]
 
 
 _PLAIN: Final[dict[Any, tuple[type, ...]]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tool_engine.redaction import HIDDEN, redact_text
+from tool_engine.redaction.shapes import SHORTEST_WORD
 
 A = "a1B2c3D4" * 12
 HEX = "0a1b2c3d" * 8
@@ -137,3 +138,10 @@ def test_parts(text: str) -> None:
 def test_near_misses(text: str) -> None:
     """D20: identifiers, hashes, pictures, addresses and prose stay as they are."""
     assert redact_text(text) == text
+
+
+def test_no_short_word_is_a_secret() -> None:
+    """A shorter word of letters and digits alone is shown without a closer look."""
+    words = [each for each in WHOLE.values() if each.isalnum()]
+    assert min(map(len, words)) == SHORTEST_WORD
+    assert [redact_text(each) for each in words] == [HIDDEN] * len(words)

@@ -52,6 +52,32 @@ async def test_turned_off_since(engine: ToolEngine) -> None:
     assert engine.puts == []  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("answers", ["itself", "parent"])
+async def test_its_listener_hears_it(engine: ToolEngine, answers: str) -> None:
+    """Whoever answers: it is the same call. That of the tool which called it is not its own."""
+
+    @engine.tool(effect="write")
+    async def work(context: ToolExecutionContext) -> None:
+        """Says that it is done."""
+        await context.report_progress(1, 1)
+
+    @engine.tool(effect="write")
+    async def detour(context: ToolExecutionContext) -> str:
+        """Works by another tool."""
+        return str((await context.call("work", {})).error_type)
+
+    parent = ToolSession(engine, "s", ToolCallConfig(rules={"work": ASK}), DeferredApprover())
+    session = parent.derive()
+    by = {"parent": parent, "itself": session}[answers]
+    heard: list[float] = []
+    for name, expected in (("work", [1]), ("detour", [])):
+        await session.execute(name, {}, on_progress=lambda progress: heard.append(progress.done))
+        (request,) = parent.pending_approvals
+        assert (await by.resume(request.token, True)).is_success
+        assert heard == expected
+        heard.clear()
+
+
 @pytest.mark.parametrize("answers", ["parent", "sibling", "itself"])
 @pytest.mark.parametrize("since", ["off", "group", "nested"])
 async def test_the_session_that_asked_has_a_say(

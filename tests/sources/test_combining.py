@@ -20,6 +20,7 @@ from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecution
 from tool_engine.model.tool import Tool
 from tool_engine.protocols import CombinedTools
 from tool_engine.protocols.openai import OpenAIProtocol
+from tool_engine.sources.composition import prefix
 from tool_engine.subagent import ToolSubAgent
 
 SAMPLE = replace(catalog()[0], tags=[], parameters=[])
@@ -39,7 +40,8 @@ class Source:
         self.tools = {name: replace(SAMPLE, name=name, description="Does it.") for name in names}
 
     def get(self, name: str) -> Tool | None:
-        return self.tools.get(name)
+        by_alias = (each for each in self.tools.values() if name in each.aliases)
+        return self.tools.get(name) or next(by_alias, None)
 
     def list_all(self) -> list[Tool]:
         self.looks += 1
@@ -95,6 +97,32 @@ async def test_a_name_that_nobody_has_runs_nothing() -> None:
         tools.get_or_raise("search")
     with pytest.raises(ToolNotFoundError, match=r"there is no tool named 'xx+'; 2 are there"):
         tools.get_or_raise("x" * 1_000_000)
+
+
+@pytest.mark.parametrize("on_conflict", ["rename", "refuse"])
+async def test_an_alias_of_several_sources_is_said(on_conflict: str) -> None:
+    """U45: it means none of their tools, and a name comes before it."""
+    files, web = Source("read", "list", label="files"), Source("fetch", "look", label="web")
+    for source, name, alias in (
+        (files, "read", "get"),
+        (web, "fetch", "get"),
+        (web, "look", "list"),
+        (files, "list", "dir"),
+    ):
+        source.tools[name] = replace(source.tools[name], aliases=(alias,))
+    tools = CombinedTools({"files": files, "web": web}, on_conflict=on_conflict)
+    found = {each.tool_name: each for each in tools.findings}
+    assert {each.error_type for each in tools.findings} == {"alias_not_clear"}
+    assert set(found) == {"read", "fetch", "look"}
+    assert "the alias 'get' of 'read' also means 'fetch' of 'web'; give it" in found["read"].message
+    assert "the alias 'list' of 'look' also means 'list' of 'files'" in found["look"].message
+    assert (await tools.execute("get")).error_type == "tool_not_found"
+    assert (await tools.execute("list")).output["in"] == "files"
+    assert (await tools.execute("dir")).tool_name == "list"
+    # The cure.
+    clear = CombinedTools({"files": files, "web": prefix(web, "web_")}, on_conflict=on_conflict)
+    assert clear.findings == []
+    assert (await clear.execute("get")).tool_name == "read"
 
 
 async def test_conflicts_may_be_refused() -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.approval.queued import QueueApprover
 from tool_engine.errors import ApprovalError, EngineClosedError, SessionError
-from tool_engine.interfaces import ApprovalStorage, Approver, CallScope, Source
+from tool_engine.interfaces import ApprovalStorage, Approver, CallScope, Front, Source
 from tool_engine.interfaces.asking import ask_for_all, ask_for_one, ask_storage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tool_engine.approval.book import ApprovalBook
 
 _KIND: Final = "approval"
+_KEPT: Final = "tool_engine.approval.kept"
+"""Loaded by name: most engines have no other process that answers."""
 
 
 class ApprovalAnswer(NamedTuple):
@@ -41,6 +43,8 @@ class _Found(NamedTuple):
     book: ApprovalBook | None
     session: Any
     """The session of this process that can go on with the call; None: there is none."""
+    storage: ApprovalStorage | None = None
+    """Where it is kept; None: in this process alone."""
 
 
 @live("take that of another engine")
@@ -71,6 +75,8 @@ class EngineApprovals:
         self._ask_here = ask_here
         self.own_book: ApprovalBook | None = None
         """The questions about calls of no session; None: those are refused."""
+        self._own_gate: Any = None
+        """What lets questions wait here; None: they are refused, or the engine has an approver."""
         self._sessions: dict[int, weakref.ref[Any]] = {}
 
     def __repr__(self) -> str:
@@ -78,17 +84,32 @@ class EngineApprovals:
 
     # For the program.
 
-    def take_questions(self) -> None:
+    @property
+    def is_shared(self) -> bool:
+        """True if another process on the same database can answer what waits here."""
+        return getattr(self._engine.store.approvals, "is_shared", False) is True
+
+    def take_questions(self, front: Front | None = None) -> None:
         """Let calls of no session that need consent wait for an answer here.
 
         Without it they are refused, where the engine has no approver; one that it has is asked on.
+        Where the engine keeps its records in a database, other processes may answer, too.
+
+        Args:
+            front: Asked in place of the list, which it may pass a question on to.
 
         Raises:
             EngineClosedError: The engine is closed.
         """
         self._require_open()
         if self.own_book is None:
-            self._ask_here(self.make_gate(QueueApprover()))
+            kept = import_module(_KEPT) if self.is_shared else None
+            storage = self._engine.store.approvals
+            waits = QueueApprover() if kept is None else kept.KeptQuestions(storage)
+            self._own_gate = self.make_gate(waits)
+            self._ask_here(self._own_gate)
+        if front is not None and self._own_gate is not None:
+            self._own_gate.put_in_front(front)
 
     def make_gate(self, approver: Approver) -> CallScope:
         """Return what asks an approver about the calls of no session."""
@@ -167,7 +188,12 @@ class EngineApprovals:
                     f"the call of {request.tool_name!r} has just been answered or deferred: look "
                     "at the open requests again"
                 )
+            if found.storage is not None:
+                await import_module(_KEPT).claim_question(found.storage, request)
             waiting.answer(decided)
+            return ApprovalAnswer(request, decided)
+        if request.is_waiting and found.storage is not None:
+            await import_module(_KEPT).keep_answer(found.storage, request, decided)
             return ApprovalAnswer(request, decided)
         if found.session is None:
             raise ApprovalError(
@@ -340,6 +366,7 @@ class EngineApprovals:
             key: {each.token: each for each in await self._list_kept(storage)}
             for key, storage in storages.items()
         }
+        places = {token: storages[key] for key, requests in kept.items() for token in requests}
         for book, session in books:
             in_storage = kept.get(id(book.storage), {})
             for request, is_waiting in book.list_open():
@@ -347,11 +374,13 @@ class EngineApprovals:
                 is_open = is_waiting or book.storage is None or book.is_brought(request.token)
                 is_here = is_waiting or session is not None
                 if is_here and (is_open or request.token in in_storage):
-                    found[request.token] = _Found(request, is_waiting, book, session)
+                    place = places.get(request.token)
+                    found[request.token] = _Found(request, is_waiting, book, session, place)
         by_id = {each.session_id: each for each in sessions}
         for each in (each for requests in kept.values() for each in requests.values()):
             if each.token not in found:
-                found[each.token] = _Found(each, False, None, by_id.get(each.session_id))
+                place, session = places[each.token], by_id.get(each.session_id)
+                found[each.token] = _Found(each, False, None, session, place)
         return {token: each for token, each in found.items() if each.request.engine in names}
 
     async def _list_kept(self, storage: ApprovalStorage) -> Any:

@@ -22,7 +22,7 @@ from tool_engine.approval.policy import Decision, decide
 from tool_engine.approval.preview import AT_ONCE, preview_of
 from tool_engine.approval.waiting import Waiting, count_cancellations
 from tool_engine.errors import ApprovalError
-from tool_engine.interfaces import Approver, ToolExecutor
+from tool_engine.interfaces import Approver, Front, ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import (
     ApprovalDecision,
@@ -56,6 +56,17 @@ class _Answer(NamedTuple):
     """Why the call ends without a person's refusal."""
     brief: str | None = None
     """The refusal without the approver's own words; None: there are none."""
+
+
+class _Fronted:
+    """An approver with another one in front of it."""
+
+    def __init__(self, front: Front, behind: Approver) -> None:
+        self.behind = behind
+        self._front = front
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
+        return await self._front.approve(request, self.behind)
 
 
 class _Question:
@@ -103,6 +114,13 @@ class ApprovalGate:
         self._policy = policy
         self._allowed: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
         """(engine, tool) -> the arguments that were allowed last."""
+
+    def put_in_front(self, front: Front) -> None:
+        """Ask through `front` from now on; the one before, if there is one, is left out."""
+        behind = self.approver.behind if isinstance(self.approver, _Fronted) else self.approver
+        if behind is not None:
+            self.approver = _Fronted(front, behind)
+            self.on_answer = front.note_answer
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         del tool_name

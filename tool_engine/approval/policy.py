@@ -17,7 +17,12 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds
-from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
+from tool_engine.model.permission import (
+    ExecutionPolicy,
+    Permission,
+    ResultPolicy,
+    check_no_client,
+)
 
 _EXECUTION: Final = list(ExecutionPolicy)
 _RESULT: Final = list(ResultPolicy)
@@ -42,6 +47,7 @@ class PermissionRule(msgspec.Struct, Data, frozen=True, metaclass=KnownFields):
 
     def __post_init__(self) -> None:
         check_kinds(self)
+        check_no_client(self.permission, f"the rule {self.text!r}")
 
     @classmethod
     def parse(cls, text: str, permission: Permission) -> Self:

@@ -90,8 +90,8 @@ class OwnLoop:
             end = self._end = loop.create_future()
             loop.call_soon(self._is_up.set)
             while not end.done():
-                # Raised by a tool; it goes to the caller, and ends no other call.
-                with suppress(KeyboardInterrupt):
+                # Raised by what was called; it goes to the caller, and ends no other call.
+                with suppress(KeyboardInterrupt, SystemExit):
                     loop.run_until_complete(end)
 
 

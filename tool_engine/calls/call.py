@@ -19,7 +19,7 @@ from tool_engine.calls.failure import Failure, failure_of
 from tool_engine.calls.plan import Plan
 from tool_engine.errors import ToolEngineError, UnboundContextError
 from tool_engine.interfaces import Run, Slot
-from tool_engine.knowledge.entry import VisibleCall, secret_names
+from tool_engine.knowledge.entry import VisibleCall
 from tool_engine.logger import current_call
 from tool_engine.model.call import (
     DEFAULT_TIMEOUT,
@@ -75,6 +75,8 @@ class Call(msgspec.Struct, eq=False):
     retries: int = 0
     attempt_log: list[dict[str, Any]] | None = None
     findings: list[dict[str, Any]] | None = None
+    misfits: tuple[dict[str, Any], ...] = ()
+    """Those of its findings that are about its output."""
     waited: float = 0.0
     """Seconds of waiting for a slot that never came."""
     limited: Any = None
@@ -125,8 +127,8 @@ class Call(msgspec.Struct, eq=False):
 
     def note_misfits(self, found: list[ValidationError]) -> None:
         """Note where its output differs from the declaration, as warnings."""
-        warnings = [{**each.to_dict(), "level": "warning"} for each in found]
-        self.findings = [*(self.findings or ()), *warnings]
+        self.misfits = tuple({**each.to_dict(), "level": "warning"} for each in found)
+        self.findings = [*(self.findings or ()), *self.misfits]
 
     def note_for_maker(self, tool: Tool) -> None:
         """Note that its caller gets the result of a run of the tool."""
@@ -175,12 +177,12 @@ class Call(msgspec.Struct, eq=False):
 
     @property
     def has_secrets(self) -> bool:
-        return self.plan is not None and bool(secret_names(self.plan.tool))
+        return self.plan is not None and self.plan.has_secrets
 
     @property
     def visible(self) -> VisibleCall | None:
         """The call as it may be shown; None: its tool declares no secrets, or it has no tool."""
-        if self.plan is None or not self.has_secrets:
+        if self.plan is None or not self.plan.has_secrets:
             return None
         tool = self.plan.tool
         if self.seen is None or self.seen[0] is not tool:
@@ -258,7 +260,11 @@ class Call(msgspec.Struct, eq=False):
 
     def deadline_from(self, started: float) -> float:
         """Return the deadline on the loop's clock if the tool starts at `started`."""
-        deadline, outer = started + self.timeout, self.context.deadline
+        context = self.context
+        timeout, outer = context.timeout, context.deadline
+        if timeout is DEFAULT_TIMEOUT or timeout is None:
+            timeout = self.timeout
+        deadline = started + timeout
         return deadline if outer is None or deadline < outer else outer
 
     @property

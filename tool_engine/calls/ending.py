@@ -18,17 +18,16 @@ from tool_engine.calls.plan import Plan
 from tool_engine.calls.ready import Ready
 from tool_engine.events import EventBus
 from tool_engine.interfaces import Slot
-from tool_engine.knowledge.entry import secrets_sent, without_values
-from tool_engine.knowledge.snapshot import (
-    MAX_SNAPSHOT,
-    beginning,
-    pack,
-    restore,
-    snapshot,
-)
+from tool_engine.knowledge.entry import VisibleCall, secrets_sent, without_values
+from tool_engine.knowledge.snapshot import pack, restore, snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.event import (
+    ShownResult,
+    ToolEngineEvent,
+    ToolEngineEventType,
+    UnreadOutput,
+)
 from tool_engine.model.finding import finding_of
 from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
 from tool_engine.model.record import CallEntry
@@ -120,7 +119,9 @@ class CallEnding:
         notes, name = _list_findings(call) if call.findings else [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:
-            self.publish(call, ToolEngineEventType.EXECUTION_COMPLETED, result)
+            # What its tool's limits have cut is kept whole.
+            shown = kept if limited is None else None
+            self.publish(call, ToolEngineEventType.EXECUTION_COMPLETED, result, kept=shown)
         return result
 
     def fail(self, call: Call, failure: Failure, seconds: float = 0.0) -> ToolExecutionResult:
@@ -236,6 +237,8 @@ class CallEnding:
         output, limited = shared.output, None if leader is None else leader.limited
         if limited is not None and shared.is_success:
             output = _shape_for_caller(call, limited, metadata)
+        if leader is not None and leader.misfits:
+            call.findings = [*(call.findings or ()), *_copy_output(leader.misfits)]
         findings = _list_findings(call)
         if shared.error_type == "validation_error":
             # The arguments are the same, and the leader knows their findings.
@@ -295,14 +298,35 @@ class CallEnding:
         kind: ToolEngineEventType,
         result: ToolExecutionResult | None = None,
         facts: dict[str, Any] | None = None,
+        kept: bytes | None = None,
     ) -> None:
-        """Publish an event of the call, with `facts` that only this kind has."""
+        """Publish an event of the call.
+
+        Args:
+            call: The call.
+            kind: What has happened to it.
+            result: How it ended, if it did.
+            facts: What only this kind has.
+            kept: A snapshot of the result's output; None: it is made here.
+        """
         if not self._bus.listens_to(kind):
             return
         plan, slot, context = call.plan, call.slot, call.context
         tool = None if plan is None else plan.tool
-        shown = None if result is None else _redact_result(call, tool, result)
-        if call.has_secrets and len(call.params) <= _MOST_NOTED:
+        visible = call.visible if plan is not None and plan.has_secrets else None
+        shown = None if result is None else _show_result(tool, visible, result, kept)
+        data = {
+            "bucket": None if plan is None else plan.bucket,
+            "queue_wait": call.waited if slot is None else slot.queue_wait,
+            "caller_id": context.caller_id,
+            "caller_type": context.caller_type,
+            "conversation_id": context.conversation_id,
+            "session_id": context.session_id,
+            "parent_call_id": context.parent_call_id,
+        }
+        if facts is not None:
+            data |= facts
+        if visible is not None and len(call.params) <= _MOST_NOTED:
             self._bus.note_secrets(call.call_id, partial(secrets_sent, call.params, tool))
         self._bus.publish(
             ToolEngineEvent(
@@ -313,16 +337,7 @@ class CallEnding:
                 None if shown is None else shown.validation_errors,
                 shown,
                 call_id=call.call_id,
-                data={
-                    "bucket": None if plan is None else plan.bucket,
-                    "queue_wait": call.waited if slot is None else slot.queue_wait,
-                    "caller_id": context.caller_id,
-                    "caller_type": context.caller_type,
-                    "conversation_id": context.conversation_id,
-                    "session_id": context.session_id,
-                    "parent_call_id": context.parent_call_id,
-                    **(facts or {}),
-                },
+                data=data,
                 generation=None if plan is None else plan.facts["generation"],
             )
         )
@@ -358,13 +373,6 @@ def _copy_output(output: _T) -> _T:
         return output
 
 
-def _bound_output(output: dict[str, Any]) -> dict[str, Any]:
-    """Return the output, or the beginning of a large one, which would hold up the loop."""
-    size = len(pack(output))
-    shown: dict[str, Any] = restore(beginning(output, size)) if size > MAX_SNAPSHOT else output
-    return shown
-
-
 def _without_secrets(call: Call, failure: Failure) -> Failure:
     visible = call.visible
     if visible is None or failure.is_hidden or failure.error_type == "approval_required":
@@ -386,35 +394,41 @@ def _to_the_millisecond(date: datetime) -> datetime:
     return date.replace(microsecond=date.microsecond // 1_000 * 1_000)
 
 
-def _redact_result(
-    call: Call, tool: Tool | None, result: ToolExecutionResult
+def _show_result(
+    tool: Tool | None,
+    visible: VisibleCall | None,
+    result: ToolExecutionResult,
+    kept: bytes | None,
 ) -> ToolExecutionResult:
-    """Return a copy of the result for subscribers, with secrets hidden."""
-    output, error = result.output, result.error
-    findings: Any = result.validation_errors
+    """Return the result for subscribers, with secrets hidden; of its output when it is read."""
+    error, findings = result.error, result.validation_errors
     metadata = {**result.metadata}
-    visible = call.visible
     if visible is not None:
-        output, error = visible.result(snapshot(output)), visible.error(error)
+        error = visible.error(error)
         findings, metadata = visible.value(findings), visible.value(metadata)
     else:
         error = None if error is None else redact_text(error)
         if "error_details" in metadata:
             # Any reader with the token of a request for consent could allow the call.
             metadata["error_details"] = redact(metadata["error_details"])
-        try:
-            output = redact(_bound_output(output))
-        except Exception:  # noqa: BLE001 - a foreign value may have no words for itself
-            output = redact(restore(snapshot(output)))
-    return ToolExecutionResult(
+    output: Any = result.output
+    if output:
+        data = snapshot(output) if kept is None else kept
+        output = UnreadOutput(_redact_output if visible is None else visible.result, data)
+    return ShownResult(
         result.is_success,
         # A name that no tool has is text that a model wrote.
         result.tool_name if tool is not None else redact_text(result.tool_name),
-        output,
+        output or {},
         error,
         result.error_type,
-        redact(findings),
+        redact(findings) if findings else [],
         result.execution_time,
         result.executed_at,
         metadata,
     )
+
+
+def _redact_output(kept: bytes) -> dict[str, Any]:
+    shown: dict[str, Any] = redact(restore(kept))
+    return shown

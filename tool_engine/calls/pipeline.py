@@ -202,7 +202,10 @@ class Pipeline:
         try:
             if self._bus.has_subscribers:
                 self._announce_start(call, slot)
-            deadline = slot.acquired_at + plan.timeout if context is ANONYMOUS else call.deadline
+            started = slot.acquired_at
+            deadline = (
+                started + plan.timeout if context is ANONYMOUS else call.deadline_from(started)
+            )
             run = ToolTask(loop, deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)

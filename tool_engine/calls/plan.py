@@ -22,6 +22,7 @@ from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.interfaces import ExecutionBackend, ToolExecutor
+from tool_engine.knowledge.entry import secret_names
 from tool_engine.knowledge.keeping import keep_output
 from tool_engine.model.call import ValidationError, ValidationResult
 from tool_engine.model.foreign import ends_caller
@@ -59,6 +60,7 @@ class Plan:
         "explain",
         "facts",
         "function",
+        "has_secrets",
         "is_keyed",
         "is_shared",
         "is_special",
@@ -113,6 +115,8 @@ class Plan:
         """Whether it needs approval, or may not run, unless a session decides otherwise."""
         self.is_special = self.is_keyed or self.needs_consent
         """Whether a call outside any session cannot take the shortest way."""
+        self.has_secrets = bool(secret_names(tool))
+        """Whether the definition declares some."""
         self.request = request
         self.bucket = tool.bucket
         self.facts: dict[str, Any] = {
@@ -299,5 +303,5 @@ def _with_consent(tool: Tool, executor: ToolExecutor | None) -> Tool:
     is_free = said.execution in (None, ExecutionPolicy.AUTO)
     if not is_free or not getattr(executor, "needs_consent", False):
         return tool
-    asks = Permission(execution=ExecutionPolicy.ASK_ALWAYS, result=said.result)
+    asks = replace(said, execution=ExecutionPolicy.ASK_ALWAYS)
     return replace(tool, permission=asks)

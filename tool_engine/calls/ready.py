@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from gc import is_tracked
 from typing import Any, Final, NamedTuple
 
 from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, beginning, pack_plain, snapshot
@@ -10,7 +11,7 @@ from tool_engine.model.call import ValidationError
 from tool_engine.model.json.output import PLAIN, as_output
 from tool_engine.model.tool import Tool
 from tool_engine.output.limited import LimitedOutput
-from tool_engine.output.plain import plain_at_once, plain_output
+from tool_engine.output.plain import check_unfolding, may_unfold, plain_at_once, plain_output
 from tool_engine.validation.output import OutputCheck, OutputMismatchError, check_for
 
 Ready = tuple[LimitedOutput | None, dict[str, Any], bytes]
@@ -33,7 +34,8 @@ class Readying(NamedTuple):
 def ready_at_once(value: Any) -> Ready | None:
     """Return a tool's value as its output and as its record keeps it.
 
-    None if a part of it must be asked for its JSON form, or has none: see `ready_in_thread`.
+    None if a part of it must be asked for its JSON form, or has none, or that is perhaps very
+    large: see `ready_in_thread`.
     """
     returned = value
     if (kind := type(value)) is not dict:
@@ -43,6 +45,8 @@ def ready_at_once(value: Any) -> Ready | None:
             return value, value.output, value.kept.result
     try:
         output: dict[str, Any] = value if type(value) is dict else as_output(value)
+        if is_tracked(output) and may_unfold(output):
+            return None
         kept = pack_plain(output)
     except Exception:  # noqa: BLE001 - foreign objects raise anything
         plain = plain_at_once(returned)
@@ -58,7 +62,9 @@ def ready_in_thread(note: Note, value: Any) -> Ready:
         ToolExecutionError: Something in it has no form in JSON.
     """
     del note
+    check_unfolding(value)
     output = plain_output(value)
+    check_unfolding(output)
     return None, output, snapshot(output)
 
 

@@ -33,6 +33,8 @@ _SCHEMAS: Final = (
 )
 """Where the formats have the schema of a tool's arguments."""
 _LISTS: Final = ("functionDeclarations", "function_declarations")
+_SILENT: Final = frozenset({"$schema", "title", "description", "additionalProperties"})
+"""Keywords that do not say whether a schema is one of an object."""
 _FORMS: Final = (
     "of OpenAI ({'type': 'function', ...}), Anthropic (with input_schema), Gemini (with "
     "functionDeclarations) or MCP (with inputSchema)"
@@ -49,7 +51,8 @@ class ImportedTools(CatalogSource):
         origin: The `Tool.origin` of the tools.
 
     Raises:
-        ConfigurationError: One of them has none of these formats, or `call` cannot be called.
+        ConfigurationError: One of them has none of these formats, or two schemas that differ, or
+            `call` cannot be called.
     """
 
     def __init__(
@@ -111,8 +114,20 @@ def _functions_in(item: Any) -> Iterator[dict[str, Any]]:
     )
     if not is_function:
         raise ConfigurationError(f"{shown(item)[:200]} is no tool {_FORMS}")
+    _check_schemas(entry)
     # What its owner changes in it later is no change of the tool.
     yield copy.deepcopy(entry)
+
+
+def _check_schemas(entry: Mapping[str, Any]) -> None:
+    """Refuse a tool of which nothing says what its arguments are."""
+    first, *others = [key for key in _SCHEMAS if entry.get(key) is not None] or [""]
+    for key in others:
+        if entry[key] != entry[first]:
+            raise ConfigurationError(
+                f"the tool {entry['name']!r} has two schemas of its arguments, {first} and {key}, "
+                "and they differ; leave one out"
+            )
 
 
 def _read_entry(item: Any) -> dict[str, Any]:
@@ -151,7 +166,9 @@ def _read_definition(definition: dict[str, Any], notes: list[str]) -> Tool:
 
 def _write_definition(entry: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     given = next((entry[key] for key in _SCHEMAS if entry.get(key) is not None), None)
-    schema: Any = {"type": "object", "properties": {}} if given is None else given
+    schema: Any = {} if given is None else given
+    if isinstance(schema, dict) and schema.keys() <= _SILENT:
+        schema = {"type": "object", "properties": {}, **schema}
     definition: dict[str, Any] = {
         "name": entry["name"],
         "description": entry.get("description") or entry.get("title") or entry["name"],

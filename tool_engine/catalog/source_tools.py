@@ -30,11 +30,21 @@ from tool_engine.redaction import words_of
 
 MOST_TOOLS: Final = 100_000
 """The most tools of one source: a list that never ends is refused."""
+_PART: Final = 16
+"""How many items are compared at once: those of a large list hold other threads no longer."""
 _PLAIN_MARSHAL: Final = 2
 """The last version of the format that does not depend on which values are the same objects."""
 
 Check = Callable[[Tool], list[DefinitionProblem]]
 Error = tuple[str, str]
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """Some items that stood one after another in what a source gave."""
+
+    mark: bytes | tuple[int, ...] | None = None
+    """What `_mark_part` says of them; None: they are read one by one."""
+    names: tuple[str, ...] = ()
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -45,7 +55,9 @@ class Reading(msgspec.Struct, frozen=True):
     errors: tuple[Error, ...] = ()
     given: dict[str, Tool | ListedTool | bytes] = {}
     """What the tools were made of, for comparison with the next reading: the tool that the source
-    gave or, of a mapping, what `_copy_plain` says."""
+    gave or the digest of a mapping."""
+    parts: tuple[_Part, ...] = ()
+    """The same for comparison of many at once."""
 
 
 def read_given(origin: str, items: list[Any], check: Check, before: Reading) -> Reading:
@@ -53,88 +65,117 @@ def read_given(origin: str, items: list[Any], check: Check, before: Reading) -> 
 
     A bad one never stops the rest: its name keeps its meaning of `before`.
     """
-    changed = _changed_places(items, before)
-    if changed is None:
-        return _read_anew(origin, items, check, before)
-    if not changed:
-        return before
-    tools, given = dict(before.tools or {}), dict(before.given)
-    found = _read_anew(origin, [items[at] for at in changed], check, Reading(tools))
-    tools.update(found.tools or {})
-    given.update(found.given)
-    return Reading(tools, found.errors, given)
+    reader = _Reader(origin, check, before)
+    for number, start in enumerate(range(0, len(items), _PART)):
+        reader.take_part(number, items[start : start + _PART])
+    return reader.end_reading()
 
 
-def _changed_places(items: list[Any], before: Reading) -> list[int] | None:
-    """Return where a list of the same names holds other tools than before; None: read all anew."""
-    known = list(before.given.values())
-    if not before.tools or before.errors or not len(before.tools) == len(known) == len(items):
-        return None
-    changed = list(compress(range(len(items)), map(is_not, items, known)))
-    names = list(before.given) if changed else []
-    is_alike = all(
-        isinstance(items[at], Tool | ListedTool) and items[at].name == names[at] for at in changed
-    )
-    return changed if is_alike else None
+class _Reader:
+    """One reading of a source; makes only what was not given before."""
 
+    def __init__(self, origin: str, check: Check, before: Reading) -> None:
+        self._origin = origin
+        self._place = _place_tool(origin)
+        self._check = check
+        self._known = before.tools or {}
+        self._before = before
+        self._tools: dict[str, Tool] = {}
+        self._given: dict[str, Tool | ListedTool | bytes] = {}
+        self._errors: list[Error] = []
+        self._parts: list[_Part] = []
 
-def _read_anew(origin: str, items: list[Any], check: Check, before: Reading) -> Reading:
-    known, place = before.tools or {}, _place_tool(origin)
-    tools: dict[str, Tool] = {}
-    given: dict[str, Tool | ListedTool | bytes] = {}
-    errors: list[Error] = []
-    counts: Counter[str] = Counter()
-    for item in items:
+    def take_part(self, number: int, items: list[Any]) -> None:
+        """Take over what is as it was at this place, and read the rest."""
+        mark, parts = _mark_part(items), self._before.parts
+        if mark is not None and number < len(parts) and mark == parts[number].mark:
+            part = parts[number]
+            self._tools |= {name: self._known[name] for name in part.names}
+            self._given |= {name: self._before.given[name] for name in part.names}
+        else:
+            wrong = len(self._errors)
+            names = tuple(map(self._take_item, items))
+            # What was wrong may be right next time: what checks it may be another.
+            part = _Part(mark if len(self._errors) == wrong else None, names)
+        self._parts.append(part)
+
+    def _take_item(self, item: Any) -> str:
+        """Make the tool of one item, unless it is known, and return its name."""
         name = ""
         try:
-            read, content = (
-                (item, item) if isinstance(item, Tool | ListedTool) else _copy_plain(item)
-            )
-            name = _name_of(read)
-            counts[name] += 1
-            if name not in known or not _is_same(before.given.get(name), content):
-                made = _make_tool(read, place, check)
-                tools[name] = known[name] if known.get(name) == made else made
+            is_tool = isinstance(item, Tool | ListedTool)
+            data = None if is_tool else _dump_plain(item)
+            content = item if is_tool else data and _digest_data(data)
+            name = _name_of(item)
+            if not self._is_known(name, content):
+                # The source may write in it meanwhile.
+                read = item if data is None else marshal.loads(data)  # noqa: S302 - just dumped
+                name = _name_of(read)
+                made = _make_tool(read, self._place, self._check)
+                self._tools[name] = self._known[name] if self._known.get(name) == made else made
             else:
-                tools[name] = known[name]
+                self._tools[name] = self._known[name]
             if content is not None:
-                given[name] = content
+                self._given[name] = content
         except BaseException as error:  # what a source gives may raise anything when it is read
             if ends_caller(error):
                 raise
-            errors.append((place, _describe_tool(origin, name, error)))
-            if name in known:
-                tools[name] = known[name]
-    for name in (name for name, count in counts.items() if count > 1 and name in tools):
-        # Nothing says which of them is meant: the name keeps its meaning.
-        errors.append((place, f"the source {origin!r} gives the tool {name!r} twice; rename one"))
-        del tools[name]
-        given.pop(name, None)
-        if name in known:
-            tools[name] = known[name]
-    return Reading(tools, tuple(sorted(set(errors))), given)
+            self._errors.append((self._place, _describe_tool(self._origin, name, error)))
+            if name in self._known:
+                self._tools[name] = self._known[name]
+        return name
+
+    def _is_known(self, name: str, content: Tool | ListedTool | bytes | None) -> bool:
+        """Return True if the tool of this name was made of the same."""
+        if content is None or name not in self._known:
+            return False
+        before = self._before.given.get(name)
+        return before == content if isinstance(content, bytes) else before is content
+
+    def end_reading(self) -> Reading:
+        """Return what was found, without what has a name twice."""
+        twice: set[str] = set()
+        if sum(len(part.names) for part in self._parts) != len(self._tools):
+            counts = Counter(name for part in self._parts for name in part.names)
+            twice = {name for name, count in counts.items() if count > 1 and name in self._tools}
+        for name in twice:
+            # Nothing says which of them is meant: the name keeps its meaning.
+            message = f"the source {self._origin!r} gives the tool {name!r} twice; rename one"
+            self._errors.append((self._place, message))
+            del self._tools[name]
+            self._given.pop(name, None)
+            if name in self._known:
+                self._tools[name] = self._known[name]
+        parts = (part if twice.isdisjoint(part.names) else _Part() for part in self._parts)
+        return Reading(self._tools, tuple(sorted(set(self._errors))), self._given, tuple(parts))
 
 
-def _is_same(
-    before: Tool | ListedTool | bytes | None, content: Tool | ListedTool | bytes | None
-) -> bool:
-    """True if two things that a source gave make the same tool, and it is known without making."""
-    if isinstance(content, bytes):
-        return before == content
-    return content is not None and before is content
+def _mark_part(items: list[Any]) -> bytes | tuple[int, ...] | None:
+    """Return what sets these items apart from all others; None: nothing that is quick.
+
+    Of tools it is which objects they are: `Reading.given` keeps them, so that no other gets their
+    place in memory. A mapping may have been written in since, so its content counts.
+    """
+    if all(item.__class__ in (Tool, ListedTool) for item in items):
+        return tuple(map(id, items))
+    data = _dump_plain(items)
+    return None if data is None else _digest_data(data)
 
 
-def _copy_plain(item: Any) -> tuple[Any, bytes | None]:
-    """Return a copy of a definition and what sets it apart; None: it has odd values.
+def _dump_plain(value: Any) -> bytes | None:
+    """Return plain data as bytes; None: it has other values inside.
 
-    The source may write in it meanwhile. Unlike JSON, `marshal` keeps 1 apart from True and bytes
-    from a text, takes no classes of others, and is done in one step of the interpreter.
+    Unlike JSON, `marshal` keeps 1 apart from True and bytes from a text, takes no classes of
+    others, and is done in one step of the interpreter.
     """
     try:
-        data = marshal.dumps(item, _PLAIN_MARSHAL)
-        return marshal.loads(data), blake2b(data, digest_size=16).digest()  # noqa: S302 - just dumped
+        return marshal.dumps(value, _PLAIN_MARSHAL)
     except ValueError:
-        return item, None
+        return None
+
+
+def _digest_data(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
 
 
 def snapshot(origin: str, items: Any) -> list[Any]:
@@ -249,7 +290,7 @@ class SourceTools:
 
     def _lay_over(self, base: ToolIndex) -> None:
         merged, taken = self._merged, []
-        for name in [name for name in self._merged if name in base]:
+        for name in sorted(self._merged.keys() & base.list_names()):
             place = base.get_or_raise(name).source
             renamed = self._rename_tool(self._merged[name], place, self._merged)
             if renamed is None or renamed.name in base:

@@ -34,7 +34,8 @@ class Listeners(NamedTuple):
         )
 
 
-_NOBODY: Final = Listeners()
+NOBODY: Final = Listeners()
+"""Says that no one listens to events of a type at all."""
 
 
 class Audience:
@@ -44,72 +45,72 @@ class Audience:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[str, _Kind] = {}
-
-    def __contains__(self, event_type: str) -> bool:
-        return event_type in self._kinds
+        self.kinds: dict[str, _Kind] = {}
+        """The types of events that have subscribers, and who they are."""
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(self.kinds)
 
     def add(self, subscriber: Subscriber) -> None:
         for kind in subscriber.wanted.event_types:
-            self._kinds.setdefault(kind, _Kind()).add(subscriber)
+            self.kinds.setdefault(kind, _Kind()).add(subscriber)
 
     def remove(self, subscriber: Subscriber) -> None:
         """Remove a subscriber; no effect if it is not there."""
         for kind in subscriber.wanted.event_types:
-            found = self._kinds.get(kind)
+            found = self.kinds.get(kind)
             if found is not None and found.remove(subscriber):
-                del self._kinds[kind]
+                del self.kinds[kind]
 
     def of(self, event: ToolEngineEvent) -> Listeners:
-        """Return the subscribers to the event's type that may want it."""
-        kind = self._kinds.get(event.event_type)
-        return _NOBODY if kind is None else kind.of(event)
+        """Return the subscribers to the event's type that may want it; `NOBODY`: it has none."""
+        kind = self.kinds.get(event.event_type)
+        if kind is None:
+            return NOBODY
+        return kind.of(event) if kind.everyone is None or kind.keyed else kind.everyone
 
 
 class _Kind:
     """The subscribers to events of one type."""
 
-    __slots__ = ("_all", "_everyone", "_keyed")
+    __slots__ = ("_free", "everyone", "keyed")
 
     def __init__(self) -> None:
-        self._everyone: Group = {}
+        self._free: Group = {}
         """Those without a filter that can be indexed."""
-        self._keyed: dict[Key, Group] = {}
+        self.keyed: dict[Key, Group] = {}
         """The others, by the call, conversation or tool that they follow."""
-        self._all: Listeners | None = None
-        """Cached listeners of `_everyone`; None after a change."""
+        self.everyone: Listeners | None = None
+        """Cached listeners of those without a filter; None after a change."""
 
     def add(self, subscriber: Subscriber) -> None:
-        self._all = None
+        self.everyone = None
         for group in self._find_groups(subscriber.wanted):
             group[subscriber] = None
 
     def remove(self, subscriber: Subscriber) -> bool:
         """Remove a subscriber; True if none is left."""
-        self._all = None
+        self.everyone = None
         for key in _list_keys(subscriber.wanted):
-            group = self._keyed.get(key, {})
+            group = self.keyed.get(key, {})
             group.pop(subscriber, None)
             if not group:
-                self._keyed.pop(key, None)
-        self._everyone.pop(subscriber, None)
-        return not self._everyone and not self._keyed
+                self.keyed.pop(key, None)
+        self._free.pop(subscriber, None)
+        return not self._free and not self.keyed
 
     def of(self, event: ToolEngineEvent) -> Listeners:
-        listeners = self._all
+        listeners = self.everyone
         if listeners is None:
-            listeners = self._all = Listeners.of(self._everyone)
-        if not self._keyed:
+            listeners = self.everyone = Listeners.of(self._free)
+        if not self.keyed:
             return listeners
         about = (
             ("call_id", event.call_id),
             ("conversation_id", conversation_of(event)),
             ("tool_name", event.tool_name),
         )
-        found = [each for key in about for each in self._keyed.get(key, ())]
+        found = [each for key in about for each in self.keyed.get(key, ())]
         if not found:
             return listeners
         more = Listeners.of(found)
@@ -118,9 +119,9 @@ class _Kind:
     def _find_groups(self, wanted: WantedEvents) -> Iterator[Group]:
         keys = _list_keys(wanted)
         if not keys:
-            yield self._everyone
+            yield self._free
         for key in keys:
-            yield self._keyed.setdefault(key, {})
+            yield self.keyed.setdefault(key, {})
 
 
 def _list_keys(wanted: WantedEvents) -> list[Key]:

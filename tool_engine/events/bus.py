@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError, EngineClosedError, EventsLostError
-from tool_engine.events.audience import Audience
+from tool_engine.events.audience import NOBODY, Audience
 from tool_engine.events.buffer import BLOCK_NONE, DROP_OLDEST, check_buffer
 from tool_engine.events.log import EventLog
 from tool_engine.events.mailbox import Mailbox
@@ -138,7 +138,7 @@ class EventBus:
 
     def listens_to(self, event_type: ToolEngineEventType) -> bool:
         """True if a subscriber or the storage wants events of this type."""
-        return event_type in self._audience or (self._keeps_all and event_type not in PASSING)
+        return event_type in self._audience.kinds or (self._keeps_all and event_type not in PASSING)
 
     def subscribe(
         self,
@@ -253,10 +253,11 @@ class EventBus:
         with self._lock:
             if self._abandoned:
                 self._let_go()
-            if not self.listens_to(event.event_type):
+            listeners = self._audience.of(event)
+            is_kept = self._keeps_all and event.event_type not in PASSING
+            if listeners is NOBODY and not is_kept:
                 return
             event = self.log.take(event)
-            listeners = self._audience.of(event)
             for subscriber in listeners.buffered:
                 subscriber.offer(event)
         for subscriber in listeners.buffered:

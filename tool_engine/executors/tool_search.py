@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from copy import deepcopy
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
 ShowTool = Callable[[Tool], Tool | None]
+shown_here: Final[ContextVar[ShowTool | None]] = ContextVar("tools_shown_here", default=None)
+"""Returns a tool as callers without a conversation know it, or None; None: they know all tools."""
 _LIMIT: Final = 5
 _HINT: Final = (
     "No tool fits these words. Say in other words what the tool does, not with what data."
@@ -38,12 +41,13 @@ class ToolSearchExecutor:
     ) -> dict[str, Any]:
         """Return the tools that fit `params["query"]`, at most `params["limit"]` of them.
 
-        A conversation sees those that are on in it, under the names that they have there.
+        A conversation sees those that are on in it, under the names that they have there; other
+        callers see those of `shown_here`.
         """
         if self._search_tools is None:
             raise ToolExecutionError("there is no catalog to search here; run it by a ToolEngine")
         limit, query = params.get("limit", _LIMIT), params.get("query", "")
-        show: ShowTool = getattr(context.scope, "shown_tool", _as_it_is)
+        show: ShowTool = getattr(context.scope, "shown_tool", shown_here.get() or _as_it_is)
         # The result excludes this tool: ask for one more.
         most = limit + 1
         while True:

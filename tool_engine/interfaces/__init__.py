@@ -10,7 +10,7 @@ from tool_engine.interfaces.admission import (
     Slot,
     SlotRequest,
 )
-from tool_engine.interfaces.approver import Approver
+from tool_engine.interfaces.approver import Approver, Front
 from tool_engine.interfaces.backend import ExecutionBackend, Run
 from tool_engine.interfaces.callbacks import EventCallback, FindCall, SearchTools
 from tool_engine.interfaces.catalog_source import CatalogSource, ListedTool
@@ -40,6 +40,7 @@ __all__ = [
     "EventStorage",
     "ExecutionBackend",
     "FindCall",
+    "Front",
     "ListedTool",
     "RecordStorage",
     "ReplyDecoder",

@@ -19,3 +19,16 @@ class Approver(Protocol):
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
         """Return the decision about one request."""
+
+
+class Front(Protocol):
+    """Stands in front of what waits for answers: `engine.approvals.take_questions(front)`.
+
+    A surface that knows who calls may answer itself, or ask the caller.
+    """
+
+    async def approve(self, request: ApprovalRequest, behind: Approver) -> ApprovalDecision | None:
+        """Return the decision, as an `Approver` does; `behind` is asked in the usual way."""
+
+    def note_answer(self, request: ApprovalRequest, decision: ApprovalDecision | None) -> None:
+        """Hear how a request ended, in the task of its call; None: without an answer."""

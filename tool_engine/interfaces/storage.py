@@ -84,8 +84,9 @@ class SessionStorage(Protocol):
 class ApprovalStorage(Protocol):
     """Keeps requests for consent and their answers beyond a process's life.
 
-    Secret arguments are kept only as far as their hash: a request that has some can be answered
-    where it was asked, and nowhere else.
+    Secret arguments are kept only as far as their hash: a deferred request that has some can be
+    answered where it was asked, and nowhere else. One that several processes share has
+    `is_shared = True`: a call that waits in one of them can be answered in another.
     """
 
     async def put(self, request: ApprovalRequest) -> None:

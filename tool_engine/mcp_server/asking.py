@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.mcp_server.notices import Notices
+from tool_engine.mcp_server.rounds import RoundState
 from tool_engine.model.checks.nearness import suggest_near
 
 _CAPABILITIES: Final = {
@@ -52,15 +53,33 @@ class ClientRequest:
     before anything is changed.
     """
 
-    def __init__(self, ctx: Any, params: Any) -> None:
+    def __init__(
+        self,
+        ctx: Any,
+        params: Any,
+        carried: RoundState,
+        *,
+        principal: str | None,
+        approvals: str,
+    ) -> None:
         self.ctx = ctx
         """The SDK's context of the request."""
         self.notices = Notices(ctx)
-        self.state: str | None = params.request_state
+        self.principal = principal
+        """Who is behind the request; None: it is not known."""
+        self.approvals = approvals
+        """Who is asked for consent, as `MCPServer` takes it."""
+        self.state: str | None = carried.tool
         """What the tool passed as `state` when it asked; no client can change it."""
+        self.asked: list[str] = list(carried.asked)
+        """The calls whose consent this client was asked for, by their fingerprints."""
+        self.granted: dict[str, str | None] = dict(carried.granted)
+        """The calls that were allowed in this round or those before, and by whom."""
+        self.waits = 0
+        """How many calls wait for an operator now."""
+        self.is_over = False
         self._answers: dict[str, Any] = dict(params.input_responses or {})
-        self.wanted: dict[str, Any] | None = None
-        """What a client has to answer, as it stands on the wire; None: nothing."""
+        self._wanted: dict[str, Any] | None = None
         self._lack: str | None = None
         """What the client would have to be able to do."""
 
@@ -122,14 +141,34 @@ class ClientRequest:
             return {key: await self._ask_now(question) for key, question in asked.items()}
         if asked.keys() <= self._answers.keys():
             return {key: self._read_answer(key, question) for key, question in asked.items()}
-        wanted: dict[str, Any] = {
-            "resultType": "input_required",
-            "inputRequests": {key: _write_wire(each) for key, each in asked.items()},
-        }
-        if state is not None:
-            wanted["requestState"] = state
-        self.wanted = wanted
+        requests = {key: _write_wire(each) for key, each in asked.items()}
+        self._wanted = {"resultType": "input_required", "inputRequests": requests}
+        self._carry(RoundState(tool=state, asked=self.asked, granted=self.granted))
         raise InputRequiredError(f"the client is asked for {', '.join(sorted(asked))}")
+
+    @property
+    def wanted(self) -> dict[str, Any] | None:
+        """What a client has to answer, as it stands on the wire; None: nothing."""
+        return self._wanted
+
+    def forget_answer(self, key: str) -> None:
+        """Forget what the client sent for a question that it was not asked."""
+        self._answers.pop(key, None)
+
+    def hold(self, call: str) -> None:
+        """Let the client come back for a call that goes on without it."""
+        self._wanted = {"resultType": "input_required"}
+        self._carry(RoundState(held=call))
+
+    def come_back(self, now: ClientRequest) -> None:
+        """Go on with what the client asks now."""
+        self.ctx, self._wanted = now.ctx, None
+        self.notices.move_to(now.ctx)
+
+    def _carry(self, state: RoundState) -> None:
+        text = state.encode()
+        if text is not None and self._wanted is not None:
+            self._wanted["requestState"] = text
 
     def raise_lack(self) -> None:
         """Raise the protocol's own error, if the client could not answer a question."""
@@ -157,7 +196,9 @@ class ClientRequest:
 
 def find_request() -> ClientRequest | None:
     """Return the client's request that the running tool answers; None: no client called it."""
-    return _current.get()
+    request = _current.get()
+    # A task that outlives its call has no client any more.
+    return None if request is None or request.is_over else request
 
 
 @contextmanager
@@ -167,6 +208,7 @@ def answering(request: ClientRequest) -> Iterator[None]:
     try:
         yield
     finally:
+        request.is_over = True
         _current.reset(before)
 
 

@@ -109,7 +109,8 @@ class _Server(uvicorn.Server):
 def _open_listener(host: str, port: int) -> socket.socket:
     name = "127.0.0.1" if host == "localhost" else host
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named so that asyncio sends small answers at once (TCP_NODELAY).
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((name, port))

@@ -5,17 +5,23 @@ from __future__ import annotations
 import base64
 import binascii
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from tool_engine.interfaces.source import Source
+from msgspec.structs import replace
+
+from tool_engine.interfaces.source import Source, find_for_model
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.newest import keep_newest
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.definition_formats import MCPDefinitions
 
 _LONGEST_NAME: Final = 128
 _MOST_NEAR: Final = 3
+_MOST_PAGES: Final = 64
+"""The most pages that are kept, of all revisions together; the oldest go first."""
 
 
 class Page(NamedTuple):
@@ -29,15 +35,64 @@ class BadCursorError(ValueError):
     """A cursor that no page ended with."""
 
 
-class _Listed(NamedTuple):
-    """The tools of one generation, sorted by the names that clients know."""
+class _Listed:
+    """The tools of one generation, by the names that clients know.
 
-    generation: object
-    names: list[str]
-    definitions: list[dict[str, Any]]
-    plain: list[dict[str, Any]]
-    """The same for clients that take outputs of objects only."""
-    tools: dict[str, Tool]
+    A tool is described when a page with it is read: ten thousand at once would hold the loop.
+    """
+
+    def __init__(self, generation: object, tools: list[Tool]) -> None:
+        self.generation = generation
+        self._writer = MCPDefinitions()
+        known = self._writer.known
+        self.tools = {known.sent_name(tool.name): tool for tool in known.learn(tools)}
+        self.names = sorted(self.tools)
+
+    def describe(self, names: list[str], *, is_modern: bool) -> list[dict[str, Any]]:
+        tools = [self.tools[name] for name in names]
+        described = self._writer.definitions(tools)
+        if not is_modern:
+            return described
+        return [_unwrap_output(each, tool) for each, tool in zip(described, tools, strict=True)]
+
+    def get(self, tool: Tool) -> tuple[str, Tool] | None:
+        """Return the name that clients know a tool by, and the tool; None: it is not shown."""
+        name = self._writer.known.sent_name(tool.name)
+        shown = self.tools.get(name)
+        return None if shown is None else (name, shown)
+
+
+class PageCache:
+    """Pages of the list as they stand on the wire: each is made once for a generation.
+
+    The SDK checks what a handler returns, which takes longer than to make it.
+
+    Args:
+        engine: Whose tools the pages have.
+    """
+
+    def __init__(self, engine: Source) -> None:
+        self._engine = engine
+        self._generation: object = None
+        self._pages: OrderedDict[tuple[str, str | None], Any] = OrderedDict()
+
+    async def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Return a page that was made before, or make it: a middleware of the SDK."""
+        cursor = (ctx.params or {}).get("cursor")
+        if ctx.method != "tools/list" or not (cursor is None or isinstance(cursor, str)):
+            return await call_next(ctx)
+        generation = self._engine.generation
+        if generation is None or generation != self._generation:
+            self._pages.clear()
+            self._generation = generation
+        key = ctx.protocol_version, cursor
+        page = self._pages.get(key)
+        if page is None:
+            page = await call_next(ctx)
+            if generation is not None and generation == self._engine.generation:
+                keep_newest(self._pages, key, page, _MOST_PAGES)
+        # The envelope is the SDK's to write into, what it holds is not.
+        return dict(page)
 
 
 class Listing:
@@ -53,7 +108,6 @@ class Listing:
         self._engine = engine
         self._selection = selection
         self._page_size = page_size
-        self._writer = MCPDefinitions()
         self._made: _Listed | None = None
 
     def read_page(self, cursor: str | None, *, is_modern: bool) -> Page:
@@ -70,14 +124,27 @@ class Listing:
         """
         listed = self._list_now()
         first = 0 if cursor is None else bisect_right(listed.names, _read_cursor(cursor))
-        end = first + self._page_size
-        shown = listed.definitions if is_modern else listed.plain
-        is_last = end >= len(listed.names)
-        return Page(shown[first:end], None if is_last else _make_cursor(listed.names[end - 1]))
+        names = listed.names[first : first + self._page_size]
+        is_last = first + self._page_size >= len(listed.names)
+        shown = listed.describe(names, is_modern=is_modern)
+        return Page(shown, None if is_last else _make_cursor(names[-1]))
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool that a client knows under a name, if it is shown."""
-        return self._list_now().tools.get(name)
+        """Return the tool that a client's name or an alias means, if it is shown."""
+        listed = self._list_now()
+        if (known := listed.tools.get(name)) is not None:
+            return known
+        meant = find_for_model(self._engine, name)
+        found = None if meant is None else listed.get(meant)
+        return None if found is None else found[1]
+
+    def show_tool(self, tool: Tool) -> Tool | None:
+        """Return a tool as clients know it; None: it is not shown."""
+        found = self._list_now().get(tool)
+        if found is None:
+            return None
+        name, shown = found
+        return shown if name == shown.name else replace(shown, name=name)
 
     def list_names(self) -> list[str]:
         return self._list_now().names
@@ -101,22 +168,12 @@ class Listing:
     def _list_tools(self, generation: object) -> _Listed:
         picks = self._selection.picks
         find_groups = self._engine.find_groups
-        # A name that nothing shows any more must mean nothing.
-        self._writer = MCPDefinitions()
         shown = [
             tool
             for tool in self._engine.list_all()
             if tool.is_enabled and picks(tool, find_groups(tool) if self._selection.groups else {})
         ]
-        described = self._writer.definitions(shown)
-        by_name = sorted(zip(described, shown, strict=True), key=lambda each: each[0]["name"])
-        return _Listed(
-            generation,
-            [each["name"] for each, _ in by_name],
-            [_unwrap_output(each, tool) for each, tool in by_name],
-            [each for each, _ in by_name],
-            {each["name"]: tool for each, tool in by_name},
-        )
+        return _Listed(generation, shown)
 
 
 def _unwrap_output(described: dict[str, Any], tool: Tool) -> dict[str, Any]:

@@ -29,6 +29,10 @@ class Notices:
         self._lines: deque[types.LoggingMessageNotificationParams] = deque(maxlen=_MOST_LINES)
         self._sending: asyncio.Task[None] | None = None
 
+    def move_to(self, ctx: Any) -> None:
+        """Send to another request of the same client from now on."""
+        self._ctx = ctx
+
     def note_progress(self, progress: ToolProgress) -> None:
         """Take a report of the tool."""
         self._newest = progress

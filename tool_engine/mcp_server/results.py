@@ -23,16 +23,18 @@ RETRY_AFTER: Final = "tool-engine/retry_after"
 """The key of `_meta` with the seconds after which a refused call may be tried again."""
 
 
-def write_result(result: ToolExecutionResult, tool: Tool, *, is_modern: bool) -> dict[str, Any]:
+def write_result(
+    result: ToolExecutionResult, tool: Tool | None, *, is_modern: bool
+) -> dict[str, Any]:
     """Return the result of a `tools/call` request, as it stands on the wire.
 
     Args:
         result: How the call ended.
-        tool: What ran.
+        tool: What ran; None: a look-up of the server itself.
         is_modern: Whether the client takes structured content that is no object.
     """
     result = withhold_unreviewed(result, tool)
-    meta: dict[str, Any] = {CALL_ID: result.call_id}
+    meta: dict[str, Any] = {} if result.call_id is None else {CALL_ID: result.call_id}
     if not result.is_success:
         meta[ERROR_TYPE] = result.error_type
         wait = (result.metadata.get("error_details") or {}).get("retry_after")
@@ -47,7 +49,7 @@ def write_result(result: ToolExecutionResult, tool: Tool, *, is_modern: bool) ->
         "_meta": meta,
     }
     structured = find_structured(result.output)
-    declared = tool.output or {}
+    declared = (tool and tool.output) or {}
     if structured is None and "type" in declared:
         # The engine wraps what is no object, and older clients take objects only.
         is_wrapped = declared["type"] != "object" and "result" in result.output

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -14,31 +15,29 @@ from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError
-from tool_engine.mcp_server.asking import (
-    ClientCannotError,
-    ClientRequest,
-    InputRequiredError,
-    answering,
-)
-from tool_engine.mcp_server.calling import CALLER_TYPE, run_call
+from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError, answering
+from tool_engine.mcp_server.bodies import BodyGuard
+from tool_engine.mcp_server.calling import ClientCalls, connection_id
 from tool_engine.mcp_server.changes import Changes
+from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
+from tool_engine.mcp_server.finding import Finder
 from tool_engine.mcp_server.http import TokenGuard, serve_app
 from tool_engine.mcp_server.identity import Principal, find_principal
-from tool_engine.mcp_server.listing import BadCursorError, Listing
+from tool_engine.mcp_server.kept_results import KeptResults
+from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
 from tool_engine.mcp_server.logs import Logs
 from tool_engine.mcp_server.prompts import Prompt, PromptArgument, Prompts, write_prompt
 from tool_engine.mcp_server.resources import Resource, Resources
-from tool_engine.mcp_server.results import write_result
+from tool_engine.mcp_server.rounds import STATE_HOLDS
 from tool_engine.mcp_server.selection import ToolSelection
+from tool_engine.mcp_server.stdio import open_stdio
 from tool_engine.mcp_server.tokens import TokenFile
-from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.copying import live
@@ -52,14 +51,12 @@ def _find_version() -> str:
 
 
 _VERSION: Final = _find_version()
-OPERATOR: Final = "operator"
-REFUSE: Final = "refuse"
+ALL: Final = "all"
+SEARCH: Final = "search"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _ANY: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 _OWN_HOSTS: Final = ("127.0.0.1", "127.0.0.1:*", "localhost", "localhost:*", "[::1]", "[::1]:*")
 _SCHEMES: Final = ("http", "https")
-_STATE_HOLDS: Final = 600.0
-"""Seconds in which a client may come back with an answer."""
 _LISTS: Final[tuple[CacheableMethod, ...]] = (
     "tools/list",
     "prompts/list",
@@ -86,10 +83,14 @@ class MCPServer:
     Args:
         engine: An open engine.
         name: What the server is called.
-        expose: Which tools clients see; None: all that models see.
+        expose: Which tools clients may call; None: all that models see.
+        mode: `all`, the list has them all; `search`, it has two tools, `search_tools`, which finds
+            them, and `call_tool`, which calls one by its name.
         page_size: The most tools of one page of the list.
         approvals: Where the engine has no approver, what becomes of calls that need consent:
-            `operator`, they wait for an answer in `engine.approvals`; `refuse`, they are refused.
+            `operator`, they wait for an answer in `engine.approvals`; `client`, those of tools
+            whose definition says `client_may_answer` are asked of the client, if it can show a
+            form, and the others wait; `refuse`, they are refused.
         principal: Who is behind the calls: a text, or a function of the request; None: who the
             token of the request belongs to, where there is one.
         state_keys: Secrets of at least 32 bytes, the newest first, that seal what clients carry
@@ -110,6 +111,7 @@ class MCPServer:
         *,
         name: str = "tool-engine",
         expose: ToolSelection | None = None,
+        mode: str = ALL,
         page_size: int = 500,
         approvals: str = OPERATOR,
         principal: Principal = None,
@@ -117,9 +119,11 @@ class MCPServer:
     ) -> None:
         selection = ToolSelection() if expose is None else expose
         _check_settings(engine, name, selection, page_size)
-        check_choice("approvals", approvals, (OPERATOR, REFUSE))
-        if approvals == OPERATOR:
-            engine.approvals.take_questions()
+        check_choice("mode", mode, (ALL, SEARCH))
+        check_choice("approvals", approvals, MODES)
+        seal = _make_seal(keys := list(state_keys) or [os.urandom(32)], principal)
+        if approvals != REFUSE:
+            engine.approvals.take_questions(ClientConsents(engine))
         self._engine = engine
         self._principal = principal
         self._served = 0
@@ -129,6 +133,11 @@ class MCPServer:
         self._prompts = Prompts(engine)
         self._resources = Resources()
         self._listing = Listing(engine, selection, min(page_size, _MOST_OF_PAGE))
+        self._finder = Finder(engine.search_tools, self._listing) if mode == SEARCH else None
+        self._kept = KeptResults(engine, keys)
+        self._calls = ClientCalls(
+            engine, self._listing, principal, approvals, self._finder, self._kept
+        )
         self._server: Server[None] = Server(
             name,
             version=_VERSION,
@@ -145,7 +154,7 @@ class MCPServer:
             on_completion=self._complete_argument,
             on_subscriptions_listen=self._changes.listen,
             cache_hints=_HOLDS,
-            get_tool_input_schema=self._listing.find_schema,
+            get_tool_input_schema=self._find_schema,
         )
         # Not as an argument: the SDK warns of what 2026-07-28 has no more.
         self._server.add_request_handler(
@@ -153,30 +162,19 @@ class MCPServer:
         )
         self._server.middleware += [
             self._note_connection,
-            RequestStateBoundary(self._make_seal(state_keys), default_audience=name),
+            RequestStateBoundary(seal, default_audience=name),
+            PageCache(engine),
         ]
 
     def __repr__(self) -> str:
         return f"<MCPServer {self._server.name!r} of {self._engine!r}>"
-
-    def _make_seal(self, keys: Sequence[bytes]) -> RequestStateSecurity:
-        try:
-            return RequestStateSecurity(
-                keys=list(keys) or [os.urandom(32)],
-                ttl=_STATE_HOLDS,
-                bind_principal=lambda ctx: find_principal(self._principal, ctx),
-            )
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"state_keys must be secrets of at least 32 bytes: {error}"
-            ) from error
 
     async def run_stdio(self) -> None:
         """Serve one client over standard input and output, until it leaves.
 
         What tools print meanwhile goes to standard error.
         """
-        async with stdio_server() as (read, write):
+        async with open_stdio() as (read, write):
             await self.run_streams(read, write)
 
     async def run_streams(self, read: Any, write: Any) -> None:
@@ -184,7 +182,12 @@ class MCPServer:
         options = self._server.create_initialization_options(
             NotificationOptions(tools_changed=True)
         )
-        await self._server.run(read, write, options)
+        # Whoever has both ends is one client, whose calls belong together.
+        before = connection_id.set(f"mcp-{secrets.token_hex(16)}")
+        try:
+            await self._server.run(read, write, options)
+        finally:
+            connection_id.reset(before)
 
     def app(
         self,
@@ -215,7 +218,9 @@ class MCPServer:
     ) -> Any:
         if not isinstance(path, str) or not path.startswith("/"):
             raise ConfigurationError(f"path must begin with /, such as /mcp, got {path!r}")
-        app = self._server.streamable_http_app(streamable_http_path=path, transport_security=guard)
+        app: Any = BodyGuard(
+            self._server.streamable_http_app(streamable_http_path=path, transport_security=guard)
+        )
         return app if tokens is None else TokenGuard(app, tokens)
 
     async def run_http(
@@ -321,6 +326,7 @@ class MCPServer:
                 for end_following in self._ends:
                     end_following()
                 await self._changes.close()
+                await self._calls.close()
 
     async def _note_connection(
         self, ctx: ServerRequestContext[None, Any], call_next: CallNext
@@ -333,35 +339,24 @@ class MCPServer:
         self, ctx: ServerRequestContext[None, Any], params: types.PaginatedRequestParams | None
     ) -> Any:
         cursor = None if params is None else params.cursor
+        listed = self._listing if self._finder is None else self._finder
         try:
-            page = self._listing.read_page(cursor, is_modern=_is_modern(ctx))
+            page = listed.read_page(cursor, is_modern=_is_modern(ctx))
         except BadCursorError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
-        listed: dict[str, Any] = {"tools": page.tools, "resultType": "complete"}
+        found: dict[str, Any] = {"tools": page.tools, "resultType": "complete"}
         if page.next_cursor is not None:
-            listed["nextCursor"] = page.next_cursor
-        return listed
+            found["nextCursor"] = page.next_cursor
+        return found
 
     async def _call_tool(
         self, ctx: ServerRequestContext[None, Any], params: types.CallToolRequestParams
     ) -> Any:
-        tool = self._listing.find(params.name)
-        if tool is None:
-            near = ", ".join(map(repr, self._listing.find_near(params.name)))
-            hint = f"; did you mean {near}?" if near else ""
-            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:128]!r}{hint}")
-        request = ClientRequest(ctx, params)
-        context = ToolExecutionContext(
-            caller_id=find_principal(self._principal, ctx), caller_type=CALLER_TYPE
-        )
-        result = await run_call(
-            self._engine.execute, tool.name, params.arguments or {}, context, request
-        )
-        if not result.is_success:
-            request.raise_lack()
-            if request.wanted is not None:
-                return request.wanted
-        return write_result(result, tool, is_modern=_is_modern(ctx))
+        return await self._calls.answer(ctx, params)
+
+    def _find_schema(self, name: str) -> Mapping[str, Any] | None:
+        own = None if self._finder is None else self._finder.get(name)
+        return self._listing.find_schema(name) if own is None else own.parameters_schema
 
     async def _list_prompts(self, ctx: Any, params: Any) -> Any:
         return {"prompts": self._prompts.describe(), "resultType": "complete"}
@@ -371,7 +366,7 @@ class MCPServer:
         if prompt is None:
             hint = suggest_near(params.name[:128], self._prompts.list_names())
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name[:128]!r}{hint}")
-        request = ClientRequest(ctx, params)
+        request, _ = self._calls.make_request(ctx, params)
         try:
             with answering(request):
                 messages = await write_prompt(params.name, prompt, params.arguments or {})
@@ -396,6 +391,8 @@ class MCPServer:
         uri = str(params.uri)
         content = await self._resources.read(uri)
         if content is None:
+            content = await self._kept.read(uri, find_principal(self._principal, ctx))
+        if content is None:
             raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
         return {"contents": [content], "resultType": "complete"}
 
@@ -406,6 +403,19 @@ class MCPServer:
             values = self._prompts.complete(params.ref.name, argument.name, argument.value)
         completion = {"values": values, "total": len(values), "hasMore": False}
         return {"completion": completion, "resultType": "complete"}
+
+
+def _make_seal(keys: list[bytes], principal: Principal) -> RequestStateSecurity:
+    try:
+        return RequestStateSecurity(
+            keys=keys,
+            ttl=STATE_HOLDS,
+            bind_principal=lambda ctx: find_principal(principal, ctx),
+        )
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"state_keys must be secrets of at least 32 bytes: {error}"
+        ) from error
 
 
 def _is_modern(ctx: ServerRequestContext[None, Any]) -> bool:

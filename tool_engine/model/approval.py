@@ -67,6 +67,8 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
     tool which makes this call; empty: the tool's own, or not known."""
     is_shared: bool = False
     """True if another conversation must consent too; only its own process can then allow it."""
+    is_waiting: bool = False
+    """True if its call waits in the process that asked, and goes on there with the answer."""
     making: str = ""
     """Identifies the version, the definition or else the fields of the tool, and what is known of
     the code that runs it; empty: the definition alone identifies it."""

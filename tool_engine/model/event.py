@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
+from inspect import getattr_static
 from itertools import islice
 from typing import Any, Final
 
@@ -60,6 +62,50 @@ PASSING: Final = frozenset(
 """The facts that are over as soon as they are heard: they get no number, and are not kept."""
 
 
+class UnreadOutput(partial[dict[str, Any]]):
+    """Stands in `ShownResult` for an output that nothing has read yet; called, it makes it."""
+
+
+class ShownResult(ToolExecutionResult):
+    """The result in an event, whose output is made when it is first read.
+
+    To hide what is secret in a table takes many times as long as the call, and most subscribers
+    never look. What is read is the output as the call returned it: it is made from a snapshot.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ToolExecutionResult):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _OF_RESULT)
+
+    __hash__ = None  # type: ignore[assignment] # as its base
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the result as it reads: an output is made before it goes elsewhere."""
+        return ToolExecutionResult, tuple(getattr(self, name) for name in _OF_RESULT)
+
+
+class _ShownOutput:
+    """The field `output` of a `ShownResult`."""
+
+    def __get__(self, result: ShownResult | None, owner: type[ShownResult] | None = None) -> Any:
+        if result is None:
+            return self
+        output = _OUTPUT.__get__(result)
+        if output.__class__ is UnreadOutput:
+            output = output()
+            _OUTPUT.__set__(result, output)
+        return output
+
+    def __set__(self, result: ShownResult, value: object) -> None:
+        _OUTPUT.__set__(result, value)
+
+
+_OF_RESULT: Final = ToolExecutionResult.__struct_fields__
+_OUTPUT: Final[Any] = getattr_static(ToolExecutionResult, "output")
+setattr(ShownResult, "output", _ShownOutput())  # noqa: B010 - over a field, which it stands for
+
+
 class _EventFields(msgspec.Struct, Data, frozen=True):
     """The fields of the founding implementation, in its order."""
 
@@ -70,7 +116,7 @@ class _EventFields(msgspec.Struct, Data, frozen=True):
     validation_errors: list[dict[str, Any]] | None = None
     execution_result: ToolExecutionResult | None = None
     """Set on the final event of a call."""
-    timestamp: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+    timestamp: datetime = msgspec.field(default_factory=partial(datetime.now, UTC))
 
 
 class ToolEngineEvent(_EventFields, frozen=True, kw_only=True):

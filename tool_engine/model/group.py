@@ -12,7 +12,7 @@ from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds
-from tool_engine.model.permission import Permission
+from tool_engine.model.permission import Permission, check_no_client
 from tool_engine.model.tool import Tool, ToolCategory
 
 _SELECTORS = ("tools", "tags", "categories")
@@ -85,6 +85,7 @@ class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
             known = [each.value for each in ToolCategory]
             check_choice(f"a category of {place}", category, known)
         check_kinds(self)
+        check_no_client(self.permission, place)
         names = [skill.name for skill in self.skills]
         if len(set(names)) < len(names):
             raise ConfigurationError(f"two skills of {place} have the same name: {sorted(names)}")

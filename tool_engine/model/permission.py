@@ -7,8 +7,10 @@ from typing import Final
 
 import msgspec
 
+from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.known_fields import KnownFields
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.data import Data
 
 
@@ -43,6 +45,9 @@ class Permission(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False, meta
 
     execution: ExecutionPolicy | None = None
     result: ResultPolicy | None = None
+    client_may_answer: bool = False
+    """Of a tool's definition alone: whether the client of a server, which may be a program, may
+    answer for the person who is asked before a call runs, where the server lets clients answer."""
 
     def __post_init__(self) -> None:
         for name, kind in (("execution", ExecutionPolicy), ("result", ResultPolicy)):
@@ -53,3 +58,13 @@ class Permission(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False, meta
                     value = OLDER_WORDS.get(value, value)
                 check_choice(name, value, [each.value for each in kind])
                 msgspec.structs.force_setattr(self, name, kind(value))
+        check_switch("client_may_answer", self.client_may_answer)
+
+
+def check_no_client(permission: Permission | None, where: str) -> None:
+    """Raise `ConfigurationError` for what only a tool's definition may say."""
+    if permission is not None and permission.client_may_answer:
+        raise ConfigurationError(
+            f"{where} cannot let clients answer: write client_may_answer into the definition of "
+            "each tool whose clients may"
+        )

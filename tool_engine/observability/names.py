@@ -45,7 +45,10 @@ _OF_EVENTS: Final = {
 
 FACTS: Final[dict[str, Fact]] = {
     **{kind.value: Fact(level, _OF_EVENTS[kind.value]) for kind, level in LINES.items()},
-    "load_error": Fact("warning", "a definition could not be loaded; `file` and `error`"),
+    "load_error": Fact(
+        "warning",
+        "a definition could not be loaded; `file` and `error`; twenty at once, and how many more",
+    ),
     "load_mended": Fact("info", "a file that could not be loaded is right again, or gone; `file`"),
     "tool_quarantined": Fact("warning", "the lock file does not approve tools"),
     "group_quarantined": Fact(

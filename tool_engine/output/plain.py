@@ -2,7 +2,8 @@
 
 Images and other content become content blocks, models of pydantic are asked for their own form;
 values with fields, keys or items are taken apart. A value without a JSON form is an error that says
-what to return: its `repr` would look like an answer.
+what to return: its `repr` would look like an answer. So is one whose JSON would fill the memory,
+because it holds the same lists or mappings again and again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from enum import Enum
+from gc import get_referents, is_tracked
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,6 +30,13 @@ _MOST: Final = 1_000_000
 """The most values that are taken apart; one that contains itself twice has no end."""
 _FEW: Final = 1_000
 """The most values that are looked at on the event loop."""
+_MOST_WRITTEN: Final = 500_000
+"""The most lists and mappings in the JSON of a value that holds some of them many times."""
+_MANY: Final = 10
+"""How often it holds each of them."""
+_SAMPLE: Final = 16
+_DEEPEST: Final = 1_000
+_CONTAINERS: Final = frozenset((dict, list, tuple))
 _LISTS: Final = frozenset((list, tuple, set, frozenset))
 _KNOWN: Final = (
     *(str, int, float, bytes, bytearray, memoryview, type(None), Enum, Decimal, UUID),
@@ -43,6 +52,42 @@ def plain_output(value: Any) -> dict[str, Any]:
         ToolExecutionError: Something in it has no form in JSON.
     """
     return as_output(_Taking().plain(lay_out(value), "", 0))
+
+
+def may_unfold(value: Any) -> bool:
+    """Return True if its JSON may be much larger than the value; only a few parts are counted."""
+    level, count = [value], 1.0
+    for _ in range(_MAX_DEPTH):
+        some = level if len(level) <= _SAMPLE else level[:: len(level) // _SAMPLE]
+        level = _list_inside(some)
+        if not level:
+            return False
+        count *= len(level) / len(some)
+        if count > _MOST_WRITTEN:
+            break
+    return True
+
+
+def check_unfolding(value: Any) -> None:
+    """Raise `ToolExecutionError` if its JSON is much larger than the value; may take its time."""
+    level, count = [value], 1
+    for _ in range(_DEEPEST):
+        level = _list_inside(level)
+        count += len(level)
+        if not level:
+            return
+        if count > _MOST_WRITTEN and len(set(map(id, level))) * _MANY < len(level):
+            raise ToolExecutionError(
+                "the tool has run, but it returned the same lists or mappings so often that their "
+                f"JSON has more than {_MOST_WRITTEN:,} of them: return each of them once"
+            )
+
+
+def _list_inside(level: list[Any]) -> list[Any]:
+    """Return the lists and mappings in some others; those without any others may be left out."""
+    # What the garbage collector does not track holds texts and numbers alone.
+    found = filter(is_tracked, get_referents(*level))
+    return [each for each in found if type(each) in _CONTAINERS]
 
 
 def plain_at_once(value: Any) -> dict[str, Any] | None:

@@ -13,15 +13,18 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.json.output import as_output, has_own_form
+from tool_engine.model.json.weighing import pack_small
 from tool_engine.model.result import MOST_KEPT, ResultLimits
 from tool_engine.model.tool import Tool
 from tool_engine.output.limited import Kept, LimitedOutput, Reader, cut_output, is_known
 from tool_engine.output.measure import Measure, plain
-from tool_engine.output.plain import plain_output
+from tool_engine.output.plain import check_unfolding, plain_output
 from tool_engine.redaction import OwnSecrets, secrets_of
 
 _AT_ONCE: Final = 32_768
 """Characters of an output that the event loop handles; a larger one goes to a thread."""
+_PACKED_AT_ONCE: Final = 16_384
+"""Bytes of the packed form of such an output, which is measured at one go."""
 _FEW: Final = 16
 _SHORT: Final = 512
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
@@ -76,6 +79,7 @@ class _Shaper:
 
     def _shape_value(self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext) -> Any:
         value = lay_out(value)
+        check_unfolding(value)
         if is_quick(value) and not has_own_form(value):
             value = plain_output(value)
         returned = output = as_output(value)
@@ -140,7 +144,9 @@ class _SyncShaping:
 
 def is_quick(value: Any) -> bool:
     """True if an output is small enough to handle without a thread."""
-    return _is_tiny(value) or _fits_size(value, _AT_ONCE)
+    if _is_tiny(value) or pack_small(value, _PACKED_AT_ONCE) is not None:
+        return True
+    return _fits_size(value, _AT_ONCE)
 
 
 def _is_tiny(value: Any) -> bool:

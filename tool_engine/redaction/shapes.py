@@ -172,6 +172,8 @@ _BY_MARK: Final = (
 )
 """The shapes by a character that all of them contain."""
 _SHORTEST: Final = 8
+SHORTEST_WORD: Final = 20
+"""Characters of the shortest secret that has letters and digits alone: the id of an AWS key."""
 _MOST_FINDS: Final = 4_000
 """A text with more of one shape is hidden from there on: it was made to take long."""
 _NEAR: Final = 240

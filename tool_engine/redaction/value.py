@@ -15,6 +15,8 @@ _MAX_DEPTH: Final = 64
 _NAMING: Final = ("name", "key", "Name", "Key")
 _NAMED: Final = ("value", "Value")
 _LONGEST_OPTION: Final = 64
+_MOST_KEYS: Final = 256
+"""The most keys of a value that are remembered."""
 _PRIVATE: Final = "PRIVATE KEY-----"
 _PAIRS: Final = (list, tuple)
 _KEY_END: Final = "-----END "
@@ -45,6 +47,8 @@ class _Redaction:
     def __init__(self, secret_parts: frozenset[str], hide_text: Callable[[str], str]) -> None:
         self._parts = secret_parts
         self._text = hide_text
+        self._keys: dict[str, tuple[str, bool]] = {}
+        """Key -> how it is shown, and whether what it names is secret: rows have the same keys."""
 
     def of(self, value: Any, depth: int) -> Any:
         if value is None or isinstance(value, str | int | float):
@@ -72,14 +76,25 @@ class _Redaction:
         named = _named_secrets(value)
         copy: dict[str, Any] = {}
         for key, item in value.items():
-            text = str(key)
-            name = free_key(self._text(text_key(key, value)), copy)
-            is_secret = is_secret_key(text) or key in named or text in self._parts
+            known = self._keys.get(key) if type(key) is str else None
+            name, is_secret = known or self._read_key(key, value)
+            name = free_key(name, copy) if name in copy else name
             # A flag, a missing value and the place of a secret are not secret.
-            is_place = isinstance(item, str) and _PLACE.fullmatch(item)
-            is_shown = item is None or isinstance(item, bool) or not is_secret
-            copy[name] = item if is_place else self.of(item, depth) if is_shown else HIDDEN
+            if isinstance(item, str) and "${" in item and _PLACE.fullmatch(item):
+                copy[name] = item
+            elif (is_secret or key in named) and not (item is None or isinstance(item, bool)):
+                copy[name] = HIDDEN
+            else:
+                copy[name] = self._text(item) if type(item) is str else self.of(item, depth)
         return copy
+
+    def _read_key(self, key: Any, value: Mapping[Any, Any]) -> tuple[str, bool]:
+        """Return how a key is shown, and whether what it names is secret."""
+        text = str(key)
+        read = self._text(text_key(key, value)), is_secret_key(text) or text in self._parts
+        if type(key) is str and len(self._keys) < _MOST_KEYS:
+            self._keys[key] = read
+        return read
 
     def _redact_list(self, values: Iterable[Any], depth: int) -> list[Any]:
         copy: list[Any] = []
@@ -116,5 +131,7 @@ def _name_of(name: str | bytes) -> str:
 
 def _named_secrets(value: Mapping[Any, Any]) -> Sequence[str]:
     """Return the secret keys of an entry `{"name": ..., "value": ...}`."""
+    if "value" not in value and "Value" not in value:
+        return ()
     names = [value.get(naming) for naming in _NAMING if naming in value]
     return _NAMED if any(isinstance(name, str) and is_secret_key(name) for name in names) else ()

@@ -125,9 +125,6 @@ class Meter:
         """Return where a call is counted, each with its name and its tool's identity there."""
         own, spenders = self._own, self.spenders() if spenders is None else spenders
         known = tool_name, own.tool_of(tool_name) if identity is None else identity
-        if len(spenders) == 1:
-            # No other conversation is there.
-            return [(own, known)]
         return [
             (each, known if each in self.line else own.names_for(tool_name, each))
             for each in spenders
@@ -195,8 +192,11 @@ class Meter:
             identity: What says which tool it is; None: it is found.
             spenders: Where it is counted; None: `self.spenders()`.
         """
-        counts = self._find_counts(tool_name, identity, spenders)
         others = _ALSO.get()
+        if not others and spenders == (self._own,) and identity is not None:
+            # No other conversation and no reply has a say, as almost always.
+            return self._own.take(tool_name, identity, max_uses, is_asked_for=is_asked_for)
+        counts = self._find_counts(tool_name, identity, spenders)
         with Counting.lock:
             for each, (name, tool) in counts:
                 for config in (each.config, *others.get(each, ())):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from copy import copy
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import force_setattr as set_field
@@ -12,10 +12,12 @@ from tool_engine.interfaces import CallScope
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext
 from tool_engine.model.caller import check_context
 from tool_engine.model.tool import Tool
-from tool_engine.session.narrowing import find_reply_settings
+from tool_engine.session.narrowing import find_replies
 from tool_engine.session.toolbox.toolbox import Toolbox
 
 _CALLER: Final = "conversation_agent"
+_copy: Final[Callable[..., Any]] = ToolExecutionContext.__copy__  # type: ignore[attr-defined]
+"""Copies a context, without the detour of `copy.copy`."""
 _UNSET: Final = 30.0
 """The default `timeout`, at which the tool's own timeout decides."""
 
@@ -91,7 +93,7 @@ class Caller:
         """
         if context is None:
             # A copy is not checked again: what is set in it was checked where it comes from.
-            made = copy(self._unnamed)
+            made: ToolExecutionContext = _copy(self._unnamed)
             set_field(made, "timeout", self.find_timeout(tool))
             set_field(made, "variables", {})
             set_field(made, "scope", scope)
@@ -101,7 +103,7 @@ class Caller:
         timeout = context.timeout
         if timeout is DEFAULT_TIMEOUT or timeout is None:
             timeout = self.find_timeout(tool)
-        elif find_reply_settings(self._toolbox) is not None:
+        elif self._toolbox in find_replies():
             timeout = min(timeout, self.find_timeout(tool))
         is_anonymous = context.caller_id is None and context.caller_type == "unknown"
         return msgspec.structs.replace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -20,7 +20,7 @@ from tool_engine.calls.uses import is_use
 from tool_engine.errors import ApprovalError, VariableError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext
-from tool_engine.model.caller import check_context, is_of_own
+from tool_engine.model.caller import check_context, heard_by, is_of_own
 from tool_engine.model.finding import finding_of
 from tool_engine.model.json.plain import read_plain
 from tool_engine.model.json.secret_schema import UNNAMED
@@ -67,6 +67,7 @@ from tool_engine.sources.naming import named_twice, refusal_named
 _NOTHING: Final = Expanded({}, ())
 _LONG: Final = 0.005
 """Seconds of reading after which others have a turn before the call begins."""
+_NO_PLACES = _NO_LABELS = frozenset[str]()
 _UNKNOWN: Final = Deferred()
 _NEWS: Final = {
     "en": "The call of {0} that waited for consent has ended: {1}",
@@ -75,7 +76,7 @@ _NEWS: Final = {
 _EMPTY: Final = {"en": "its result is empty", "zh": "结果为空"}
 
 
-class _Ready(NamedTuple):
+class _Ready(msgspec.Struct, frozen=True, eq=False):
     """A call that may run, and has been counted."""
 
     placed: Placed
@@ -104,6 +105,7 @@ class SessionCalls:
         self.of_scopes = ConversationParts(
             parts.tools.find_own,
             parts.gate,
+            parts.policy,
             Showing(parts.tools, parts.caller, parts.policy, parts.results),
             parts.tools.source,
             parts.meter.line,
@@ -246,7 +248,8 @@ class SessionCalls:
         expanded = Expanded(request.params, variables, read=self._read_labels.labels)
         source = "" if placed.is_own else source_of(self._source, name)
         ready = _Ready(placed, source, expanded, kept.paid or self._meter.spenders())
-        return await self._run_call(ready, request.params, None, request, kept=kept)
+        context = None if kept.listener is None else heard_by(kept.listener, None)
+        return await self._run_call(ready, request.params, context, request, kept=kept)
 
     def forbids(self, tool: Tool, request: ApprovalRequest) -> Refusal | None:
         """Return why a call that this session asked about may not run after all."""
@@ -302,12 +305,13 @@ class SessionCalls:
             partial(tools.find_refusal_since, tools.toolbox.found, tool_name)
             if asked is None
             else partial(self._find_refusal_later, placed.tool, asked, kept),
-            yes=None if yes is None else yes.is_consent,
-            paid=ready.paid,
-            source=ready.source,
-            called_name=tool_name if asked is None else asked.called_name,
-            is_nested=is_nested,
-            principal=self._caller.principal or ("" if context is None else principal_of(context)),
+            None if yes is None else yes.is_consent,
+            ready.paid,
+            ready.source,
+            tool_name if asked is None else asked.called_name,
+            is_nested,
+            self._caller.principal or ("" if context is None else principal_of(context)),
+            labels=set(expanded.labels if expanded.variables else expanded.typed),
         )
         if placed.tool.secret_names or placed.tool.secret_parts:
             self.secrets.note(placed.tool, expanded.params)
@@ -323,7 +327,10 @@ class SessionCalls:
         finally:
             for token, is_itself in scope.deferred.items():
                 name = tool_name if is_itself else None
-                note_deferred(self._deferred, self._gate.book, token, scope, name, asker=self)
+                heard = context.on_progress if is_itself and context is not None else None
+                note_deferred(
+                    self._deferred, self._gate.book, token, scope, name, asker=self, listener=heard
+                )
         for part in kept.parts:
             scope.take_asks(part)
         if scope.tool is not None and not result.is_success:
@@ -348,7 +355,7 @@ class SessionCalls:
             return refusal
         if not isinstance(params, dict):
             # Validation reports what is wrong with it.
-            return _Ready(placed, source, _NOTHING._replace(params=params), spenders)
+            return _Ready(placed, source, Expanded(params, ()), spenders)
         try:
             return _Ready(placed, source, self._put_in(placed, params), spenders)
         except VariableError as error:
@@ -366,15 +373,17 @@ class SessionCalls:
                 # What it keeps is the value, whatever else is written beside it.
                 typed = {key: item for key, item in sent.items() if key == "value"}
         read = self._read_labels.labels
-        is_typed = bool(read) and has_typed(typed, placed.tool)
         if not may_refer(sent):
-            return Expanded(sent, (), frozenset(), read, is_typed)
+            # All of it is typed.
+            return Expanded(sent, (), _NO_PLACES, read, read if typed else _NO_LABELS)
+        is_typed = bool(read) and has_typed(typed, placed.tool)
         expanded = (
             expand_written(sent, placed.tool, self._variables)
             if is_written(params)
             else expand(sent, self._variables)
         )
-        return expanded._replace(read=read, is_typed=is_typed)
+        labels = read if is_typed else _NO_LABELS
+        return msgspec.structs.replace(expanded, read=read, typed=labels)
 
 
 def _describe_error(error: VariableError, tool: Tool) -> str:

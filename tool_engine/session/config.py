@@ -14,7 +14,7 @@ from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.kinds import check_kinds
-from tool_engine.model.permission import Permission
+from tool_engine.model.permission import Permission, check_no_client
 from tool_engine.model.result import ResultShow
 from tool_engine.protocols.registry import check_protocol
 
@@ -263,15 +263,17 @@ def _read_rules(said: Any) -> Any:
 
 def _make_permission(name: str, said: object) -> Permission:
     """Return a permission, also from the bare word for `execution`."""
-    if isinstance(said, Permission):
-        return said
+    made = said
     try:
         if isinstance(said, str):
-            return Permission(execution=said)  # type: ignore[arg-type] # it takes texts
-        if isinstance(said, Mapping):
-            return Permission(**said)
+            made = Permission(execution=said)  # type: ignore[arg-type] # it takes texts
+        elif isinstance(said, Mapping):
+            made = Permission(**said)
     except (ConfigurationError, TypeError) as error:
         raise ConfigurationError(f"{name}: {error}") from error
-    raise ConfigurationError(
-        f"{name} must be a Permission, or a word such as 'ask_always', got {said!r}"
-    )
+    if not isinstance(made, Permission):
+        raise ConfigurationError(
+            f"{name} must be a Permission, or a word such as 'ask_always', got {said!r}"
+        )
+    check_no_client(made, name)
+    return made

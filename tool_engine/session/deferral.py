@@ -11,6 +11,7 @@ from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import CallScope
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal
+from tool_engine.model.progress import ToolProgress
 from tool_engine.model.tool import Tool
 from tool_engine.session.reading.result import SessionResult, withhold_result
 from tool_engine.session.scope import SessionScope
@@ -19,6 +20,7 @@ from tool_engine.session.tools import SessionTools
 from tool_engine.sources.identity import engine_of
 
 Rest: TypeAlias = Callable[[Refusal | None], Awaitable[SessionResult]]
+Listener: TypeAlias = Callable[[ToolProgress], object] | None
 
 
 class Asker(Protocol):
@@ -45,6 +47,8 @@ class Deferred(NamedTuple):
     """What it was counted against when its approval was requested."""
     asker: Asker | None = None
     """The session whose call it is, if it is in this process: another one may answer."""
+    listener: Listener = None
+    """Its `on_progress`, in the process of its call."""
 
 
 def note_deferred(
@@ -55,6 +59,7 @@ def note_deferred(
     tool_name: str | None,
     rest: Rest | None = None,
     asker: Asker | None = None,
+    listener: Listener = None,
 ) -> None:
     """Note what `resume` needs, and forget requests that have expired.
 
@@ -66,6 +71,7 @@ def note_deferred(
         tool_name: As in `Deferred`.
         rest: As in `Deferred`.
         asker: As in `Deferred`.
+        listener: As in `Deferred`.
     """
     # The oldest stand first; those that may be answered are not looked at each time.
     while deferred and not book.is_open(oldest := next(iter(deferred))):
@@ -75,7 +81,7 @@ def note_deferred(
         return
     parts = scope.shared.get(token, ())
     labels, own = frozenset(scope.labels), scope if parts else None
-    deferred[token] = Deferred(labels, tool_name, rest, parts, own, scope.paid, asker)
+    deferred[token] = Deferred(labels, tool_name, rest, parts, own, scope.paid, asker, listener)
 
 
 def find_tool(tools: SessionTools, request: ApprovalRequest, kept: Deferred) -> Tool | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +19,7 @@ from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool
 from tool_engine.session.deferral import Deferred, finish_result, note_deferred
 from tool_engine.session.formatting import data_of
-from tool_engine.session.narrowing import find_reply_settings
+from tool_engine.session.narrowing import find_replies
 from tool_engine.session.parts import SessionParts
 from tool_engine.session.prompt.skills import READING
 from tool_engine.session.reading.hiding import find_show, hide_result, least_shown
@@ -85,7 +85,7 @@ _WHOLE: Final = Presentation()
 _FULL: Final = ResultShow.FULL.value
 
 
-class Ended(NamedTuple):
+class Ended(msgspec.Struct, frozen=True, eq=False):
     """A call that has ended."""
 
     tool: Tool
@@ -118,6 +118,7 @@ class ResultKeeper:
         self._variables = parts.variables
         self._read_labels = parts.read_labels
         self._gate = parts.gate
+        self._policy = parts.policy
         self._results = parts.results
         self._deferred = parts.deferred
         self.number = 0
@@ -205,7 +206,10 @@ class ResultKeeper:
         is_error = not result.is_success
         if scope is not None and scope.asks_about_result(is_error):
             return False
-        return self._gate.is_readable(*_find_run(placed, arguments, scope), is_error)
+        tool, params = _find_run(placed, arguments, scope)
+        if tool.permission is None and self._policy.is_silent():
+            return True
+        return self._gate.is_readable(tool, params, is_error)
 
     async def _review_result(
         self,
@@ -283,8 +287,8 @@ class ResultKeeper:
 
     def _find_show(self, tool_name: str, tool: Tool | None) -> str:
         """Return how much the model reads, its reply's settings included."""
-        config, of_reply = self._toolbox.config, find_reply_settings(self._toolbox)
-        is_of_tool = bool(config.tool_show) or (tool is not None and tool.result is not None)
+        config, of_reply = self._toolbox.config, find_replies().get(self._toolbox)
+        is_of_tool = config.tool_show or (tool is not None and tool.result is not None)
         if of_reply is None and config.show == _FULL and not is_of_tool:
             # As almost always.
             return _FULL
@@ -295,7 +299,7 @@ class ResultKeeper:
         """Return the limit: of session, code, definition or default. S7."""
         declared = None if tool is None or tool.result is None else tool.result.limit
         said = presentation.limit if presentation.limit is not None else declared
-        config, of_reply = self._toolbox.config, find_reply_settings(self._toolbox)
+        config, of_reply = self._toolbox.config, find_replies().get(self._toolbox)
         limit = config.tool_limits.get(tool_name, config.limit if said is None else said)
         if of_reply is None:
             return limit

@@ -124,10 +124,8 @@ def hold_reply(toolbox: Toolbox, config: ToolCallConfig) -> Iterator[None]:
         _REPLY.reset(token)
 
 
-def find_reply_settings(toolbox: Toolbox) -> ToolCallConfig | None:
-    """Return the settings of a call's reply, or None."""
-    known = _REPLY.get()
-    return known.get(toolbox) if known else None
+find_replies: Final = _REPLY.get
+"""Returns the settings of the replies in progress here, by the toolbox of their session."""
 
 
 def find_reply_marks() -> frozenset[int]:

@@ -84,17 +84,16 @@ class SessionPolicy:
         self._config = toolbox.config
         self._rules = self._config.permission_rules()
         self._found: Found | None = None
-        self._is_silent = False
+        self._is_without_rules = False
         """Whether only the tools' own definitions have permissions."""
         self._known: dict[int, list[_ToolRules]] = {}
         """What holds for a tool, by identity: all candidates, where its engine is unclear."""
 
     def decide(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
         """Decide about a call of a tool as the engine has it."""
-        found = self._toolbox.find_present()
-        if found is not self._found:
-            self._note_change(found)
-        if self._is_silent and tool.permission is None:
+        if self.is_silent() and tool.permission is None:
+            return _FREE
+        if self._is_without_rules and tool.permission is None:
             own = _FREE
         else:
             said = self._find_all(tool)
@@ -105,6 +104,14 @@ class SessionPolicy:
         return (
             own if self._parent is None else _take_stricter(own, self._parent.decide(tool, params))
         )
+
+    def is_silent(self) -> bool:
+        """Return True if tools' own definitions alone say here who is asked about a call."""
+        found = self._toolbox.find_present()
+        if found is not self._found:
+            self._note_change(found)
+        is_alone = self._parent is None and not _ALSO.get()
+        return is_alone and self._is_without_rules
 
     def result_policy(self, tool: Tool) -> ResultPolicy:
         """Return the strictest result policy of the tool for any arguments."""
@@ -186,7 +193,7 @@ class SessionPolicy:
         if found.config is not self._config:
             self._config, self._rules = found.config, found.config.permission_rules()
         self._found, self._known = found, {}
-        self._is_silent = not self._has_any_rule()
+        self._is_without_rules = not self._has_any_rule()
 
     def _has_any_rule(self) -> bool:
         config = self._config

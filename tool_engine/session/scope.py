@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.approval.making import making_of, place_of
 from tool_engine.approval.place import engine_asked
@@ -21,9 +23,14 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same
-from tool_engine.session.bounds import find_reply_bounds
+from tool_engine.session.bounds import Others, find_reply_bounds
 from tool_engine.session.narrowing import find_reply_marks
-from tool_engine.session.policy import find_reply_rules, hold_rules
+from tool_engine.session.policy import (
+    RulesOfReplies,
+    SessionPolicy,
+    find_reply_rules,
+    hold_rules,
+)
 from tool_engine.session.showing import Showing
 from tool_engine.session.spending import InnerUse, Spending
 from tool_engine.session.variables.labels import refuse_content, refuse_typing
@@ -46,6 +53,8 @@ class ConversationParts(NamedTuple):
     """The tools that only the conversation has."""
     gate: ApprovalGate
     """Says what needs consent, and asks."""
+    policy: SessionPolicy
+    """Decides by the rules of the conversation."""
     showing: Showing
     """Decides which tools and results the conversation may see."""
     catalog: Source
@@ -57,101 +66,65 @@ class ConversationParts(NamedTuple):
 
 
 @live("pickle context.to_wire(), or a replace(context, scope=None) without its conversation")
-class SessionScope:
+class SessionScope(msgspec.Struct, eq=False):
     """One call of a conversation, on its way through the engine.
 
-    Args:
-        parts: What it shares with the other calls of its conversation.
-        expanded: What was put into the arguments: it must not get to a tool that does not accept
-            where it came from, however many tools it goes through.
-        consented: The fingerprint of the call that has been approved already.
-        yes: The answer to a question about this very call before it came here: True, it needs no
-            other consent; False, that question does not stop it; None, there was no question.
-            Calls that its tool makes are not covered.
-        source: Which of several sources has the tool; see `source_of`.
-        called_name: The name that the model called.
-        is_nested: Whether the call was made by a tool, and waited until now.
-        find_off: Why the call may not run after all, by what was turned off since; None: it may.
-        principal: Who is behind the call; empty: not known.
-        paid: In which books the call itself was counted before it came here.
+    A `Struct`, which is made in C: every call has one.
     """
 
-    __slots__ = (
-        "_allowed",
-        "_asks",
-        "_asks_on_error",
-        "_call_id",
-        "_called_name",
-        "_consented",
-        "_expanded",
-        "_find_off",
-        "_gate",
-        "_is_nested",
-        "_others",
-        "_parts",
-        "_principal",
-        "_rules",
-        "_sent",
-        "_yes",
-        "deferred",
-        "labels",
-        "line",
-        "paid",
-        "params",
-        "shared",
-        "source",
-        "tool",
-    )
+    parts: ConversationParts
+    """What it shares with the other calls of its conversation."""
+    expanded: Expanded
+    """What was put into the arguments: it must not get to a tool that does not accept where it came
+    from, however many tools it goes through."""
+    consented: str | None = None
+    """The fingerprint of the call that has been approved already."""
+    find_off: Callable[[], Refusal | None] | None = None
+    """Returns why the call may not run after all, by what was turned off since; None: it may."""
+    yes: bool | None = None
+    """The answer to a question about this very call before it came here: True, it needs no other
+    consent; False, that question does not stop it; None, there was no question. Calls that its tool
+    makes are not covered."""
+    paid: tuple[Spending, ...] = ()
+    """In which books the call itself was counted before it came here."""
+    source: str = ""
+    """The source of the tool among several; empty: the first, or the only one."""
+    called_name: str = ""
+    """The name that the model called."""
+    is_nested: bool = False
+    """Whether the call was made by a tool, and waited until now."""
+    principal: str = ""
+    """Who is behind the call; empty: not known."""
+    # A thread may have the context of a call without the context variables set around it.
+    _others: Others = msgspec.field(default_factory=find_reply_bounds)
+    _rules: RulesOfReplies = msgspec.field(default_factory=find_reply_rules)
+    labels: set[str] = set()
+    """The labels of content in its arguments, put in or typed, or that it has read."""
+    _call_id: str | None = None
+    _asks: bool = False
+    _asks_on_error: bool = False
+    tool: Tool | None = None
+    """The tool that the conversation called, in the form in which the engine has it."""
+    params: dict[str, Any] = {}
+    """The arguments that the tool ran with, defaults filled in."""
+    _allowed: ApprovalRequest | None = None
+    shared: dict[str, tuple[CallScope, ...]] = {}
+    """Request token -> the scopes of all conversations that must agree to its call."""
+    deferred: dict[str, bool] = {}
+    """Request token -> whether it is about this call itself rather than one that its tool makes."""
 
-    def __init__(
-        self,
-        parts: ConversationParts,
-        expanded: Expanded,
-        consented: str | None = None,
-        find_off: Callable[[], Refusal | None] | None = None,
-        *,
-        yes: bool | None = None,
-        paid: tuple[Spending, ...] = (),
-        source: str = "",
-        called_name: str = "",
-        is_nested: bool = False,
-        principal: str = "",
-    ) -> None:
-        self._parts = parts
-        self._gate = parts.gate
-        self._expanded = expanded
-        self._consented = consented
-        self._find_off = find_off
-        self._yes = yes
-        self.line = parts.line
-        self.paid = paid
-        # A thread may have the context of a call without the context variables set around it.
-        self._others = find_reply_bounds()
-        self._rules = find_reply_rules()
-        self._called_name = called_name
-        self._is_nested = is_nested
-        self._principal = principal
-        self.source = source
-        """The source of the tool among several; empty: the first, or the only one."""
-        self._call_id: str | None = None
-        self._asks = self._asks_on_error = False
-        self.tool: Tool | None = None
-        """The tool that the conversation called, in the form in which the engine has it."""
-        self.params: dict[str, Any] = {}
-        """The arguments that the tool ran with, defaults filled in."""
-        self._allowed: ApprovalRequest | None = None
-        self.shared: dict[str, tuple[CallScope, ...]] = {}
-        """Request token -> the scopes of all conversations that must agree to its call."""
-        self.deferred: dict[str, bool] = {}
-        """Request token -> whether it is about this call itself rather than one that its tool
-        makes.
-        """
-        if expanded.variables:
-            self._sent = expanded.labels
-        else:
-            self._sent = expanded.read if expanded.is_typed else _NONE
-        self.labels: set[str] = set(self._sent)
-        """The labels of content in its arguments, put in or typed, or that it has read."""
+    def __repr__(self) -> str:
+        # Its fields are contents and secrets of a conversation.
+        return f"<SessionScope of {self.called_name!r}>"
+
+    @property
+    def line(self) -> tuple[Spending, ...]:
+        """What the conversation has spent, then those that it works for."""
+        return self.parts.line
+
+    @property
+    def _gate(self) -> ApprovalGate:
+        return self.parts.gate
 
     @property
     def conversation(self) -> tuple[object, ...]:
@@ -159,7 +132,7 @@ class SessionScope:
         return self._gate, frozenset(self.labels), find_reply_marks()
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        return self._parts.own(tool_name)
+        return self.parts.own(tool_name)
 
     async def lets_in(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why the arguments' contents must not reach a tool, or None.
@@ -169,8 +142,8 @@ class SessionScope:
         """
         del params
         # What its own calls have read of the conversation is in what they go on with.
-        inside = self.labels - self._sent
-        return refuse_content(tool, self._expanded, inside, self._source_of(tool))
+        inside = self.labels - self.expanded.labels
+        return refuse_content(tool, self.expanded, inside, self._source_of(tool))
 
     @property
     def has_begun(self) -> bool:
@@ -189,34 +162,31 @@ class SessionScope:
 
     def has_engine(self, engine: Source, tool_name: str) -> bool:
         """Return True if the conversation has this tool of the engine."""
-        return leaf_of(self._parts.catalog, engine, tool_name) is not None
+        return leaf_of(self.parts.catalog, engine, tool_name) is not None
 
     def _source_of(self, tool: Tool) -> str:
         engine = engine_asked(tool)
         if engine is None:
             return self.source
-        leaf = leaf_of(self._parts.catalog, engine, tool.name)
-        return _FOREIGN if leaf is None else source_text(self._parts.catalog, leaf)
+        leaf = leaf_of(self.parts.catalog, engine, tool.name)
+        return _FOREIGN if leaf is None else source_text(self.parts.catalog, leaf)
 
     def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
         """Return True if the call needs no consent; otherwise `consent` decides."""
         is_first = self._call_id is None or call_id == self._call_id
         if tool.accepts is not None or self._allowed is not None:
             return False
-        if self._consented is not None or self._yes is not None:
+        if self.consented is not None or self.yes is not None:
             return False
-        if self._rules:
+        if self._rules or tool.permission is not None or not self.parts.policy.is_silent():
             # Also for what a tool calls in a thread that has its context alone.
             with hold_rules(self._rules):
-                is_free = self._gate.is_free(tool, params)
-        else:
-            is_free = self._gate.is_free(tool, params)
-        if not is_free:
-            return False
-        if not is_first:
-            self._note_result(tool, params)
+                if not self._gate.is_free(tool, params):
+                    return False
+                if not is_first:
+                    self._note_result(tool, params)
         if is_first:
-            if self._find_off is not None and self._find_off() is not None:
+            if self.find_off is not None and self.find_off() is not None:
                 return False
             self._call_id = call_id
             # The tool may do anything with its arguments.
@@ -225,7 +195,7 @@ class SessionScope:
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why the call may not run; None: it may."""
-        home = self._parts.home
+        home = self.parts.home
         if home.loop is get_running_loop():
             return await self._consent_here(call_id, tool, params)
         return await home.carry(partial(self._consent_here, call_id, tool, params))
@@ -243,12 +213,12 @@ class SessionScope:
             self._call_id = call_id
         is_first = call_id == self._call_id
         if is_first:
-            if self._yes is not None and self.tool is not None and not is_same(tool, self.tool):
+            if self.yes is not None and self.tool is not None and not is_same(tool, self.tool):
                 return refuse_changed(tool.name)
             self.tool, self.params = tool, params
         else:
             self._note_result(tool, params)
-        is_nested = self._is_nested or not is_first
+        is_nested = self.is_nested or not is_first
         if self._was_approved(tool, params, is_nested):
             # What it may hold was looked at before the approver was asked.
             refusal = self._gate.denied(tool, params)
@@ -257,17 +227,17 @@ class SessionScope:
         token = token_of(refusal)
         if token is not None:
             self.deferred[token] = is_first
-        if refusal is not None or self._find_off is None or not is_first:
+        if refusal is not None or self.find_off is None or not is_first:
             return refusal
-        return self._find_off()
+        return self.find_off()
 
     def _was_approved(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> bool:
         """Return True if the call waited for its approval, once."""
-        if self._consented is not None and self._consented == self._make_fingerprint(
+        if self.consented is not None and self.consented == self._make_fingerprint(
             tool, params, is_nested
         ):
             # The next one like it is asked about again.
-            self._consented = None
+            self.consented = None
             return True
         request = self._allowed
         if request is None or not request.is_about(tool) or request.params != params:
@@ -282,8 +252,8 @@ class SessionScope:
         refusal = await self.lets_in(tool, params)
         if refusal is not None:
             return refusal
-        has_yes = bool(self._yes) and call_id == self._call_id
-        typed = refuse_typing(tool, self._expanded, self._source_of(tool))
+        has_yes = bool(self.yes) and call_id == self._call_id
+        typed = refuse_typing(tool, self.expanded, self._source_of(tool))
         if typed is not None and not self._gate.asks(tool, params, has_yes=has_yes):
             return typed
         if has_yes:
@@ -294,20 +264,20 @@ class SessionScope:
             params,
             is_nested=is_nested,
             engine=self._engine_of(tool, is_nested),
-            called_name=self._called_name,
-            principal=self._principal,
+            called_name=self.called_name,
+            principal=self.principal,
             # Who once allowed every call did not see what a model has read since.
             is_new=typed is not None,
         )
 
     def _make_fingerprint(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> str:
         engine = self._engine_of(tool, is_nested)
-        place = place_of(tool, engine, self._called_name, is_nested=is_nested)
+        place = place_of(tool, engine, self.called_name, is_nested=is_nested)
         return fingerprint_of(tool.name, making_of(tool, place), params)
 
     def _engine_of(self, tool: Tool, is_nested: bool) -> str:
         """Return the engine of a tool; empty: the conversation's own, or unknown."""
-        catalog, called_name = self._parts.catalog, self._called_name
+        catalog, called_name = self.parts.catalog, self.called_name
         if is_nested:
             return engine_of_inner(catalog, called_name, tool, engine_asked(tool))
         return "" if self.own(called_name) is not None else engine_of(catalog, called_name)
@@ -340,7 +310,7 @@ class SessionScope:
     def note_inside(self, tools: Iterable[Tool]) -> None:
         """Note the tools that a call with a shared result has called."""
         for tool in tools:
-            said = self._parts.showing.result_policy(tool)
+            said = self.parts.showing.result_policy(tool)
             self._asks |= said is ResultPolicy.ALWAYS
             self._asks_on_error |= said is not ResultPolicy.NEVER
 
@@ -351,16 +321,16 @@ class SessionScope:
     def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why an admitted call may not start any more, or None."""
         refusal = self._gate.denied(tool, params)
-        if refusal is not None or self._find_off is None or call_id != self._call_id:
+        if refusal is not None or self.find_off is None or call_id != self._call_id:
             return refusal
-        return self._find_off()
+        return self.find_off()
 
     def shown_tool(self, tool: Tool) -> Tool | None:
-        return self._parts.showing.find_tool(tool)
+        return self.parts.showing.find_tool(tool)
 
     def refusal_of_result(self, record: ToolCallRecord, tool: Tool | None) -> Refusal | None:
         """Return why a result may not be read, or add its labels."""
-        found = self._parts.showing.find_labels(record)
+        found = self.parts.showing.find_labels(record)
         if isinstance(found, Refusal):
             return found
         self.labels |= found

@@ -177,7 +177,10 @@ class ToolSession(KnownArguments, Source):
 
     @own_tools.setter
     def own_tools(self, tools: dict[str, tuple[Tool, ToolExecutor]]) -> None:
-        self._tools.registered = tools
+        # In place: what holds for a reply has the same dictionary.
+        before, new = self._tools.registered, dict(tools)
+        before.clear()
+        before.update(new)
 
     @property
     def findings(self) -> list[str]:

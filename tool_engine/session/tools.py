@@ -56,13 +56,11 @@ class SessionTools:
         prepare: Prepare | None = None,
         parent: SessionTools | None = None,
     ) -> None:
-        self.registered: dict[str, tuple[Tool, ToolExecutor]] = {}
-        """The tools that were registered for this conversation only, with their executors."""
         self.parent = parent
         self._variable_tools = VariableTools(variables, read_labels)
-        self.toolbox = Toolbox(
-            catalog, config, self._list_own, prepare=prepare, stamp=self._list_registered
-        )
+        self.toolbox = Toolbox(catalog, config, self._list_own, prepare=prepare)
+        self.registered: Final = self.toolbox.registered
+        """The tools that were registered for this conversation only, with their executors."""
         self.prompt = SessionPrompt(self.toolbox, variables, config.language)
         self._called: tuple[Found | None, dict[str, Called]] = None, {}
         """What was found of called tools, and how the tools stood then."""
@@ -148,12 +146,11 @@ class SessionTools:
                 "name"
             )
         executor = executor_for(handler, loaded)
-        before = self.registered
-        self.registered = {**before, loaded.name: (loaded, executor)}
+        self.registered[loaded.name] = loaded, executor
         try:
             self.toolbox.tools()
         except BaseException:
-            self.registered = before
+            del self.registered[loaded.name]
             raise
         return loaded
 
@@ -185,10 +182,6 @@ class SessionTools:
                 return Refusal(ErrorType.REJECTED.value, "tools are off in this conversation")
             tools = tools.parent
         return None
-
-    def _list_registered(self) -> object:
-        # Tools may also be added in the dictionary directly.
-        return tuple(self.registered.values())
 
     def _list_own(self) -> tuple[Tool, ...]:
         registered = (tool for tool, _ in self.registered.values())

@@ -144,17 +144,23 @@ class CombinedTools(Source):
 
     @property
     def findings(self) -> list[ReplyFinding]:
-        """One `renamed` for each tool with another name than its source's."""
-        return [
+        """The tools with another name than their source's, and aliases that are not clear.
+
+        Each is `renamed` or `alias_not_clear`. An alias that several sources have means none of
+        their tools, as in one engine.
+        """
+        merged = self._find_current()
+        renamed = [
             ReplyFinding(
                 error_type="renamed",
                 tool_name=name,
                 message=f"{entry.own.name!r} of {entry.source!r} is {name!r} here: another source "
                 "has a tool of that name, too",
             )
-            for name, entry in self._find_current().entries.items()
+            for name, entry in merged.entries.items()
             if name != entry.own.name
         ]
+        return renamed + list(_find_alias_clashes(merged))
 
     def get(self, tool_name: str) -> Tool | None:
         entry = self._find_entry(tool_name)
@@ -385,6 +391,29 @@ class Combination(CombinedTools):
             f"two sources have a tool named {name!r}: {described(first)} and {described(second)}; "
             "put prefix() or rename() around one, or leave one out with keep()"
         )
+
+
+def _find_alias_clashes(merged: _Merged) -> Iterator[ReplyFinding]:
+    """Yield what several sources claim; what is not clear inside of one is that one's to say."""
+    named: dict[str, set[str]] = {}
+    for name, entry in merged.entries.items():
+        for each in (name, entry.own.name):
+            named.setdefault(each, set()).add(name)
+    for claim, holders in merged.aliases.items():
+        names = {*holders, *(named.get(claim, ()) if isinstance(claim, str) else ())}
+        if len({merged.entries[name].source for name in names}) < 2:
+            continue
+        said = f"alias {claim!r}" if isinstance(claim, str) else f"command {claim[1]!r}"
+        for name in holders:
+            others = " and ".join(
+                f"{other!r} of {merged.entries[other].source!r}" for other in sorted(names - {name})
+            )
+            yield ReplyFinding(
+                error_type="alias_not_clear",
+                tool_name=name,
+                message=f"the {said} of {name!r} also means {others}; give it another one, or put "
+                "prefix() around its source",
+            )
 
 
 def _make_entries(tools: list[tuple[str, Tool]]) -> dict[str, _Entry]:

@@ -18,6 +18,7 @@ from tool_engine.validation.shape import Path, count_values, fresh
 _MOST_SAMPLES: Final = 100
 MAX_FILLED: Final = 200_000
 """How many values are filled in for one call: a few bytes for each item would make any number."""
+_LEADS_INSIDE: Final = frozenset({"properties", "items", "additionalProperties"})
 ANY: Final = "*"
 """The path step for every item, or for every undeclared key."""
 
@@ -92,7 +93,7 @@ class Filling:
             judge: Asked for each default, before it is kept.
             path: The place.
         """
-        if not isinstance(schema, Mapping):
+        if not isinstance(schema, Mapping) or _LEADS_INSIDE.isdisjoint(schema):
             return None
         properties = schema.get("properties", {})
         keys = {

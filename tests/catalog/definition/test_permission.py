@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tool_engine.approval.policy import PermissionRule
 from tool_engine.catalog.definition.permission import build_permission, permission_spec
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.errors import DefinitionError
+from tool_engine.errors import ConfigurationError, DefinitionError
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.model.tool import Tool
+from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.variables.labels import list_refused_labels
 
 HEAD = "name: t\ndescription: d\n"
@@ -66,6 +70,35 @@ def test_a_slip_is_told_with_its_place(text: str, place: str, words: str) -> Non
         load(text)
     assert str(caught.value).startswith(place)
     assert words in str(caught.value)
+
+
+def test_a_client_may_answer_where_a_definition_says_so() -> None:
+    """It comes back in the export; a group cannot say it, nor a tool whose calls are not asked."""
+    spec = {"execution": "ask_always", "client_may_answer": True}
+    permission = load("permission: {execution: ask-always, client_may_answer: true}\n").permission
+    assert permission is not None
+    assert permission.client_may_answer
+    assert permission_spec(permission) == spec
+    (finding,) = load("permission: {execution: auto, client_may_answer: true}\n").findings
+    assert finding.startswith("t.yaml:3:")
+    assert "no call of the tool is asked about; write execution: ask_once" in finding
+    group = f"kind: group\nname: g\ntools: [t]\npermission: {spec}\n".replace("True", "true")
+    with pytest.raises(DefinitionError, match="client_may_answer"):
+        ToolConfigLoader().load_definitions(group, "g.yaml")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda said: ToolGroup(name="g", tools=("t",), permission=said),
+        lambda said: PermissionRule("pay_*", said),
+        lambda said: ToolCallConfig(permission=said),
+        lambda said: ToolCallConfig(tool_permissions={"pay": said}),
+    ],
+)
+def test_only_a_definition_lets_clients_answer(make: Callable[[Permission], object]) -> None:
+    with pytest.raises(ConfigurationError, match="cannot let clients answer: write client_may"):
+        make(Permission(execution="ask_always", client_may_answer=True))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

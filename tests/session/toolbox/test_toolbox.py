@@ -214,10 +214,11 @@ async def test_own_tools_stand_last(engine: ToolEngine) -> None:
 
 async def test_an_own_tool_hides_none(engine: ToolEngine) -> None:
     """Two tools of one name are an error with both names and the cure, also where one is off."""
-    tools = [own("mine")]
-    toolbox = Toolbox(engine, None, lambda: tools)
+    toolbox = Toolbox(engine, None, lambda: [tool for tool, _ in toolbox.registered.values()])
+    runs: Any = None
+    toolbox.registered["mine"] = own("mine"), runs
     assert names(toolbox) == ["note", "query", "mine"]
-    tools.append(own("draft"))
+    toolbox.registered["draft"] = own("draft"), runs
     with pytest.raises(
         ToolConflictError, match=r"own tool 'draft' and the catalog's 'draft'.*pref"
     ):
@@ -226,7 +227,8 @@ async def test_an_own_tool_hides_none(engine: ToolEngine) -> None:
     assert toolbox.find("note") is not None, "the others go on"
     assert [each for each in toolbox.findings if "'draft'" in each]
     assert repr(toolbox) == "Toolbox(3 tools on, groups data)"
-    tools[:] = [own("mine"), own("mine")]
+    del toolbox.registered["draft"]
+    toolbox.registered["another"] = own("mine"), runs
     with pytest.raises(ToolConflictError, match=r"two tools named 'mine' of its own"):
         toolbox.tools()
     assert toolbox.find("mine") is None

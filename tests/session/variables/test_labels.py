@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.call import ToolExecutionResult
@@ -187,7 +188,7 @@ def test_a_value_by_reference() -> None:
     store = make_store(page=WEB, mine="user")
     mail = make_tool("mail", accepts=["user", "tool:calculator"])
     expanded = expand({"text": reference("page")}, store)
-    refusal = refuse_content(mail, expanded._replace(read=frozenset({WEB})))
+    refusal = refuse_content(mail, replace(expanded, read=frozenset({WEB})))
     assert refusal is not None
     assert refusal.error_type == "execution_rejected"
     assert refusal.error == (
@@ -226,9 +227,9 @@ def test_a_part_has_the_labels_of_the_whole(part: tuple[int, int]) -> None:
 def test_what_is_typed() -> None:
     """N33: whatever is typed counts as all that was read; what was read before is what counts."""
     mail = make_tool("mail", accepts=["user"])
-    typed = expand({"text": "hello"}, VariableStore())._replace(read=frozenset({WEB, "user"}))
+    typed = replace(expand({"text": "hello"}, VariableStore()), read=frozenset({WEB, "user"}))
     assert refuse_typing(mail, typed) is None
-    typed = typed._replace(is_typed=True)
+    typed = replace(typed, typed=typed.read)
     refusal = refuse_typing(mail, typed)
     assert refusal is not None
     assert refusal.error_type == "execution_rejected"
@@ -242,14 +243,14 @@ def test_what_is_typed() -> None:
     assert refusal.details["labels"] == [WEB]
     assert "variable" not in refusal.details
     assert refuse_typing(make_tool("any"), typed) is None
-    assert refuse_typing(mail, typed._replace(read=frozenset())) is None
+    assert refuse_typing(mail, replace(typed, read=frozenset(), typed=frozenset())) is None
     assert refuse_typing(make_tool("mail", accepts=["user", "host:*"]), typed) is None
 
 
 def test_many_labels() -> None:
     """N33: a refusal names some of them, and the details have all."""
     read = frozenset(f"tool:t{number:02} effect:read" for number in range(30))
-    typed = expand({"text": "hello"}, VariableStore())._replace(read=read, is_typed=True)
+    typed = replace(expand({"text": "hello"}, VariableStore()), read=read, typed=read)
     refusal = refuse_typing(make_tool("mail", accepts=[]), typed)
     assert refusal is not None
     assert "tool:t09 effect:read; and 20 more, and the tool accepts no kept content" in (
@@ -264,7 +265,7 @@ def test_the_host_of_what_was_not_read() -> None:
     expanded = expand({"text": reference("page")}, make_store(page=WEB))
     mail = make_tool("mail", accepts=["user"])
     for read, is_told in ((frozenset[str](), False), (frozenset({WEB}), True)):
-        refusal = refuse_content(mail, expanded._replace(read=read))
+        refusal = refuse_content(mail, replace(expanded, read=read))
         assert refusal is not None
         assert ("host:evil.example" in refusal.error) is is_told
         assert refusal.details is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import msgspec
@@ -33,12 +33,22 @@ def make_tool(**keys: Any) -> Tool:
 _SHORT_VALUES = st.one_of(
     st.text(max_size=20), st.integers(), st.floats(), st.booleans(), st.none(), st.just("\ud800")
 )
-_FLAT_VALUES = st.dictionaries(st.sampled_from(["a", "b", "api_key", "\x00é"]), _SHORT_VALUES)
+_KEYS = st.sampled_from(["a", "b", "api_key", "\x00é"])
+_NESTED = st.recursive(
+    _SHORT_VALUES,
+    lambda inside: st.one_of(
+        st.lists(inside, max_size=3),
+        st.tuples(inside),
+        st.dictionaries(st.one_of(_KEYS, st.integers()), inside, max_size=3),
+    ),
+    max_leaves=5,
+)
+_VALUES = st.dictionaries(_KEYS, st.one_of(_SHORT_VALUES, _NESTED))
 _STEPS = st.lists(
     st.tuples(
         st.sampled_from(["call", "call", "fail", "read", "write", "remove", "look", "copy"]),
-        _FLAT_VALUES,
-        st.one_of(_FLAT_VALUES, st.builds(lambda value: {"result": value}, _SHORT_VALUES)),
+        _VALUES,
+        st.one_of(_VALUES, st.builds(lambda value: {"result": value}, _NESTED)),
         st.integers(0, 5),
     ),
     max_size=30,
@@ -108,17 +118,17 @@ def test_variables_that_are_not_read_are_not_made(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_takes_long_or_is_secret_is_kept_at_once() -> None:
-    """Long texts, what nests, and the arguments of a tool with secrets."""
+    """Long texts, what is no plain JSON, and the arguments of a tool with secrets."""
     store, result = VariableStore(), ToolExecutionResult(True, "fetch", {"result": "x"})
     names = name_variables("fetch", 1, store)
     secret = make_tool(
         parameters=[{"name": "key", "type": "string", "secret": True, "description": "A key."}]
     )
     for tool, params in (
-        (make_tool(), {"a": "x" * 5_000}),
-        (make_tool(), {"a": [1]}),
+        (make_tool(), {"a": "x" * 40_000}),
+        (make_tool(), {"a": [(1, 2)]}),
         (make_tool(), {"a": 2**70}),
-        (make_tool(), {str(each): each for each in range(50)}),
+        (make_tool(), {"a": [date(2026, 1, 31)]}),
         (secret, {"key": "k"}),
     ):
         assert not keep_call_later(store, tool, names, params, result, frozenset({WEB}))

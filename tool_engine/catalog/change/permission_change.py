@@ -64,7 +64,11 @@ def _takes_all_of(old: list[str] | None, new: list[str] | None) -> bool:
 def _rank_policies(permission: Permission) -> dict[str, int]:
     execution = permission.execution or ExecutionPolicy.AUTO
     result = permission.result or ResultPolicy.NEVER
-    return {"execution": _EXECUTION.index(execution), "result": _RESULT.index(result)}
+    return {
+        "execution": _EXECUTION.index(execution),
+        "result": _RESULT.index(result),
+        "client_may_answer": -int(permission.client_may_answer),
+    }
 
 
 def _is_covered(label: str, others: Iterable[str]) -> bool:

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.model.checks.nearness import find_nearest
-from tool_engine.model.permission import Permission
+from tool_engine.model.permission import ExecutionPolicy, Permission
 
+_ASKING: Final = (ExecutionPolicy.ASK_ONCE, ExecutionPolicy.ASK_ALWAYS)
 _BARE: Final = ("user", "model", "rule")
 _KINDS: Final = ("tool", "effect", "host")
 _EFFECTS: Final = ("read", "write", "unknown")
@@ -22,23 +23,37 @@ _BRACKETS: Final = re.compile(r"\[([^\]]*:[^\]]*)\](?::[0-9*]+)?")
 _TOOL: Final = re.compile(r"(?:source-[1-9][0-9]*:)?[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 
 
-def build_permission(spec: str | Mapping[str, str]) -> Permission:
+def build_permission(spec: str | Mapping[str, Any]) -> Permission:
     if isinstance(spec, str):
         spec = {"execution": spec}
-    return _cached_permission(spec.get("execution"), spec.get("result"))
+    client = spec.get("client_may_answer", False)
+    return _cached_permission(spec.get("execution"), spec.get("result"), client)
 
 
 @cache
-def _cached_permission(execution: Any, result: Any) -> Permission:
+def _cached_permission(execution: Any, result: Any, client_may_answer: bool) -> Permission:
     # Cached: thousands of tools share few permissions.
-    return Permission(execution=execution, result=result)
+    return Permission(execution=execution, result=result, client_may_answer=client_may_answer)
 
 
-def permission_spec(permission: Permission | None) -> dict[str, str] | None:
+def permission_spec(permission: Permission | None) -> dict[str, Any] | None:
     if permission is None:
         return None
     given = {"execution": permission.execution, "result": permission.result}
-    return {key: policy.value for key, policy in given.items() if policy is not None} or None
+    spec: dict[str, Any] = {key: each.value for key, each in given.items() if each is not None}
+    if permission.client_may_answer:
+        spec["client_may_answer"] = True
+    return spec or None
+
+
+def permission_warnings(spec: str | Mapping[str, Any]) -> list[Fault]:
+    """Return a warning for a client that may answer what no call asks."""
+    permission = build_permission(spec)
+    if not permission.client_may_answer or permission.execution in _ASKING:
+        return []
+    path = ("permission", "client_may_answer")
+    cure = "write execution: ask_once or ask_always, or leave it out"
+    return [Fault(path, "no call of the tool is asked about", cure=cure)]
 
 
 def label_warnings(labels: Iterable[str]) -> list[Fault]:

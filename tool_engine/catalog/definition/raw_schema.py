@@ -26,6 +26,7 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.references import (
     DEFINITIONS,
+    HOLD_SCHEMAS,
     IN_PLACE,
     copy_schemas,
     inner_schemas,
@@ -58,12 +59,14 @@ def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) ->
     _check_keywords(schema, path, faults, workload)
     if len(faults) >= MAX_PROBLEMS or not workload.is_bearable:
         return faults
-    _check_references(schema, path, faults)
+    inner = [node for _, node in copy_schemas(schema)]
+    has_references = any("$ref" in node for node in inner)
+    if has_references:
+        _check_references(schema, path, faults)
     if "$schema" in schema or not jsonschema_rs.meta.is_valid(schema):
         errors = Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)
         faults.extend(_not_a_schema(error, path) for error in islice(errors, MAX_PROBLEMS))
-    # By name: the validator stands beside the catalog.
-    if not faults and not import_module("tool_engine.validation.effort").find_levels(schema):
+    if has_references and not faults and not _has_bound(schema):
         message = "its references multiply, so that thousands of schemas apply to one value"
         faults.append(Fault(path, message, cure="simplify it"))
     if not faults:
@@ -71,9 +74,14 @@ def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) ->
             compile_check(schema)
         except jsonschema_rs.ValidationError as error:  # pragma: no cover - the two agree so far
             faults.append(Fault(path, f"not a usable JSON Schema: {error.message[:300]}"))
-    if not faults:
+    if not faults and any("default" in node for node in inner):
         _check_defaults(schema, path, faults)
     return faults
+
+
+def _has_bound(schema: dict[str, Any]) -> bool:
+    # By name: the validator stands beside the catalog.
+    return bool(import_module("tool_engine.validation.effort").find_levels(schema))
 
 
 def misfit_faults(raw: dict[str, Any], schema: dict[str, Any], path: Path) -> list[Fault]:
@@ -153,6 +161,8 @@ def idle_defaults(schema: Any, path: Path, *, is_certain: bool = True) -> Iterat
         cure = "move it to the parameter's own properties or items, or remove it"
         yield Fault((*path, "default"), f"a default {why}", at_key=True, cure=cure)
     for keyword, value in schema.items():
+        if keyword not in HOLD_SCHEMAS:
+            continue
         is_sure = is_certain and keyword in _CERTAIN
         is_sure &= not (keyword == "items" and "prefixItems" in schema)
         is_sure &= not (keyword == "additionalProperties" and "patternProperties" in schema)
@@ -184,8 +194,9 @@ def _check_keywords(schema: Any, path: Path, faults: list[Fault], workload: Work
         if keyword == "propertyNames" and any(write_only_names({"properties": {keyword: value}})):
             message = "writeOnly hides values, and these are keys"
             faults.append(Fault(place, message, cure=_INSTEAD_OF_KEYS))
-        for part, child in inner_schemas(keyword, value):
-            _check_keywords(child, (*place, *part), faults, workload)
+        if keyword in HOLD_SCHEMAS:
+            for part, child in inner_schemas(keyword, value):
+                _check_keywords(child, (*place, *part), faults, workload)
 
 
 def _check_references(schema: dict[str, Any], path: Path, faults: list[Fault]) -> None:

@@ -20,7 +20,11 @@ from tool_engine.catalog.definition.concurrency import (
 from tool_engine.catalog.definition.examples import example_faults
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.definition.habits import as_output_spec
-from tool_engine.catalog.definition.permission import build_permission, label_warnings
+from tool_engine.catalog.definition.permission import (
+    build_permission,
+    label_warnings,
+    permission_warnings,
+)
 from tool_engine.catalog.definition.readers import hint_warnings, read_readers, reader_faults
 from tool_engine.catalog.definition.rules import FLAT_RULES, check_value
 from tool_engine.catalog.definition.structure import structure_faults
@@ -125,6 +129,7 @@ def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
     found += _entry_warnings(definition)
     found += private_host_warnings(definition.get("entry"))
     found += hint_warnings(definition)
+    found += permission_warnings(definition.get("permission", {}))
     return found + label_warnings(definition.get("accepts", ()))
 
 

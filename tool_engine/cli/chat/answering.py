@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.approval.kept import keep_answer
+from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.records.recording import open_records, recording_engine
 from tool_engine.cli.settings import Settings, run_async
@@ -49,6 +50,8 @@ async def _answer_request(
 ) -> int:
     async with open_records(settings) as store:
         request = await _find_request(store, token)
+        if request.is_waiting:
+            return await _answer_waiting(store, request, decision, as_json=as_json)
     async with recording_engine(settings) as engine:
         session = await ToolSession.restore(engine, request.session_id)
         if session is None:
@@ -67,6 +70,24 @@ async def _answer_request(
         finally:
             await keep_answered(session, engine, token, before)
     return _print_result(result, decision, secrets, as_json=as_json)
+
+
+async def _answer_waiting(
+    store: ToolKnowledgeStore,
+    request: ApprovalRequest,
+    decision: ApprovalDecision,
+    *,
+    as_json: bool,
+) -> int:
+    """Answer a call that waits in another process, and goes on there."""
+    await keep_answer(store.approvals, request, decision)
+    if as_json:
+        print_json({"is_approved": decision.is_approved, "tool_name": request.tool_name})
+    else:
+        done = "goes on" if decision.is_approved else "is refused"
+        text = f"answered: the call of {visible(request.tool_name)} {done} where it waits"
+        make_console().print(plain(text), soft_wrap=True)
+    return EXIT_OK
 
 
 async def keep_answered(

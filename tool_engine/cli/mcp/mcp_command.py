@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.mcp.request import (
@@ -31,6 +31,7 @@ from tool_engine.cli.options import (
 )
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_async
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
@@ -39,6 +40,8 @@ _WORDS: Final = ("serve", "install", "list", "call", "diff", "import")
 _OF_SERVERS: Final = ("list", "call", "diff", "import")
 """Words about servers whose tools are used here; each has a module of its own."""
 _ROOM: Final = "tool_engine.cli.mcp"
+_MODES: Final = ("all", "search")
+_APPROVALS: Final = ("operator", "client", "refuse")
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _PORT: Final = 8931
 _PATH: Final = "/mcp"
@@ -60,6 +63,9 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    mode: str = "all"
+    approvals: str | None = None
+    """Who is asked for consent; None: an operator, where another terminal can answer."""
     token_file: str | None = None
     title: str = "tool-engine"
 
@@ -77,6 +83,23 @@ def run_command(
     ] = None,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", metavar="TAG", help="Only tools with the tag.")
+    ] = None,
+    mode: Annotated[
+        str,
+        typer.Option(
+            "--mode",
+            metavar="all|search",
+            help="search: two tools, which find and call the others.",
+        ),
+    ] = "all",
+    approvals: Annotated[
+        str | None,
+        typer.Option(
+            "--approvals",
+            metavar="operator|client|refuse",
+            help="Who is asked for consent; operator: `tool-engine sessions pending`.",
+            show_default=False,
+        ),
     ] = None,
     token_file: Annotated[
         str | None,
@@ -111,12 +134,19 @@ def run_command(
         raise CommandError("--stdio and --http are two ways to serve: leave one out")
     if token_file is not None and http is None:
         raise CommandError("--token-file is for --http: a client that starts the server owns it")
+    for option, said, known in (("--mode", mode, _MODES), ("--approvals", approvals, _APPROVALS)):
+        if said is not None and said not in known:
+            raise CommandError(
+                f"{option} takes {' or '.join(known)}, not {said!r}{suggest_name(said, known)}"
+            )
     options = ServeOptions(
         http=http,
         app=app,
         names=tuple(name or ()),
         groups=tuple(group or ()),
         tags=tuple(tag or ()),
+        mode=mode,
+        approvals=approvals,
         token_file=token_file,
         title=title,
     )
@@ -158,9 +188,14 @@ async def _serve_clients(
 ) -> None:
     from tool_engine.mcp_server import MCPServer, ToolSelection
 
-    picked = ToolSelection(names=options.names, groups=options.groups, tags=options.tags)
-    # Nothing outside this process could answer what waits in it.
-    server = MCPServer(engine, name=options.title, expose=picked, approvals="refuse")
+    server = MCPServer(
+        engine,
+        name=options.title,
+        expose=ToolSelection(names=options.names, groups=options.groups, tags=options.tags),
+        mode=options.mode,
+        approvals=_choose_approvals(engine, options),
+    )
+    engine.subscribe(_tell_operator, ToolEngineEventType.APPROVAL_REQUESTED)
     if address is None:
         await server.run_stdio()
         return
@@ -172,6 +207,24 @@ async def _serve_clients(
         token_file=options.token_file,
         on_ready=lambda url: sys.stderr.write(f"serving {len(server.names)} tools at {url}\n"),
     )
+
+
+def _choose_approvals(engine: ToolEngine, options: ServeOptions) -> str:
+    """Return who is asked for consent."""
+    if options.approvals is None:
+        # Without a database, nothing outside this process could answer what waits in it.
+        return "operator" if engine.approvals.is_shared else "refuse"
+    if options.approvals != "refuse" and options.app is None and not engine.approvals.is_shared:
+        raise CommandError(
+            f"--approvals {options.approvals} needs a database, through which another terminal "
+            "answers: name one with `tool-engine --records URL`, and install the extra sql"
+        )
+    return options.approvals
+
+
+def _tell_operator(event: ToolEngineEvent) -> None:
+    name = visible(event.tool_name or "")
+    sys.stderr.write(f"{name} waits for consent: see `tool-engine sessions pending`\n")
 
 
 def read_address(text: str) -> tuple[str, int]:
@@ -236,5 +289,7 @@ def _list_options(options: ServeOptions) -> Sequence[tuple[str, Sequence[str]]]:
         ("--tool", options.names),
         ("--group", options.groups),
         ("--tag", options.tags),
+        ("--mode", () if options.mode == "all" else (options.mode,)),
+        ("--approvals", () if options.approvals is None else (options.approvals,)),
         ("--name", () if options.title == "tool-engine" else (options.title,)),
     )

@@ -37,6 +37,8 @@ _SHORTEST_REST: Final = 0.25
 """Seconds from the end of a try that failed to one that a call has made."""
 _PATIENCE: Final = 2.0
 """Seconds that a call waits for a try after one that failed."""
+_LISTEN_LIMIT: Final = 2.0
+"""Seconds that the list waits for the server to say that it tells of changes."""
 _CLOSE_LIMIT: Final = 8.0
 _LONGEST_REASON: Final = 600
 _MISSING: Final = (
@@ -240,7 +242,7 @@ class Connection:
             ) from None
         except LostError:
             self._drop_peer(peer)
-            fault = self._hide_secrets(peer.find_fault())
+            fault = self._hide_secrets(peer.link.find_fault())
             raise ServerLostError(
                 f"the server {self.settings.name!r} was lost during the call ({fault}), and "
                 "whether the tool ran is unknown; look before you call it again",
@@ -269,9 +271,9 @@ class Connection:
     def _drop_peer(self, peer: Peer) -> None:
         """Have the owner look at a connection that a call has found to be broken."""
         if self._peer is peer:
-            peer.lost.set()
             self._peer = None
             self._wanted.set()
+            peer.link.end()
 
     async def _wait_for_peer(self) -> Peer:
         """Return what is open, after one more try at most."""
@@ -338,7 +340,9 @@ class Connection:
                     watching = asyncio.ensure_future(peer.watch(self.refresh))
                     try:
                         # First it listens, so that no change is missed between list and listening.
-                        await peer.listening.wait()
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(_LISTEN_LIMIT):
+                                await peer.listening.wait()
                         await self._read_list(peer)
                         self.peer_version = peer.version
                         bound.reschedule(None)
@@ -357,25 +361,20 @@ class Connection:
         finally:
             self._peer = None
             if was_open and peer is not None:
-                self._reason = self._hide_secrets(peer.find_fault())[:_LONGEST_REASON]
+                self._reason = self._hide_secrets(peer.link.find_fault())[:_LONGEST_REASON]
 
     async def _follow_changes(self, peer: Peer) -> None:
         """Read the list again after each change, until the connection has ended."""
-        lost = asyncio.ensure_future(peer.lost.wait())
-        stale = asyncio.ensure_future(self._stale.wait())
-        try:
-            while not lost.done():
-                await asyncio.wait({stale, lost}, return_when=asyncio.FIRST_COMPLETED)
-                if stale.done() and not lost.done():
-                    self._stale.clear()
-                    stale = asyncio.ensure_future(self._stale.wait())
-                    with suppress(BadServerError, TimeoutError):
-                        async with asyncio.timeout(self.settings.connect_timeout):
-                            await self._read_list(peer)
-                    self._on_change()
-        finally:
-            stale.cancel()
-            lost.cancel()
+        while not peer.link.is_lost:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(peer.ttl):
+                    await self._stale.wait()
+            self._stale.clear()
+            if not peer.link.is_lost:
+                with suppress(BadServerError, TimeoutError):
+                    async with asyncio.timeout(self.settings.connect_timeout):
+                        await self._read_list(peer)
+                self._on_change()
 
     async def _read_list(self, peer: Peer) -> None:
         tools = await peer.list_tools()

@@ -2,7 +2,8 @@
 
 Every request is dialled to an address that was checked, so that a name that is bound anew between a
 check and the dialling gains nothing. What the network does wrong ends the request that it happened
-to, as an error of that request: the SDK would end the whole connection with it.
+to, as an error of that request: the SDK would end the whole connection with it. For the same reason
+an answer is read before the SDK has it, unless it is a stream.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from functools import cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,18 +23,30 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tool_engine.executors.http.addresses import AddressRefusedError, AllowList
+from tool_engine.executors.http.body_decoding import (
+    Decoder,
+    DecodingError,
+    accepted_encodings,
+    decoder_for,
+)
+from tool_engine.redaction import words_of
 
 NOT_SENT: Final = -32_098
 """The code of an error about a request that did not reach the server."""
 BROKEN: Final = -32_097
 """The code of an error about a request that the server may have got."""
-MAX_ANSWER: Final = 32 * 1024 * 1024
+MAX_ANSWER: Final = 16 * 1024 * 1024
 """The most bytes of one answer, or of one event of a stream."""
 _CONNECT: Final = 30.0
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _NOT_FOUND: Final = 404
 _ERRORS: Final = 400
+_INTERNAL: Final = -32_603
+_CURES: Final = {
+    401: "; give its token in `headers`, or `auth`",
+    403: "; give a token with more rights in `headers`, or `auth`",
+}
 
 
 def allow_of(url: str, allow: Iterable[str]) -> AllowList:
@@ -66,52 +81,81 @@ def open_sse(url: str, client: httpx2.AsyncClient) -> AbstractAsyncContextManage
     return sse_client(url, httpx_client_factory=give_client)
 
 
-def make_client(
-    headers: Mapping[str, str], allow: AllowList, auth: httpx2.Auth | None
+async def make_client(
+    headers: Mapping[str, str],
+    allow: AllowList,
+    auth: httpx2.Auth | None,
+    on_error: Callable[[], None] | None = None,
 ) -> httpx2.AsyncClient:
-    """Return an HTTP client that dials permitted addresses only."""
-    return httpx2.AsyncClient(
-        headers=dict(headers),
+    """Return an HTTP client that dials permitted addresses only.
+
+    Args:
+        headers: Headers of each request.
+        allow: The addresses, beside public ones.
+        auth: Adds to requests what they need.
+        on_error: Called after each message that was not taken.
+    """
+    tls = await asyncio.to_thread(_make_tls)
+    return _Client(
+        on_error,
+        headers={"Accept-Encoding": accepted_encodings(), **headers},
         auth=auth,
         # How long an answer may take is the call's own matter.
         timeout=httpx2.Timeout(_CONNECT, read=None),
-        transport=GuardedTransport(allow),
+        transport=GuardedTransport(allow, tls),
     )
 
 
+@cache
+def _make_tls() -> ssl.SSLContext:
+    # It reads all certificates: too long for the loop, and for each server.
+    return httpx2.create_ssl_context()
+
+
+class _Client(httpx2.AsyncClient):
+    """Makes of failures answers to single messages."""
+
+    def __init__(self, on_error: Callable[[], None] | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._on_error = on_error
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send one request."""
+        if request.method != "POST":
+            return await super().send(request, **options)
+        try:
+            response = await super().send(request, **options)
+        except (AddressRefusedError, httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            words = f"it cannot be reached: {_word_error(error)}"
+            response = _answer_with_error(request, NOT_SENT, words)
+        except (httpx2.TransportError, DecodingError) as error:
+            words = f"the connection broke: {_word_error(error)}"
+            response = _answer_with_error(request, BROKEN, words)
+        except Exception as error:  # noqa: BLE001 - of `auth`, which is foreign
+            words = f"its authorization failed: {words_of(error)}"
+            response = _answer_with_error(request, NOT_SENT, words)
+        if self._on_error is not None and response.status_code >= _ERRORS:
+            self._on_error()
+        return response
+
+
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Sends requests to permitted addresses, and makes of failures answers to single requests.
+    """Sends requests to permitted addresses, and bounds what it reads.
 
     Args:
         allow: The addresses, beside public ones.
+        tls: What holds for encrypted connections.
     """
 
-    def __init__(self, allow: AllowList) -> None:
+    def __init__(self, allow: AllowList, tls: ssl.SSLContext) -> None:
         self._allow = allow
         self._inner = httpx2.AsyncHTTPTransport(
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+            verify=tls, limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20)
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request."""
-        is_message = request.method == "POST"
-        try:
-            response = await self._dial_and_send(request)
-        except (AddressRefusedError, httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            if not is_message:
-                raise _as_connect_error(error, request) from error
-            return _answer_with_error(
-                request, NOT_SENT, f"it cannot be reached: {_word_error(error)}"
-            )
-        except httpx2.TransportError as error:
-            if not is_message:
-                raise
-            return _answer_with_error(
-                request, BROKEN, f"the connection broke: {_word_error(error)}"
-            )
-        return (
-            _bound_answer(response) if response.status_code < _ERRORS else _explain_status(response)
-        )
+        """Send one request, and read its answer unless that is a stream of events."""
+        return await _read_answer(await self._dial_and_send(request))
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -146,64 +190,63 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return self._allow.permitted(host.rstrip("."), port, addresses)
 
 
-class _BoundedStream(httpx2.AsyncByteStream):
-    """A body that ends with an error beyond its bound."""
+class _DecodedStream(httpx2.AsyncByteStream):
+    """The events of a stream, decoded in pieces of bounded size."""
 
-    def __init__(self, inner: Any, most: int) -> None:
+    def __init__(self, inner: Any, decoder: Decoder) -> None:
         self._inner = inner
-        self._most = most
+        self._decoder = decoder
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = self._most
         async for chunk in self._inner:
-            left -= len(chunk)
-            if left < 0:
-                raise httpx2.StreamError(f"the answer has more than {self._most // 2**20} MiB")
-            yield chunk
+            for piece in self._decoder.feed(chunk):
+                yield piece
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-def _bound_answer(response: httpx2.Response) -> httpx2.Response:
-    # A stream of events may be as long as it likes; its events are bounded where they are read.
-    if not response.headers.get("content-type", "").startswith(_EVENTS):
-        response.stream = _BoundedStream(response.stream, MAX_ANSWER)
-    return response
-
-
-def _explain_status(response: httpx2.Response) -> httpx2.Response:
-    """Give an error without an explanation its status as one."""
-    is_explained = response.headers.get("content-type", "").startswith(_JSON)
-    if is_explained or response.status_code == _NOT_FOUND:
-        # A 404 has a meaning for the protocol: an older server, or a session that is over.
-        return _bound_answer(response)
-    words = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+async def _read_answer(response: httpx2.Response) -> httpx2.Response:
+    """Return an answer that was read, or whose events are decoded as they come."""
+    decoder = decoder_for(response.headers.get("content-encoding", ""))
+    stream = _DecodedStream(response.stream, decoder)
+    kind = response.headers.get("content-type", "").lower()
     headers = [
         (key, value)
         for key, value in response.headers.multi_items()
-        if key not in ("content-length", "content-encoding", "content-type", "transfer-encoding")
+        if key not in ("content-length", "content-encoding", "transfer-encoding")
     ]
+    if response.status_code < _ERRORS and kind.startswith(_EVENTS):
+        # It may be as long as it likes; its events are bounded where they are read.
+        return httpx2.Response(
+            response.status_code, headers=headers, stream=stream, extensions=response.extensions
+        )
+    async with aclosing(response):
+        body = bytearray()
+        async for piece in stream:
+            body += piece
+            if len(body) > MAX_ANSWER:
+                raise DecodingError(f"its answer has more than {MAX_ANSWER // 2**20} MiB")
+        decoder.close()
+    if _needs_words(response, kind):
+        words = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+        headers = [(key, value) for key, value in headers if key != "content-type"]
+        headers.append(("content-type", _JSON))
+        body = bytearray(_write_error(_INTERNAL, words + _CURES.get(response.status_code, "")))
     return httpx2.Response(
         response.status_code,
-        headers=[*headers, ("content-type", _JSON)],
-        stream=_ErrorStream(_write_error(-32_603, words), response.stream),
+        headers=headers,
+        content=bytes(body),
         extensions=response.extensions,
     )
 
 
-class _ErrorStream(httpx2.AsyncByteStream):
-    """Our words in the place of a body, which is closed with them."""
-
-    def __init__(self, text: bytes, inner: Any) -> None:
-        self._text = text
-        self._inner = inner
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._text
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+def _needs_words(response: httpx2.Response, kind: str) -> bool:
+    """Return True for an error that does not explain itself."""
+    # A 404 has a meaning for the protocol: an older server, or a session that is over.
+    return response.status_code >= _ERRORS and not (
+        kind.startswith(_JSON) or response.status_code == _NOT_FOUND
+    )
 
 
 def _answer_with_error(request: httpx2.Request, code: int, words: str) -> httpx2.Response:
@@ -218,10 +261,6 @@ def _answer_with_error(request: httpx2.Request, code: int, words: str) -> httpx2
 def _write_error(code: int, words: str) -> bytes:
     error = {"code": code, "message": words}
     return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-
-
-def _as_connect_error(error: Exception, request: httpx2.Request) -> httpx2.ConnectError:
-    return httpx2.ConnectError(_word_error(error), request=request)
 
 
 def _word_error(error: Exception) -> str:

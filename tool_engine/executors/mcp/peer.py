@@ -7,8 +7,10 @@ it; calls may come from any task of the same loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.metadata import version
 from typing import Any, Final, Self
 
 import httpx2
@@ -21,7 +23,6 @@ from mcp_types import (
     INVALID_PARAMS,
     CallToolRequest,
     CallToolRequestParams,
-    CallToolResult,
     ErrorData,
     Implementation,
     InputRequiredResult,
@@ -49,12 +50,26 @@ from tool_engine.redaction import words_of
 MOST_TOOLS: Final = 20_000
 MOST_PAGES: Final = 1_000
 _NAME: Final = "tool-engine"
-_RESULT: Final[TypeAdapter[Any]] = TypeAdapter(CallToolResult | InputRequiredResult)
+_VERSION: Final = version(_NAME)
+_RESULT: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
+"""A result as it stands on the wire: the SDK has compared it with the revision before."""
 _MOST_ROUNDS: Final = 10
 """How often a server may ask for input in one call."""
+SHORTEST_TTL: Final = 300.0
+"""The fewest seconds between two readings of a list that may change unheard."""
+_LONGEST_TTL: Final = 86_400.0
+# In the SDK's words:
 _SESSION_OVER: Final = "Session terminated"
+_CLOSED: Final = "Connection closed"
+_ENDED: Final = (_CLOSED, "SSE stream")
+"""How its messages begin about answers that do not come any more."""
 
 OnProgress = Callable[[float, float | None, str | None], object]
+
+
+# What the SDK would write to standard error, with the trace, is in the errors of ours.
+for _name in ("client", "mcp"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 class LostError(Exception):
@@ -66,21 +81,15 @@ class Peer:
 
     Args:
         client: The SDK's client, which is connected.
-        lost: Set when the connection has ended.
-        faults: What is wrong with single tools of its list, by name.
+        link: The connection to it.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        lost: asyncio.Event,
-        faults: dict[str, str],
-        find_fault: Callable[[], str],
-    ) -> None:
+    def __init__(self, client: Client, link: _Link) -> None:
         self._client = client
-        self._find_fault = find_fault
-        self.lost = lost
-        self.faults = faults
+        self.link = link
+        self.faults = link.faults
+        self.ttl: float | None = None
+        """Seconds after which the list is read again; None: the server says when it changes."""
         self.listening = asyncio.Event()
         """Set when changes of the list are heard, as far as the server says so."""
 
@@ -98,10 +107,6 @@ class Peer:
         info = self._client.server_info
         return "" if info is None else f"{info.name} {info.version}"
 
-    def find_fault(self) -> str:
-        """Return why the connection has ended."""
-        return self._find_fault()
-
     async def list_tools(self) -> list[dict[str, Any]]:
         """Return all tools as they stand on the wire.
 
@@ -118,8 +123,11 @@ class Peer:
                     params=PaginatedRequestParams(cursor=cursor)
                 )
             except ValidationError as error:
-                raise BadServerError(f"its list of tools is none: {words_of(error)}") from None
+                raise BadServerError(
+                    f"its list of tools is none: {_describe_invalid(error)}"
+                ) from None
             found += [_dump_model(each) for each in page.tools]
+            self._note_ttl(page.ttl_ms)
             if page.next_cursor is None:
                 return found
             if len(found) > MOST_TOOLS or page.next_cursor == cursor or len(found) == before:
@@ -143,26 +151,26 @@ class Peer:
             LostError: The connection ended meanwhile.
             BadServerError: Its answer is none.
         """
-        if self.lost.is_set():
-            raise NotSentError(self.find_fault())
+        if self.link.is_lost:
+            raise NotSentError(self.link.find_fault())
         answers: dict[str, Any] | None = None
         state: str | None = None
         for _ in range(_MOST_ROUNDS):
             result = await self._send_call(name, arguments, on_progress, answers, state)
-            if isinstance(result, CallToolResult):
-                return _dump_model(result)
-            answers, state = await self._answer_questions(result), result.request_state
+            if result.get("resultType") != "input_required":
+                return result
+            asked = InputRequiredResult.model_validate(result, by_name=False)
+            answers, state = await self._answer_questions(asked), asked.request_state
         raise BadServerError(f"it asked for input {_MOST_ROUNDS} times")
 
     async def watch(self, on_change: Callable[[], None]) -> None:
         """Call `on_change` when the server says that its tools have changed, until cancelled."""
-        tools = self._client.server_capabilities.tools
-        if not self.is_modern or tools is None or not tools.list_changed:
+        if not (self.is_modern and self._tells_of_changes):
             # Older ones say so unasked, see `open_peer`.
             self.listening.set()
             return
         pause = 0.1
-        while not self.lost.is_set():
+        while not self.link.is_lost:
             with suppress(MCPError, SubscriptionLost, TimeoutError):
                 async with self._client.listen(tools_list_changed=True) as changes:
                     pause = 0.1
@@ -175,6 +183,16 @@ class Peer:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 30.0)
 
+    @property
+    def _tells_of_changes(self) -> bool:
+        tools = self._client.server_capabilities.tools
+        return tools is not None and bool(tools.list_changed)
+
+    def _note_ttl(self, milliseconds: int | None) -> None:
+        if not self._tells_of_changes:
+            seconds = (milliseconds or 0) / 1000
+            self.ttl = min(max(seconds, SHORTEST_TTL), _LONGEST_TTL)
+
     async def _send_call(
         self,
         name: str,
@@ -182,7 +200,7 @@ class Peer:
         on_progress: OnProgress | None,
         answers: dict[str, Any] | None,
         state: str | None,
-    ) -> Any:
+    ) -> dict[str, Any]:
         async def report(progress: float, total: float | None, message: str | None) -> None:
             if on_progress is not None:
                 on_progress(progress, total, message)
@@ -193,13 +211,16 @@ class Peer:
         for is_last in (False, True):
             try:
                 # Not `call_tool`, which checks results again that the engine checks.
-                return await self._client.session.send_request(
+                result: dict[str, Any] = await self._client.session.send_request(
                     CallToolRequest(params=params),
                     _RESULT,
                     progress_callback=None if on_progress is None else report,
                 )
+                return result
             except ValidationError as error:
-                raise BadServerError(f"its answer is no result: {words_of(error)}") from None
+                raise BadServerError(
+                    f"its answer is no result: {_describe_invalid(error)}"
+                ) from None
             except MCPError as error:
                 if error.code == HEADER_MISMATCH and self.is_modern and not is_last:
                     await self.list_tools()
@@ -210,11 +231,13 @@ class Peer:
     def _read_error(self, error: MCPError) -> Exception:
         if error.code == NOT_SENT:
             return NotSentError(error.message)
-        is_over = error.message == _SESSION_OVER
-        if is_over:
-            self.lost.set()
+        if error.message == _SESSION_OVER:
+            self.link.end()
             return NotSentError("it has forgotten the session")
-        if error.code == BROKEN or (error.code == CONNECTION_CLOSED and self.lost.is_set()):
+        is_ended = error.code == CONNECTION_CLOSED and error.message.startswith(_ENDED)
+        if error.code == BROKEN or is_ended:
+            if error.message == _CLOSED:
+                self.link.end()
             return LostError(error.message)
         return error
 
@@ -256,30 +279,27 @@ async def open_peer(
     Raises:
         BadServerError: It cannot be used.
     """
-    lost = asyncio.Event()
-    faults: dict[str, str] = {}
+    link = _Link(on_change)
     async with AsyncExitStack() as stack:
-        transport, find_fault = await _make_transport(settings, options, stack)
-        server = options.get("server")
-        watched = server if server is not None else _Watched(transport, lost, faults)
+        transport = await _make_transport(settings, options, link, stack)
 
         async def take_message(message: Any) -> None:
             if isinstance(message, ToolListChangedNotification):
                 on_change()
 
         client = Client(
-            watched,
+            options.get("server") or _Watched(transport, link),
             mode=_mode_of(settings.revision),
             cache=None,
             message_handler=take_message,
-            client_info=Implementation(name=_NAME, version=options.get("version", "")),
+            client_info=Implementation(name=_NAME, version=_VERSION),
             **options.get("callbacks", {}),
         )
         try:
             await stack.enter_async_context(client)
         except (MCPError, ValidationError, RuntimeError, httpx2.HTTPError) as error:
-            raise BadServerError(find_fault() or _describe_error(error)) from None
-        yield Peer(client, lost, faults, lambda: find_fault() or "the connection ended")
+            raise BadServerError(link.fault or _describe_error(error)) from None
+        yield Peer(client, link)
 
 
 def _mode_of(revision: str | None) -> str:
@@ -297,41 +317,79 @@ def _mode_of(revision: str | None) -> str:
 
 
 async def _make_transport(
-    settings: Any, options: Mapping[str, Any], stack: AsyncExitStack
-) -> tuple[Any, Callable[[], str]]:
+    settings: Any, options: Mapping[str, Any], link: _Link, stack: AsyncExitStack
+) -> Any:
     if options.get("server") is not None:
-        return None, lambda: ""
+        return None
     if settings.transport == "stdio":
-        stdio = StdioTransport(settings.command, settings.env, settings.cwd)
-        return stdio, lambda: _describe_stdio(stdio)
+        link.stdio = StdioTransport(settings.command, settings.env, settings.cwd)
+        return link.stdio
     try:
         allow = allow_of(settings.url, settings.allow)
     except ValueError as error:
         raise BadServerError(str(error)) from None
-    # It reads the certificates of the machine.
-    client = await asyncio.to_thread(make_client, settings.headers, allow, options.get("auth"))
-    if settings.transport == "sse":
-        return open_sse(settings.url, client), lambda: ""
+    is_sse = settings.transport == "sse"
+    # The SDK sends nothing more there after a message that was not taken.
+    client = await make_client(
+        settings.headers, allow, options.get("auth"), link.end if is_sse else None
+    )
+    if is_sse:
+        return open_sse(settings.url, client)
     await stack.enter_async_context(client)
-    return open_http(settings.url, client), lambda: ""
+    return open_http(settings.url, client)
 
 
-def _describe_stdio(stdio: StdioTransport) -> str:
-    if stdio.fault is None:
-        return ""
-    words = stdio.last_words()
-    return f"{stdio.fault}; its last words: {words}" if words else str(stdio.fault)
+class _Link:
+    """What is known of one connection, by its transport and by those who use it.
+
+    Args:
+        on_end: Called when it has ended.
+    """
+
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        self._on_end = on_end
+        self.is_lost = False
+        self.faults: dict[str, str] = {}
+        """What is wrong with single tools of the list, by name."""
+        self.stdio: StdioTransport | None = None
+
+    def end(self) -> None:
+        """Have the connection given up."""
+        self.is_lost = True
+        self._on_end()
+
+    @property
+    def fault(self) -> str:
+        """Why its program has ended, and what it wrote last; empty: unknown."""
+        if self.stdio is None or self.stdio.fault is None:
+            return ""
+        words = self.stdio.last_words()
+        return f"{self.stdio.fault}; its last words: {words}" if words else str(self.stdio.fault)
+
+    def find_fault(self) -> str:
+        """Return why the connection has ended."""
+        return self.fault or "the connection ended"
 
 
 def _describe_error(error: BaseException) -> str:
     if isinstance(error, MCPError):
         is_own = error.code in (NOT_SENT, BROKEN)
         return error.message if is_own else f"it refused the connection: {error.message}"
+    if isinstance(error, ValidationError):
+        return f"its answer is none: {_describe_invalid(error)}"
     return words_of(error)
 
 
+def _describe_invalid(error: ValidationError) -> str:
+    """Return the first thing that is wrong with an answer, in one line."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(each) for each in first["loc"])
+    return f"{place}: {first['msg']}" if place else first["msg"]
+
+
 def _dump_model(model: Any) -> dict[str, Any]:
-    dumped: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True, mode="json")
+    # Not as JSON, which would make None of a number that is infinite.
+    dumped: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True)
     return dumped
 
 
@@ -340,28 +398,25 @@ class _Watched:
 
     Args:
         inner: The transport.
-        lost: Set at its end.
-        faults: Takes what is wrong with single tools, by name.
+        link: Hears of both.
     """
 
-    def __init__(self, inner: Any, lost: asyncio.Event, faults: dict[str, str]) -> None:
+    def __init__(self, inner: Any, link: _Link) -> None:
         self._inner = inner
-        self._lost = lost
-        self._faults = faults
+        self._link = link
 
     async def __aenter__(self) -> tuple[Any, Any]:
         reads, writes = await self._inner.__aenter__()
-        return _WatchedReads(reads, self._lost, self._faults), writes
+        return _WatchedReads(reads, self._link), writes
 
     async def __aexit__(self, *error: object) -> Any:
         return await self._inner.__aexit__(*error)
 
 
 class _WatchedReads:
-    def __init__(self, inner: Any, lost: asyncio.Event, faults: dict[str, str]) -> None:
+    def __init__(self, inner: Any, link: _Link) -> None:
         self._inner = inner
-        self._lost = lost
-        self._faults = faults
+        self._link = link
 
     @property
     def last_context(self) -> Any:
@@ -374,7 +429,7 @@ class _WatchedReads:
         try:
             item = await self._inner.__anext__()
         except BaseException:
-            self._lost.set()
+            self._link.end()
             raise
         message = getattr(item, "message", None)
         if isinstance(message, JSONRPCResponse) and isinstance(message.result.get("tools"), list):
@@ -402,7 +457,7 @@ class _WatchedReads:
                 Tool.model_validate(each, by_name=False)
             except ValidationError as error:
                 name = each.get("name") if isinstance(each, dict) else None
-                self._faults[str(name)] = words_of(error)
+                self._link.faults[str(name)] = f"it is no tool: {_describe_invalid(error)}"
             else:
                 kept.append(each)
         return kept

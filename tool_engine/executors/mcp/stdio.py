@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections import deque
@@ -21,12 +22,13 @@ from typing import Any, Final
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
 from tool_engine.executors.mcp.faults import BadServerError
 
-MAX_LINE: Final = 32 * 1024 * 1024
+MAX_LINE: Final = 16 * 1024 * 1024
 """The most bytes of one message."""
 _INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 _CHUNK: Final = 64 * 1024
@@ -34,6 +36,11 @@ _LAST_WORDS: Final = 2_000
 """Characters of standard error that an error shows."""
 _SECONDS_TO_END: Final = 2.0
 """Seconds that a server has after its input is closed, and again after SIGTERM."""
+_ENDS: Final = 200
+_ANSWER: Final = re.compile(rb'\s*{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
+_ANSWER_BACKWARD: Final = re.compile(
+    rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*}\s*\Z'
+)
 _POLL: Final = 0.01
 _SECONDS_TO_DRAIN: Final = 0.2
 """Seconds for what an ended server has written and we have not read."""
@@ -208,8 +215,14 @@ class StdioTransport:
 def _read_message(line: bytes) -> SessionMessage | Exception:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError as error:
-        return error
+    except ValidationError as error:
+        answered = _ANSWER.match(line[:_ENDS]) or _ANSWER_BACKWARD.search(line[-_ENDS:])
+        if answered is None:
+            return error
+        # Its call would wait until its deadline.
+        words = f"its answer cannot be read: {error.errors(include_url=False)[0]['msg']}"
+        fault = ErrorData(code=PARSE_ERROR, message=words)
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(answered[1]), error=fault))
 
 
 async def _wait_for_end(pid: int) -> None:

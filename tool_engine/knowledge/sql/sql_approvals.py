@@ -49,6 +49,9 @@ class SQLApprovalStorage:
         clock: Unix time in seconds.
     """
 
+    is_shared: Final = True
+    """Other processes can answer."""
+
     def __init__(self, database: LazyDatabase, *, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock

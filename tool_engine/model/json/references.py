@@ -31,7 +31,8 @@ IN_PLACE: Final = frozenset(
 )
 """Keywords whose schemas apply to the value itself."""
 DEFINITIONS: Final = ("$defs", "definitions")
-_HOLD_ANY: Final = HOLD_MANY | HOLD_LIST | HOLD_ONE
+HOLD_SCHEMAS: Final = HOLD_MANY | HOLD_LIST | HOLD_ONE
+"""Keywords whose value holds schemas."""
 _MOST_SCHEMAS: Final = 100_000
 _SELF: Final = "schema"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
@@ -103,7 +104,7 @@ def copy_schemas(schema: dict[str, Any]) -> list[tuple[Steps, dict[str, Any]]]:
     for steps, node in found:
         if len(found) > _MOST_SCHEMAS:
             raise ValueError(f"more than {_MOST_SCHEMAS:,} schemas inside of one")
-        for keyword in _HOLD_ANY & node.keys():
+        for keyword in HOLD_SCHEMAS & node.keys():
             value = node[keyword]
             if keyword in HOLD_LIST and isinstance(value, list):
                 node[keyword] = value = list(value)

@@ -11,6 +11,8 @@ PIECE: Final = 65_536
 """Characters and values that are processed at once: a millisecond or two."""
 _AT_ONCE: Final = 524_288
 """Bytes of its packed form."""
+_PER_ENTRY: Final = 16
+"""Bytes that each entry counts for where entries are many."""
 _pack: Final = msgspec.msgpack.Encoder().encode
 _CONTAINERS: Final = (dict, list, tuple)
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
@@ -29,6 +31,24 @@ def packed_size(value: Any) -> int | None:
         return len(_pack(value))
     except Exception:  # noqa: BLE001 - what has no such form is weighed
         return None
+
+
+def pack_small(value: Any, most: int) -> bytes | None:
+    """Return the packed form of a value, if that has at most `most` bytes.
+
+    None also for what has no such form, and for many entries, which take longer to handle than
+    their bytes say.
+    """
+    inside = value
+    while type(inside) is dict and len(inside) == 1:
+        (inside,) = inside.values()
+    if type(inside) in _CONTAINERS and len(inside) > most // _PER_ENTRY:
+        return None
+    try:
+        packed = _pack(value)
+    except Exception:  # noqa: BLE001 - a foreign value may raise anything
+        return None
+    return packed if len(packed) <= most else None
 
 
 def is_written_at_once(value: Any) -> bool:

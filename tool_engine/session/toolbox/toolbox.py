@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tool_engine.approval.place import engine_asked
 from tool_engine.errors import ConfigurationError, SessionError, ToolConflictError
+from tool_engine.interfaces import ToolExecutor
 from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup
@@ -51,7 +52,7 @@ class Found(NamedTuple):
     """The last standing, and what shows whether it is still valid."""
 
     standing: Standing
-    stamp: object
+    registered: tuple[tuple[Tool, ToolExecutor], ...]
     snapshot: object
     """An engine's snapshot, which says that generation and groups are as they were; None: ask."""
     generation: object
@@ -78,10 +79,9 @@ class Toolbox:
         catalog: Where the tools are: a `ToolEngine`, or what `combine`, `prefix`, `rename`, `keep`
             and `prepare` make of some.
         config: What is on from the start; what is toggled changes `toolbox.config`.
-        own: Gives the tools that only this conversation has.
+        own: Gives the tools that only this conversation has: always the same, but for those that
+            are in `registered`.
         prepare: Adapts how the model sees each tool in each turn: see `prepare`.
-        stamp: Gives something equal for as long as `own` gives the same, while the toolbox itself
-            is as it was; None: `own` is asked each time.
     """
 
     def __init__(
@@ -91,7 +91,6 @@ class Toolbox:
         own: Callable[[], Sequence[Tool]] = tuple,
         *,
         prepare: Prepare | None = None,
-        stamp: Callable[[], object] | None = None,
     ) -> None:
         self.config = ToolCallConfig() if config is None else config
         self.on_toggle: OnToggle | None = None
@@ -101,7 +100,9 @@ class Toolbox:
         self.catalog: Source = _bind_catalog(catalog, prepare, lambda: self.turn)
         """The catalog that runs the tools, under the model's names."""
         self._own = own
-        self._stamp = stamp or (lambda: tuple(own()))
+        self.registered: dict[str, tuple[Tool, ToolExecutor]] = {}
+        """The tools that were registered for this conversation only, with their executors; a
+        program may change it."""
         self._groups: dict[str, OwnGroup] = {}
         self.found: Found | None = None
         """The last standing that was found: another object after each noticed change."""
@@ -369,15 +370,19 @@ class Toolbox:
         """
         found = self.found
         if (
-            found is None
-            or found.config is not self.config
-            or found.own_groups is not self._groups
-            or found.stamp != self._stamp()
-            or (found.snapshot is None and self._has_catalog_changed(found))
-            or (found.snapshot is not None and found.snapshot is not self.catalog.index)
+            found is not None
+            and found.config is self.config
+            and found.own_groups is self._groups
+            and found.registered == (*self.registered.values(),)
+            and (
+                not self._has_catalog_changed(found)
+                if found.snapshot is None
+                else found.snapshot is self.catalog.index
+            )
         ):
-            found = self.found = self._look_again()
-        return found
+            return found
+        self.found = self._look_again()
+        return self.found
 
     def _has_catalog_changed(self, found: Found) -> bool:
         """Return True if a catalog without snapshots may have other tools or groups now."""
@@ -392,9 +397,8 @@ class Toolbox:
         generation, groups = catalog.generation, catalog.groups
         seen = Seen(generation, self.config, own, groups, self._groups)
         standing = find_standing(catalog, seen)
-        return Found(
-            standing, self._stamp(), snapshot, generation, self.config, groups, self._groups
-        )
+        registered = (*self.registered.values(),)
+        return Found(standing, registered, snapshot, generation, self.config, groups, self._groups)
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):

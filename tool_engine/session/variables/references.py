@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -31,7 +31,9 @@ _ALONE: Final = re.compile(rf"\$VAR_REF\{{\{{{NAME}\}}\}}")
 _ONLY: Final = re.compile(rf"(?:{REFERENCE})+")
 
 
-class Expanded(NamedTuple):
+class Expanded(msgspec.Struct, frozen=True):
+    """Arguments in which references were replaced, and where all in them came from."""
+
     params: dict[str, Any]
     variables: tuple[Variable, ...]
     """The variables that were put in, each once, in the order of the first reference."""
@@ -41,19 +43,13 @@ class Expanded(NamedTuple):
     """
     read: frozenset[str] = frozenset()
     """The labels of what the model had read when it wrote the arguments."""
-    is_typed: bool = False
-    """Whether it typed anything in them: see `has_typed`."""
-
-    @property
-    def typed(self) -> frozenset[str]:
-        """The labels of what the model typed."""
-        return self.read if self.is_typed else frozenset()
+    typed: frozenset[str] = frozenset()
+    """The labels of what the model typed in them: `read`, if it did; see `has_typed`."""
 
     @property
     def labels(self) -> frozenset[str]:
         """The labels of all that was put in or typed."""
-        typed = self.typed
-        return typed.union(*(each.labels for each in self.variables)) if self.variables else typed
+        return self.typed.union(*(each.labels for each in self.variables))
 
 
 def reference(name: str, start: int | None = None, length: int | None = None) -> str:

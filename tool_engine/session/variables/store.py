@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Annotated, Any, Final, NamedTuple, Self
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 
@@ -98,13 +98,13 @@ def make_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
     return msgspec.structs.replace(variable, value=value, chars=chars, labels=labels)
 
 
-class Unmade(NamedTuple):
-    """Variables that are made when one of them is first read."""
+class Unmade(msgspec.Struct, frozen=True, eq=False):
+    """A variable that is made when it is first read."""
 
     most: int
-    """The most characters that the text of each of them may have."""
+    """The most characters that its text may have."""
     make: Callable[[], Iterable[Variable]]
-    """Returns them, as `make_kept` makes variables."""
+    """Returns it, and those that are made with it, as `make_kept` makes variables."""
 
 
 @copied_whole
@@ -203,20 +203,27 @@ class VariableStore(KnownArguments):
             self._evict_oldest()
         return variable
 
-    def take_later(self, names: Sequence[str], unmade: Unmade) -> None:
+    def take_later(self, unmade: Mapping[str, Unmade]) -> bool:
         """Keep variables under new names, and make them when one of them is first read.
 
         Most variables of calls are never read.
 
         Args:
-            names: Theirs, which variables may have and none has.
-            unmade: Makes them.
+            unmade: Name, which variables may have -> what makes all of them.
+
+        Returns:
+            Whether it did: no variable had one of the names.
         """
-        for name in names:
-            self._used[name] = unmade
-            self._unmade += unmade.most
-        if len(self._used) > self.capacity or self._chars + self._unmade > self.max_chars:
+        used = self._used
+        for name in unmade:
+            if name in used or name in self._kept:
+                return False
+        for name, each in unmade.items():
+            used[name] = each
+            self._unmade += each.most
+        if len(used) > self.capacity or self._chars + self._unmade > self.max_chars:
             self._evict_oldest()
+        return True
 
     def get(self, name: str) -> Variable:
         """Return the variable of that name, as one use of it.
@@ -341,8 +348,9 @@ class VariableStore(KnownArguments):
             return found
         for each in found.make():
             # It may be gone, or another one may have its name.
-            if self._used.get(each.name) is found:
-                self._let_go(found)
+            unmade = self._used.get(each.name)
+            if isinstance(unmade, Unmade) and unmade.make is found.make:
+                self._let_go(unmade)
                 self._used[each.name] = each
                 self._chars += each.chars
         return self._make_one(name)
@@ -357,13 +365,27 @@ class VariableStore(KnownArguments):
         return vars(self)
 
     def _evict_oldest(self) -> None:
-        if self._unmade and self._chars + self._unmade > self.max_chars:
-            self._make_all()
-        while len(self._used) > self.capacity or (
-            self._chars > self.max_chars and len(self._used) > 1
-        ):
-            self._let_go(self._used.popitem(last=False)[1])
+        used = self._used
+        for _ in range(len(used) - self.capacity):
+            _, old = used.popitem(last=False)
+            if type(old) is Unmade:
+                self._unmade -= old.most
+            else:
+                self._let_go(old)
             self.evicted += 1
+        if self._chars + self._unmade > self.max_chars:
+            self._measure_oldest()
+        while self._chars > self.max_chars and len(used) > 1:
+            self._let_go(used.popitem(last=False)[1])
+            self.evicted += 1
+
+    def _measure_oldest(self) -> None:
+        """Make variables, the longest unused first, until all are known to be short enough."""
+        unmade = [name for name, each in self._used.items() if isinstance(each, Unmade)]
+        for name in unmade:
+            if self._chars + self._unmade <= self.max_chars:
+                return
+            self._make_one(name)
 
     def _find_near_names(self, name: str) -> str:
         if not len(self):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.coercion import coerce
 from tool_engine.session.variables.references import BEGIN, REFERENCE, Expanded, expand, may_refer
@@ -38,7 +40,7 @@ def expand_written(params: dict[str, Any], tool: Tool, store: VariableStore) -> 
     if not expanded.texts:
         return expanded
     read, _ = coerce(tool, expanded.params, only=expanded.texts)
-    return expanded._replace(params=read)
+    return replace(expanded, params=read)
 
 
 def _open_places(key: str, value: Any, tool: Tool) -> Any:

@@ -1,0 +1,138 @@
+"""What do subscribers see of the result of a call, and when is it made?"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.effort import share_of
+from tool_engine import ToolEngine, ToolEngineEvent, ToolExecutionResult
+from tool_engine.calls import ending
+from tool_engine.interfaces import EventCallback
+from tool_engine.model.event import ShownResult
+from tool_engine.redaction import remember_secret
+
+_KEYS = st.sampled_from(["a", "b", "api_key", "url", "é"])
+_TEXTS = st.one_of(st.text(max_size=12), st.just("Bearer 0123456789abcdef0123456789"))
+_VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), _TEXTS),
+    lambda inside: st.one_of(
+        st.lists(inside, max_size=3), st.dictionaries(_KEYS, inside, max_size=3)
+    ),
+    max_leaves=8,
+)
+TABLE = [{"id": number, "name": f"customer {number}"} for number in range(200)]
+
+
+async def ends_of(value: Any, listener: EventCallback) -> Any:
+    """The output of a call whose tool returns `value`, and whose end `listener` hears."""
+    async with ToolEngine() as engine:
+        engine.subscribe(listener, "execution_completed")
+        engine.register_tool({"name": "give", "description": "Gives."}, lambda: value)
+        return (await engine.execute("give")).output
+
+
+def shown_of(event: ToolEngineEvent) -> ToolExecutionResult:
+    """The result that an event shows."""
+    assert event.execution_result is not None
+    return event.execution_result
+
+
+async def test_what_a_late_reader_sees_is_what_an_early_one_saw() -> None:
+    """An event shows the output as it was returned, whatever the program did to it since."""
+    value = {"rows": [{"name": "Ada"}], "api_key": "very secret"}
+    late: list[ToolEngineEvent] = []
+    output = await ends_of(value, late.append)
+    output["rows"][0]["name"] = "Bob"
+    value["rows"].append({})  # type: ignore[attr-defined]
+    seen = {"rows": [{"name": "Ada"}], "api_key": "[hidden]"}
+    assert shown_of(late[0]).output == seen
+    assert shown_of(late[0]).output is shown_of(late[0]).output, "all readers have the same"
+
+
+@settings(max_examples=share_of(60))
+@given(_VALUES)
+def test_any_output_reads_late_as_it_reads_early(value: Any) -> None:
+    """Whether it is read in the callback, afterwards, or in a copy."""
+    early: list[Any] = []
+    late: list[ToolEngineEvent] = []
+    listen: Any = lambda event: early.append(copy.deepcopy(shown_of(event).output))  # noqa: E731
+    asyncio.run(ends_of(value, listen))
+    asyncio.run(ends_of(value, late.append))
+    assert [pickle.loads(pickle.dumps(shown_of(event))).output for event in late] == early  # noqa: S301
+    assert [shown_of(event).output for event in late] == early
+
+
+async def test_an_output_that_no_one_reads_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To hide the secrets of a table takes many times as long as its call."""
+    made: list[bytes] = []
+
+    def note(kept: bytes) -> dict[str, Any]:
+        made.append(kept)
+        return {}
+
+    monkeypatch.setattr(ending, "_redact_output", note)
+    heard: list[Any] = []
+
+    def measure(event: ToolEngineEvent) -> None:
+        result = shown_of(event)
+        heard.append((result.is_success, result.execution_time, result.metadata["attempts"]))
+
+    await ends_of(TABLE, measure)
+    assert len(heard) == 1
+    assert made == []
+
+
+async def test_a_secret_of_later_is_hidden_too() -> None:
+    """As in records: what is resolved after the call is hidden in what is read afterwards."""
+    events: list[ToolEngineEvent] = []
+    await ends_of({"note": "it is quokka-7391"}, events.append)
+    remember_secret("quokka-7391")
+    assert shown_of(events[0]).output == {"note": "it is [hidden]"}
+
+
+@pytest.mark.parametrize(
+    "carry",
+    [copy.copy, copy.deepcopy, lambda event: pickle.loads(pickle.dumps(event))],  # noqa: S301
+    ids=["copy", "deepcopy", "pickle"],
+)
+async def test_an_unread_event_goes_elsewhere_whole(
+    carry: Callable[[ToolEngineEvent], ToolEngineEvent],
+) -> None:
+    """Copies of an event, and other processes, have what it shows."""
+    events: list[ToolEngineEvent] = []
+    output = await ends_of(TABLE, events.append)
+    there = shown_of(carry(events[0]))
+    assert there.output == output
+    assert there == shown_of(events[0])
+    assert shown_of(events[0]) == there
+    assert msgspec.structs.replace(there, error="no").output == output
+    assert events[0].to_dict()["execution_result"]["output"] == output
+
+
+async def test_no_event_is_encoded_half() -> None:
+    """An encoder that looks into an unread result refuses it, rather than leave its output out."""
+    events: list[ToolEngineEvent] = []
+    output = await ends_of(TABLE, events.append)
+    with pytest.raises(TypeError, match="UnreadOutput"):
+        msgspec.json.encode(shown_of(events[0]))
+    assert shown_of(events[0]).output == output
+    assert msgspec.json.decode(msgspec.json.encode(shown_of(events[0])))["output"] == output
+
+
+def test_a_shown_result_is_equal_to_what_it_shows() -> None:
+    """Also where it has not been read, and never to something else."""
+    result = ToolExecutionResult(True, "give", {"a": 1})
+    shown = ShownResult(*(getattr(result, name) for name in result.__struct_fields__))
+    assert shown == result
+    assert result == shown
+    assert shown != ToolExecutionResult(True, "give", {"a": 2})
+    assert shown != {"a": 1}

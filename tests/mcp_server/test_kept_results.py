@@ -1,0 +1,95 @@
+"""Where does a client read the whole of a result that was cut?"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from tests.mcp_server.conftest import Connect, text_of
+from tool_engine import ToolEngine
+from tool_engine.mcp_server import MCPServer
+
+LONG = "word " * 1_000
+
+
+@pytest.fixture
+def long_engine(engine: ToolEngine) -> ToolEngine:
+    """An engine with tools whose results are too long."""
+    limited: dict[str, Any] = {
+        "description": "Gives much.",
+        "parameters": [],
+        "entry": {"type": "custom"},
+        "result": {"max_chars": 400},
+    }
+    engine.register_tool({**limited, "name": "text"}, lambda: LONG)
+    engine.register_tool({**limited, "name": "rows"}, lambda: {"rows": list(range(1_000))})
+    engine.register_tool({**limited, "name": "short"}, lambda: "short")
+    engine.register_tool(
+        {**limited, "name": "letters", "permission": {"result": "always"}}, lambda: LONG
+    )
+    return engine
+
+
+def links_of(result: Any) -> list[str]:
+    return [str(each.uri) for each in result.content if each.type == "resource_link"]
+
+
+async def read(client: Any, uri: str) -> Any:
+    (content,) = (await client.read_resource(uri)).contents
+    return content
+
+
+async def test_a_cut_result_has_a_link_to_the_whole(
+    long_engine: ToolEngine, connect: Connect
+) -> None:
+    async with connect(MCPServer(long_engine)) as client:
+        text, rows, short, letters = [
+            await client.call_tool(name, {}) for name in ("text", "rows", "short", "letters")
+        ]
+        (to_text,), (to_rows,) = links_of(text), links_of(rows)
+        whole, numbers = await read(client, to_text), await read(client, to_rows)
+
+    assert len(text_of(text)) <= 400
+    assert (whole.mime_type, whole.text) == ("text/plain", LONG)
+    assert numbers.mime_type == "application/json"
+    assert json.loads(numbers.text) == {"rows": list(range(1_000))}
+    assert links_of(short) == links_of(letters) == []
+
+
+async def test_a_link_is_of_one_principal(long_engine: ToolEngine, connect: Connect) -> None:
+    """Neither another one nor a guess reads it; to them it is as if there were none."""
+    who: list[str | None] = ["ann"]
+    async with connect(MCPServer(long_engine, principal=lambda _: who[0])) as client:
+        (uri,) = links_of(await client.call_tool("text", {}))
+        call_id = uri.split("/")[3]
+        guesses = [f"tool-engine://results/{call_id}/{'A' * 22}", uri[:-1] + "_", uri + "A"]
+        refused = []
+        for guess in guesses:
+            with pytest.raises(MCPError, match="Resource not found"):
+                await client.read_resource(guess)
+        for other in ("bob", None, ""):
+            who[0] = other
+            with pytest.raises(MCPError, match="Resource not found") as error:
+                await client.read_resource(uri)
+            refused.append(error.value.code)
+        who[0] = "ann"
+        assert (await read(client, uri)).text == LONG
+
+    assert refused == [-32602] * 3
+
+
+async def test_servers_that_share_their_keys_share_links(
+    long_engine: ToolEngine, connect: Connect
+) -> None:
+    """A link goes on when the server was started again with its keys; else it is none."""
+    old, new = b"o" * 32, b"n" * 32
+    async with connect(MCPServer(long_engine, state_keys=[old])) as client:
+        (uri,) = links_of(await client.call_tool("text", {}))
+    async with connect(MCPServer(long_engine, state_keys=[new, old])) as client:
+        assert (await read(client, uri)).text == LONG
+    async with connect(MCPServer(long_engine, state_keys=[new])) as client:
+        with pytest.raises(MCPError, match="Resource not found"):
+            await client.read_resource(uri)

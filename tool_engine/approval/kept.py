@@ -1,0 +1,121 @@
+"""How does a call that waits in this process get its answer from another one?
+
+The question is kept where sessions keep theirs. Its answer is kept there, too, under the token of
+the question, until the call has read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from tool_engine.errors import ApprovalError, RecordsUnavailableError
+from tool_engine.interfaces import ApprovalStorage
+from tool_engine.interfaces.asking import ask_storage
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.json.copying import live
+
+_Result = TypeVar("_Result")
+_KIND: Final = "approval"
+_LOOK: Final = 0.5
+"""Seconds between two looks for the answer."""
+_THIS_CALL: Final = "this call"
+_EQUAL_CALLS: Final = "equal calls"
+"""What the answer holds for; the place of the fingerprint, since a token is of one question."""
+
+
+@live("make another one over the storage")
+class KeptQuestions:
+    """An approver that keeps its questions in a storage, and waits for the answers there.
+
+    Args:
+        storage: What several processes share.
+    """
+
+    def __init__(self, storage: ApprovalStorage) -> None:
+        self._storage = storage
+        self._asking: set[asyncio.Future[Any]] = set()
+
+    def __repr__(self) -> str:
+        return f"<KeptQuestions in {self._storage!r}>"
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
+        """Keep a question, and wait until it is answered in any process.
+
+        Raises:
+            RecordsUnavailableError: The storage does not take it.
+        """
+        try:
+            await self._finish(self._ask("put", replace(request, is_waiting=True)))
+            while True:
+                await asyncio.sleep(_LOOK)
+                # What answers in this process need not wait for the storage to come back.
+                with contextlib.suppress(RecordsUnavailableError):
+                    found = await self._finish(self._read_answer(request.token))
+                    if found is not None:
+                        return found
+        finally:
+            await self._finish(self._close_question(request.token))
+
+    async def _finish(self, asking: Coroutine[Any, Any, _Result]) -> _Result:
+        """Wait for a storage, which is never broken off: it might leave a connection open."""
+        task = asyncio.ensure_future(asking)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
+
+    async def _read_answer(self, token: str) -> ApprovalDecision | None:
+        found: ApprovalDecision | None = await self._ask("remembered", token, _EQUAL_CALLS)
+        if found is None:
+            found = await self._ask("remembered", token, _THIS_CALL)
+            found = None if found is None else replace(found, is_remembered=False)
+        return found
+
+    async def _close_question(self, token: str) -> None:
+        with contextlib.suppress(Exception):
+            await self._ask("claim", token)
+            await self._ask("forget", token)
+
+    async def _ask(self, method: str, *args: Any) -> Any:
+        return await ask_storage(_KIND, self._storage, method, *args)
+
+
+async def keep_answer(
+    storage: ApprovalStorage, request: ApprovalRequest, decision: ApprovalDecision
+) -> None:
+    """Leave the answer for the call that waits for it in another process.
+
+    Raises:
+        ApprovalError: The request was answered, it expired, or its call ended.
+        RecordsUnavailableError: The storage does not take it.
+    """
+    await claim_question(storage, request)
+    is_one_call = decision.is_remembered is False
+    place = replace(
+        request,
+        session_id=request.token,
+        fingerprint=_THIS_CALL if is_one_call else _EQUAL_CALLS,
+    )
+    await ask_storage(_KIND, storage, "remember", place, decision)
+
+
+async def claim_question(storage: ApprovalStorage, request: ApprovalRequest) -> None:
+    """Close a kept question for all others.
+
+    Raises:
+        ApprovalError: The request was answered, it expired, or its call ended.
+        RecordsUnavailableError: The storage does not answer.
+    """
+    if not await ask_storage(_KIND, storage, "claim", request.token):
+        raise ApprovalError(
+            f"the call of {request.tool_name!r} does not wait for this answer any more: it was "
+            "answered, it expired, or it ended"
+        )
