@@ -22,6 +22,7 @@ import msgspec
 from tool_engine.catalog.importing import read_listed
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
+from tool_engine.catalog.source_names import make_renamed
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
 from tool_engine.interfaces import ListedTool
 from tool_engine.model.foreign import ends_caller
@@ -344,20 +345,8 @@ class SourceTools:
         known = self._renamed.get(key)
         if known is None or known[0] is not tool or known[1].name != name:
             # Kept: what is equal to the tool of before costs nothing.
-            known = self._renamed[key] = (tool, _make_renamed(tool, name, holder or "<code>"))
+            known = self._renamed[key] = (tool, make_renamed(tool, name, holder or "<code>"))
         return known[1]
-
-
-def _make_renamed(tool: Tool, name: str, holder: str) -> Tool:
-    finding = (
-        f"{tool.source}: the name {tool.name!r} is of {holder}, so this tool is {name!r} here; "
-        "rename one of the two to have another name"
-    )
-    said = hashlib.sha256(f"{name} {tool.definition_hash}".encode()).hexdigest()
-    findings = [*tool.findings, finding]
-    return pack(
-        msgspec.structs.replace(tool, id=name, name=name, definition_hash=said, findings=findings)
-    )
 
 
 def _name_of(item: Any) -> str:
