@@ -103,6 +103,22 @@ async def test_what_cannot_be_used_never_stops_the_others(
         assert (states["good"].is_connected, states["gone"].is_connected) == (True, False)
 
 
+async def test_a_name_in_a_file_and_in_the_configuration_is_an_error(folder: Path) -> None:
+    off = {"command": "x", "disabled": True}
+    name_servers(folder, files=off)
+    write(folder, "files", SERVER)
+    write(folder, "again", {**SERVER, "name": "twice"})
+    write(folder, "other", {**SERVER, "name": "twice"})
+    async with engine_of(folder) as engine:
+        assert [each.name for each in engine.list_mcp_servers()] == ["files"]
+        errors = dict(engine.load_errors)
+    place = f"{folder}/tools"
+    assert (
+        f"the server 'files' is also named in {folder}/.mcp.json" in errors[f"{place}/files.yaml"]
+    )
+    assert f"'twice' is also defined in {place}/other.yaml" in errors[f"{place}/again.yaml"]
+
+
 async def test_a_changed_file_changes_only_the_servers_that_differ(folder: Path) -> None:
     name_servers(folder, one=entry("one"), two=entry("two"))
     async with engine_of(folder) as engine:

@@ -213,7 +213,7 @@ class SourceTools:
         self._merged: dict[str, Tool] = {}
         self._clashes: list[Error] = []
         self._prefixes: dict[str | None, str] = {}
-        self._renamed: dict[tuple[str | None, str], tuple[Tool, Tool]] = {}
+        self._renamed: dict[tuple[str | None, ...], tuple[Tool, Tool]] = {}
         self._base = self._index = ToolIndex()
         self._laid: dict[str, Tool] = self._merged
         self._shown: dict[str, Tool] = self._merged
@@ -338,7 +338,7 @@ class SourceTools:
 
     def _rename_tool(self, tool: Tool, holder: str | None, taken: Container[str]) -> Tool | None:
         """Return a tool under the prefix of its source; None: there is no such name."""
-        prefix, key = self._prefixes.get(tool.source), (tool.source, tool.name)
+        prefix, key = self._prefixes.get(tool.source), (tool.source, tool.name, holder)
         name = f"{prefix}_{tool.name}"
         if not prefix or name in taken:
             return None

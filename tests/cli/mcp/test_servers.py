@@ -213,6 +213,22 @@ def test_a_server_of_a_file_is_approved_before_it_runs(place: Path, cli: Run) ->
     assert not trace.exists(), "that it may run is no reason to run it"
 
 
+def test_what_a_server_has_that_does_not_run_is_not_gone(place: Path, cli: Run) -> None:
+    (place / "tools").mkdir()
+    definition = {"kind": "mcp_server", "name": "web", **give_tools(place, SEARCH)}
+    file = place / "tools" / "web.yaml"
+    file.write_text(yaml.safe_dump(definition))
+    assert cli("lock")[0] == 0
+    file.write_text(yaml.safe_dump({**definition, "timeout": 5}))
+    code, out, _ = cli("lock", "--check")
+    assert code == 1
+    assert out.splitlines() == [
+        "changed  server:web 1.0.0",
+        "tools.lock: 1 server, 1 changed: not approved",
+        "tools.lock: 1 tool of sources not looked at; name the engine that has them with --app",
+    ]
+
+
 async def test_the_gateway_serves_the_tools_of_all_servers(place: Path) -> None:
     """One command puts all of a person's servers behind limits: no folder of tools is needed."""
     from mcp import Client, StdioServerParameters

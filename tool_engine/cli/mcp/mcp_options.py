@@ -10,8 +10,8 @@ WordArgument = Annotated[
     str,
     typer.Argument(
         metavar="WORD",
-        help="serve: serve the tools; install: print how clients start that. Of the servers of "
-        "--mcp-config and of files: list, call SERVER TOOL KEY=VALUE, diff, import SERVER.",
+        help="serve: serve the tools; install: print how clients start that. Of the servers "
+        "whose tools are used: list, call SERVER TOOL KEY=VALUE, diff, import SERVER.",
     ),
 ]
 WordsArgument = Annotated[
