@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.executors.mcp.conftest import serve_http
 from tests.mcp_servers.programs import PROGRAM, entry, python
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
@@ -195,6 +196,22 @@ async def test_tools_of_a_server_need_an_approval_of_their_own(folder: Path) -> 
         assert "`tool-engine lock --approve echo`" in await said(engine, "echo")
         await engine.lock_tools(["echo"])
         assert await said(engine, "echo", text="hi") == "hi"
+
+
+async def test_a_server_over_http(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its address may be a variable's, and it may come and go like a program."""
+    with serve_http() as url:
+        monkeypatch.setenv("ITS_URL", url)
+        headers = {"X-Who": "${WHO_AM_I:-me}"}
+        web = {"type": "streamable-http", "serverUrl": "${ITS_URL}", "headers": headers}
+        name_servers(folder, web=web, program=entry())
+        async with engine_of(folder) as engine:
+            assert engine.load_errors == []
+            assert await said(engine, "echo", text="hi") == "hi"
+            assert engine.get_or_raise("echo").origin == "mcp:web"
+            name_servers(folder, program=entry())
+            await engine.reload()
+            assert engine.get_or_raise("echo").origin == "mcp:program"
 
 
 async def test_servers_may_be_given_as_values(folder: Path) -> None:
