@@ -47,8 +47,8 @@ def nest_schema(levels: int) -> Message:
     return schema
 
 
-def with_property(schema: Message) -> Message:
-    return {"inputSchema": {"type": "object", "properties": {"a": schema}}}
+def with_property(schema: Message, name: str = "a") -> Message:
+    return {"inputSchema": {"type": "object", "properties": {name: schema}}}
 
 
 def list_many(asked: Message) -> Message:
@@ -58,7 +58,9 @@ def list_many(asked: Message) -> Message:
 
 
 LISTS: dict[str, Callable[[Message], Message]] = {
-    "calls": lambda asked: {"tools": [tool(name) for name in CALLS]},
+    "calls": lambda asked: {
+        "tools": [tool(name, **with_property({"type": "string"}, "text")) for name in CALLS]
+    },
     "endless": list_many,
     "same cursor": lambda asked: {"tools": [tool("a")], "nextCursor": "1"},
     "empty page": lambda asked: {"tools": [], "nextCursor": str(time.time())},

@@ -163,3 +163,15 @@ async def test_a_server_that_is_not_there(engine: ToolEngine) -> None:
     errors = dict(engine.load_errors)
     assert "program '/nowhere/program' cannot be started: No such file" in errors["<mcp:gone>"]
     assert "it cannot be reached" in errors["<mcp:shut>"]
+
+
+async def test_changes_that_are_not_told(
+    engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of a server that cannot tell of changes is read again after a while."""
+    monkeypatch.setattr("tool_engine.executors.mcp.peer.SHORTEST_TTL", 0.05)
+    shop = Shop(tool("buy"))
+    shop.server = Server("mute", on_list_tools=shop.list_tools, on_call_tool=shop.call_tool)
+    await add(engine, shop)
+    shop.tools.append(tool("sell"))
+    await until(lambda: engine.index.get("sell"))

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from tool_engine.errors import MissingExtraError, ToolExecutionError
 from tool_engine.executors.mcp.faults import (
     BadServerError,
+    LostError,
     NotSentError,
+    RefusedError,
     ServerLostError,
 )
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
@@ -218,49 +220,56 @@ class Connection:
     async def _send_to(
         self, peer: Peer, name: str, arguments: dict[str, Any], on_progress: OnProgress | None
     ) -> dict[str, Any]:
-        from mcp.shared.exceptions import MCPError
+        try:
+            if self.settings.idle_timeout is None:
+                result = await peer.call(name, arguments, on_progress)
+            else:
+                result = await self._call_while_heard(peer, name, arguments, on_progress)
+        except (LostError, NotSentError, BadServerError, RefusedError) as error:
+            raise self._read_failure(peer, error) from None
+        hidden: dict[str, Any] = self._secrets.hide(result)
+        return hidden
 
-        from tool_engine.executors.mcp.peer import LostError, is_unknown_tool
-
-        idle = self.settings.idle_timeout
+    async def _call_while_heard(
+        self, peer: Peer, name: str, arguments: dict[str, Any], on_progress: OnProgress | None
+    ) -> dict[str, Any]:
+        """Call a tool, as long as it is not silent for too long."""
+        idle = self.settings.idle_timeout or 0.0
         loop = asyncio.get_running_loop()
+
+        def take_progress(done: float, total: float | None, message: str | None) -> None:
+            if not bound.expired():
+                bound.reschedule(loop.time() + idle)
+            if on_progress is not None:
+                on_progress(done, total, message)
+
         try:
             async with asyncio.timeout(idle) as bound:
-
-                def take_progress(done: float, total: float | None, message: str | None) -> None:
-                    if idle is not None and not bound.expired():
-                        bound.reschedule(loop.time() + idle)
-                    if on_progress is not None:
-                        on_progress(done, total, message)
-
-                hears = None if idle is None and on_progress is None else take_progress
-                result = await peer.call(name, arguments, hears)
+                return await peer.call(name, arguments, take_progress)
         except TimeoutError:
             raise TimeoutError(
                 f"the server {self.settings.name!r} gave no sign of progress for {idle:g} s "
                 "(idle_timeout)"
             ) from None
-        except LostError:
+
+    def _read_failure(self, peer: Peer, error: Exception) -> Exception:
+        """Return how a call ends that failed so, and see to the connection."""
+        if isinstance(error, NotSentError) or peer.link.is_lost:
             self._drop_peer(peer)
-            fault = self._hide_secrets(peer.link.find_fault())
-            raise ServerLostError(
+        if isinstance(error, NotSentError):
+            return error
+        if isinstance(error, LostError):
+            fault = self._hide_secrets(str(error))
+            return ServerLostError(
                 f"the server {self.settings.name!r} was lost during the call ({fault}), and "
                 "whether the tool ran is unknown; look before you call it again",
                 is_final=True,
-            ) from None
-        except NotSentError:
-            self._drop_peer(peer)
-            raise
-        except BadServerError as error:
-            raise self._make_failure(f"did not answer as it should: {error}") from None
-        except MCPError as error:
-            if is_unknown_tool(error):
-                self.refresh()
-            raise self._make_failure(
-                f"answered with an error: {error.message} ({error.code})"
-            ) from None
-        hidden: dict[str, Any] = self._secrets.hide(result)
-        return hidden
+            )
+        if isinstance(error, BadServerError):
+            return self._make_failure(f"did not answer as it should: {error}")
+        if isinstance(error, RefusedError) and error.is_unknown_tool:
+            self.refresh()
+        return self._make_failure(f"answered with an error: {error}")
 
     def _make_failure(self, words: str) -> ToolExecutionError:
         return ToolExecutionError(self._hide_secrets(f"the server {self.settings.name!r} {words}"))

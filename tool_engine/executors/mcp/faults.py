@@ -13,6 +13,23 @@ class NotSentError(Exception):
     """A call did not reach its server, so that it has not run."""
 
 
+class LostError(Exception):
+    """A call reached its server, or may have, and no answer comes any more."""
+
+
+class RefusedError(Exception):
+    """A server answered with an error.
+
+    Args:
+        words: What it says.
+        is_unknown_tool: True if it may not have the tool any more.
+    """
+
+    def __init__(self, words: str, *, is_unknown_tool: bool) -> None:
+        super().__init__(words)
+        self.is_unknown_tool = is_unknown_tool
+
+
 class ServerLostError(ToolExecutionError):
     """A server was lost in a call: whether the tool ran is unknown."""
 

@@ -11,9 +11,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
-from typing import Any, Final, Self
+from typing import Any, Final
 
-import httpx2
 from mcp import Client
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
@@ -21,28 +20,29 @@ from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
     INVALID_PARAMS,
+    PARSE_ERROR,
     CallToolRequest,
     CallToolRequestParams,
     ErrorData,
     Implementation,
     InputRequiredResult,
-    JSONRPCResponse,
     PaginatedRequestParams,
-    Tool,
     ToolListChangedNotification,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from tool_engine.executors.mcp.faults import BadServerError, NotSentError
+from tool_engine.executors.mcp.faults import BadServerError, LostError, NotSentError, RefusedError
 from tool_engine.executors.mcp.http import (
     BROKEN,
     NOT_SENT,
+    UNREADABLE,
     allow_of,
     make_client,
     open_http,
     open_sse,
 )
+from tool_engine.executors.mcp.link import Link, WatchedTransport, describe_invalid
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.redaction import words_of
@@ -61,6 +61,7 @@ _LONGEST_TTL: Final = 86_400.0
 # In the SDK's words:
 _SESSION_OVER: Final = "Session terminated"
 _CLOSED: Final = "Connection closed"
+_UNPARSED: Final = "Failed to parse"
 _ENDED: Final = (_CLOSED, "SSE stream")
 """How its messages begin about answers that do not come any more."""
 
@@ -72,10 +73,6 @@ for _name in ("client", "mcp"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
-class LostError(Exception):
-    """The connection ended while a request was under way."""
-
-
 class Peer:
     """A server at the other end of a connection that is open.
 
@@ -84,7 +81,7 @@ class Peer:
         link: The connection to it.
     """
 
-    def __init__(self, client: Client, link: _Link) -> None:
+    def __init__(self, client: Client, link: Link) -> None:
         self._client = client
         self.link = link
         self.faults = link.faults
@@ -124,7 +121,7 @@ class Peer:
                 )
             except ValidationError as error:
                 raise BadServerError(
-                    f"its list of tools is none: {_describe_invalid(error)}"
+                    f"its list of tools is none: {describe_invalid(error)}"
                 ) from None
             found += [_dump_model(each) for each in page.tools]
             self._note_ttl(page.ttl_ms)
@@ -146,7 +143,7 @@ class Peer:
         """Call a tool and return its result as it stands on the wire.
 
         Raises:
-            MCPError: The server answered with an error.
+            RefusedError: The server answered with an error.
             NotSentError: It was not reached.
             LostError: The connection ended meanwhile.
             BadServerError: Its answer is none.
@@ -219,7 +216,7 @@ class Peer:
                 return result
             except ValidationError as error:
                 raise BadServerError(
-                    f"its answer is no result: {_describe_invalid(error)}"
+                    f"its answer is no result: {describe_invalid(error)}"
                 ) from None
             except MCPError as error:
                 if error.code == HEADER_MISMATCH and self.is_modern and not is_last:
@@ -235,11 +232,16 @@ class Peer:
             self.link.end()
             return NotSentError("it has forgotten the session")
         is_ended = error.code == CONNECTION_CLOSED and error.message.startswith(_ENDED)
+        if is_ended and error.message == _CLOSED:
+            self.link.end()
         if error.code == BROKEN or is_ended:
-            if error.message == _CLOSED:
-                self.link.end()
-            return LostError(error.message)
-        return error
+            return LostError(self.link.fault or error.message)
+        if error.code == UNREADABLE:
+            return BadServerError(error.message)
+        if error.code == PARSE_ERROR and error.message.startswith(_UNPARSED):
+            return BadServerError("its answer is no message of the protocol")
+        words = f"{error.message} ({error.code})"
+        return RefusedError(words, is_unknown_tool=error.code == INVALID_PARAMS)
 
     async def _answer_questions(self, asked: InputRequiredResult) -> dict[str, Any] | None:
         from mcp.client.session import ClientRequestContext
@@ -253,11 +255,6 @@ class Peer:
                 raise BadServerError(f"it asks for input that it does not get: {answer.message}")
             answers[key] = answer
         return answers or None
-
-
-def is_unknown_tool(error: MCPError) -> bool:
-    """Return True if a server may not have the tool any more."""
-    return bool(error.code == INVALID_PARAMS)
 
 
 @asynccontextmanager
@@ -279,7 +276,7 @@ async def open_peer(
     Raises:
         BadServerError: It cannot be used.
     """
-    link = _Link(on_change)
+    link = Link(on_change)
     async with AsyncExitStack() as stack:
         transport = await _make_transport(settings, options, link, stack)
 
@@ -288,7 +285,7 @@ async def open_peer(
                 on_change()
 
         client = Client(
-            options.get("server") or _Watched(transport, link),
+            options.get("server") or WatchedTransport(transport, link),
             mode=_mode_of(settings.revision),
             cache=None,
             message_handler=take_message,
@@ -297,7 +294,7 @@ async def open_peer(
         )
         try:
             await stack.enter_async_context(client)
-        except (MCPError, ValidationError, RuntimeError, httpx2.HTTPError) as error:
+        except Exception as error:  # noqa: BLE001 - what a server brings about is its own fault
             raise BadServerError(link.fault or _describe_error(error)) from None
         yield Peer(client, link)
 
@@ -317,7 +314,7 @@ def _mode_of(revision: str | None) -> str:
 
 
 async def _make_transport(
-    settings: Any, options: Mapping[str, Any], link: _Link, stack: AsyncExitStack
+    settings: Any, options: Mapping[str, Any], link: Link, stack: AsyncExitStack
 ) -> Any:
     if options.get("server") is not None:
         return None
@@ -339,125 +336,18 @@ async def _make_transport(
     return open_http(settings.url, client)
 
 
-class _Link:
-    """What is known of one connection, by its transport and by those who use it.
-
-    Args:
-        on_end: Called when it has ended.
-    """
-
-    def __init__(self, on_end: Callable[[], None]) -> None:
-        self._on_end = on_end
-        self.is_lost = False
-        self.faults: dict[str, str] = {}
-        """What is wrong with single tools of the list, by name."""
-        self.stdio: StdioTransport | None = None
-
-    def end(self) -> None:
-        """Have the connection given up."""
-        self.is_lost = True
-        self._on_end()
-
-    @property
-    def fault(self) -> str:
-        """Why its program has ended, and what it wrote last; empty: unknown."""
-        if self.stdio is None or self.stdio.fault is None:
-            return ""
-        words = self.stdio.last_words()
-        return f"{self.stdio.fault}; its last words: {words}" if words else str(self.stdio.fault)
-
-    def find_fault(self) -> str:
-        """Return why the connection has ended."""
-        return self.fault or "the connection ended"
-
-
 def _describe_error(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return _describe_error(error.exceptions[0])
     if isinstance(error, MCPError):
         is_own = error.code in (NOT_SENT, BROKEN)
         return error.message if is_own else f"it refused the connection: {error.message}"
     if isinstance(error, ValidationError):
-        return f"its answer is none: {_describe_invalid(error)}"
+        return f"its answer is none: {describe_invalid(error)}"
     return words_of(error)
-
-
-def _describe_invalid(error: ValidationError) -> str:
-    """Return the first thing that is wrong with an answer, in one line."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(str(each) for each in first["loc"])
-    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def _dump_model(model: Any) -> dict[str, Any]:
     # Not as JSON, which would make None of a number that is infinite.
     dumped: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True)
     return dumped
-
-
-class _Watched:
-    """A transport that notes its end, and leaves bad tools out of lists.
-
-    Args:
-        inner: The transport.
-        link: Hears of both.
-    """
-
-    def __init__(self, inner: Any, link: _Link) -> None:
-        self._inner = inner
-        self._link = link
-
-    async def __aenter__(self) -> tuple[Any, Any]:
-        reads, writes = await self._inner.__aenter__()
-        return _WatchedReads(reads, self._link), writes
-
-    async def __aexit__(self, *error: object) -> Any:
-        return await self._inner.__aexit__(*error)
-
-
-class _WatchedReads:
-    def __init__(self, inner: Any, link: _Link) -> None:
-        self._inner = inner
-        self._link = link
-
-    @property
-    def last_context(self) -> Any:
-        return getattr(self._inner, "last_context", None)
-
-    def __aiter__(self) -> _WatchedReads:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            item = await self._inner.__anext__()
-        except BaseException:
-            self._link.end()
-            raise
-        message = getattr(item, "message", None)
-        if isinstance(message, JSONRPCResponse) and isinstance(message.result.get("tools"), list):
-            message.result["tools"] = self._keep_tools(message.result["tools"])
-        return item
-
-    async def receive(self) -> Any:
-        return await self._inner.receive()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> Any:
-        return await self._inner.__aexit__(*error)
-
-    def _keep_tools(self, listed: list[Any]) -> list[Any]:
-        """Return the tools that are ones: a bad one must not hide the others."""
-        kept = []
-        for each in listed:
-            try:
-                Tool.model_validate(each, by_name=False)
-            except ValidationError as error:
-                name = each.get("name") if isinstance(each, dict) else None
-                self._link.faults[str(name)] = f"it is no tool: {_describe_invalid(error)}"
-            else:
-                kept.append(each)
-        return kept

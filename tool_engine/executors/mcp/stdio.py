@@ -41,6 +41,8 @@ _ANSWER: Final = re.compile(rb'\s*{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:
 _ANSWER_BACKWARD: Final = re.compile(
     rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*}\s*\Z'
 )
+_MOST_WAITING: Final = 1_000
+"""Messages that wait until the server reads."""
 _POLL: Final = 0.01
 _SECONDS_TO_DRAIN: Final = 0.2
 """Seconds for what an ended server has written and we have not read."""
@@ -138,7 +140,8 @@ class StdioTransport:
         stdin = asyncio.StreamWriter(writing, flow, None, loop)
         self._closers.append(stdin)
         arriving, reads = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        writes, leaving = anyio.create_memory_object_stream[SessionMessage](0)
+        # A call that is given up must not wait for a server that does not read.
+        writes, leaving = anyio.create_memory_object_stream[SessionMessage](_MOST_WAITING)
         self._closers += (arriving, reads, writes, leaving)
         self._tasks = [
             loop.create_task(self._read_messages(out, arriving)),
