@@ -304,6 +304,68 @@ async def test_of_two_sources_the_holder_of_a_name_keeps_it(engine: ToolEngine) 
     assert engine.load_errors == []
 
 
+async def test_a_taken_name_gets_the_prefix_of_its_source(
+    engine: ToolEngine, tmp_path: Path
+) -> None:
+    """It is kept under another name, says so, and has its own one back when that is free."""
+    first, second = ListSource("mcp:one", [tool("a")]), ListSource("mcp:two", [tool("a")])
+    second.prefix = "two"  # type: ignore[attr-defined] # a source may have one
+    await engine.add_source(first)
+    await engine.add_source(second)
+    assert engine.list_names() == ["a", "two_a"]
+    assert engine.load_errors == []
+    assert await outcome(engine, "two_a") == {"result": "mcp:two two_a 1.0.0"}
+    renamed = engine.get_or_raise("two_a")
+    assert "the name 'a' is of <mcp:one>, so this tool is 'two_a' here" in renamed.findings[0]
+    assert renamed.definition_hash != engine.get_or_raise("a").definition_hash
+    await engine.reload()
+    assert engine.get_or_raise("two_a") is renamed
+    await engine.remove_source(first)
+    assert engine.list_names() == ["a"]
+    text = "name: a\ndescription: Of a file.\nentry: {type: builtin, handler: echo}\n"
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    await engine.reload()
+    assert engine.list_names() == ["a", "two_a"]
+    assert str(file) in engine.get_or_raise("two_a").findings[0]
+    second.items.append(tool("two_a"))
+    await engine.reload()
+    assert len(engine.load_errors) == 1, "what has no free name is left out"
+    assert await outcome(engine, "two_a") == {"result": "mcp:two two_a 1.0.0"}
+
+
+async def test_of_two_sources_that_come_at_once_the_first_named_has_the_name(
+    engine: ToolEngine,
+) -> None:
+    """Whichever answers first."""
+    slow, quick = ListSource("mcp:slow", [tool("a")]), ListSource("mcp:quick", [tool("a")])
+    may_answer = asyncio.Event()
+    read = slow.read_tools
+
+    async def wait_and_read() -> Any:
+        await may_answer.wait()
+        return await read()
+
+    slow.read_tools = wait_and_read  # type: ignore[method-assign]
+    adding = asyncio.create_task(engine.add_source(slow))
+    await asyncio.sleep(0)
+    await engine.add_source(quick)
+    assert await outcome(engine, "a") == {"result": "mcp:quick a 1.0.0"}
+    may_answer.set()
+    await adding
+    assert await outcome(engine, "a") == {"result": "mcp:slow a 1.0.0"}
+
+
+@pytest.mark.parametrize("prefix", ["1a", "a b", "x" * 33, 5])
+async def test_a_prefix_is_checked(engine: ToolEngine, prefix: Any) -> None:
+    source = ListSource("mcp:one", [tool("a")])
+    source.prefix = prefix  # type: ignore[attr-defined] # a source may have one
+    with pytest.raises(ConfigurationError, match="the prefix of the source 'mcp:one' must be"):
+        await engine.add_source(source)
+    source.prefix = "one"  # type: ignore[attr-defined]
+    await engine.add_source(source)
+
+
 @pytest.mark.parametrize(
     "origin", ["", "github", "file:x", "code:x", "MCP:x", "mcp:", "mcp:a>b", "mcp:a\nb", 5, None]
 )

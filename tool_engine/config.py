@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final
 
@@ -291,7 +291,7 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     records: str | None = None
     """The database that keeps the records: `sqlite:///calls.db` or
     `postgresql://user:${env:PASSWORD}@host/records`. None: memory."""
-    mcp_servers: Any = None
+    mcp_servers: str | Mapping[str, Mapping[str, Any]] | Sequence[Any] | None = None
     """The servers of tools that speak the Model Context Protocol: the path of a `.mcp.json`, a
     mapping of its entries by name, or a list of `MCPServerSettings`. Those of files run beside
     them. Needs the extra `mcp`."""
@@ -345,7 +345,14 @@ def _checked_servers(value: object) -> Any:
     if isinstance(value, str | PathLike):
         return check_path("mcp_servers", value)
     if isinstance(value, Mapping):
-        return _copy_named("mcp_servers", value, "entries of .mcp.json")
+        entries = _copy_named("mcp_servers", value, "entries of .mcp.json")
+        for name, entry in entries.items():
+            if not isinstance(entry, Mapping):
+                raise ConfigurationError(
+                    f"mcp_servers[{name!r}] must be an entry as of .mcp.json, such as "
+                    f"{{'command': 'npx', 'args': [...]}}, got {type(entry).__name__}"
+                )
+        return entries
     if isinstance(value, list | tuple) and all(hasattr(each, "connect_timeout") for each in value):
         return tuple(value)
     raise ConfigurationError(

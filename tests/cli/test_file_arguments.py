@@ -42,6 +42,8 @@ READ: dict[str, tuple[str, ...]] = {
     "lock --file": ("lock", "--check", "--file", "{}"),
     "--tools": ("--tools", "{}", "list"),
     "--path": ("--path", "{}", "list"),
+    "--mcp-config": ("--mcp-config", "{}", "mcp", "list"),
+    "mcp --mcp-config": ("mcp", "list", "--mcp-config", "{}"),
     "--records": ("--records", "sqlite:///{}", "history"),
 }
 WRITTEN: dict[str, tuple[str, ...]] = {
@@ -221,4 +223,11 @@ def test_every_file_argument_has_a_row() -> None:
     assert (READ.keys() | WRITTEN.keys()) <= parameters().keys()
 
 
-SPEAK_OF_FILES = {"--recursive", "list --strict", "new --force", "validate --verbose"}
+SPEAK_OF_FILES = {
+    "--recursive",
+    "list --strict",
+    "new --force",
+    "validate --verbose",
+    # A folder for files: tests/contracts/test_cures_of_servers.py.
+    "mcp --output",
+}

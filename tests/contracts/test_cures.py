@@ -21,6 +21,7 @@ from tests.meta.sources import tree
 from tool_engine.catalog.group_links import link_faults
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.config import ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.executors.executor_registry import ExecutorRegistry
@@ -30,6 +31,7 @@ from tool_engine.model.tool import Tool
 CATALOG = Path(__file__).parents[2] / "tool_engine" / "catalog"
 HEAD = "name: t\ndescription: Does a thing.\n"
 GROUP = "kind: group\nname: g\ndescription: A group.\n"
+SERVER = "kind: mcp_server\nname: s\n"
 Q = "parameters: [{name: q, type: string, required: true, description: x}]\n"
 HTTP = "entry: {type: http, request: {url: 'https://example.com/{q}'}}\n"
 
@@ -439,6 +441,27 @@ CURES = [
         swap("const: 1", "const: a"),
     ),
     # Groups.
+    Row(SERVER, "add the program as command", lambda text, _: text + "command: x\n"),
+    Row(SERVER + "command: x\nurl: https://x\n", "remove one of them", swap("command: x\n", "")),
+    Row(SERVER + "url: x.example\n", "begin it with https://", swap("x.ex", "https://x.ex")),
+    Row(SERVER + "command: x\ntype: http\n", "write stdio", swap("http", "stdio")),
+    Row(SERVER + "command: x\nheaders: {}\n", "remove it", swap("headers: {}\n", "")),
+    Row(
+        SERVER + "command: x\nbucket: a\nconcurrency: {bucket: a}\n",
+        "give one",
+        swap("bucket: a\n", ""),
+    ),
+    Row(
+        SERVER + "command: x\nenv: {A: '${input:a}'}\n",
+        "set a variable, and write ${env:NAME}",
+        swap("input:a", "env:NAME"),
+    ),
+    Row(SERVER + "command: x\nargs: ['${A}']\n", "write ${env:A}", swap("${A}", "${env:A}")),
+    Row(
+        SERVER + "command: x\nargs: ['${file:/a}']\n",
+        "put it into env or headers",
+        swap("args: ['${file:/a}']", "env: {A: '${file:/a}'}"),
+    ),
     Row(GROUP, "add tools, tags", lambda text, _: text + "tags: [a]\n"),
     Row(GROUP + "tools: [a, a]\n", "remove one", swap("[a, a]", "[a]")),
     Row(GROUP + "tools: [a]\n'off': [zzz]\n", "add it to tools", swap("[a]", "[a, zzz]")),
@@ -630,6 +653,10 @@ async def test_definitions_in_code() -> None:
     engine = ToolEngine()
     cure = cure_of(lambda: engine.register_tool(group, print))
     assert cure == "register it as a group, or remove kind"
+    server = {"kind": "mcp_server", "name": "s", "command": "x"}
+    cure = cure_of(lambda: engine.register_tool(server, print))
+    assert cure == "put it into mcp_servers of the configuration, or remove kind"
+    assert ToolEngineConfig(mcp_servers={"s": {"command": "x"}}).mcp_servers
     engine.register_group(group)
     assert cure_of(lambda: engine.register_group(group)) == "rename one of the two"
     engine.register_group({**group, "name": "h"})
@@ -671,6 +698,14 @@ ELSEWHERE = (
     "add a definition of it",
     "select it, or remove",
     "give it another one",
+    "put it into mcp_servers of",
+    # tests/catalog/servers/test_cures.py
+    "write a mapping with command or url",
+    'write "type": "sse" if it is that',
+    "put it under ",
+    "list the servers under mcpServers",
+    'write {"NAME": {...}}',
+    "remove one, or rename it",
     # tests/cli/files/test_lock_command.py approves what these name.
     "`tool-engine lock --approve ",
     "read it, then `tool-engine lock --approve ",

@@ -1,51 +1,90 @@
-"""What an error about an MCP server says to do is done, and it works.
+"""What errors about servers of tools say to do is done, and it works.
 
-The rows are as those of `test_cures_of_errors`, which counts what is tried.
+The rows are as those of `test_cures_of_errors`. Those of `.mcp.json`: `tests/catalog/servers`.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contracts.test_cures_of_errors import names_cure
-from tests.executors.mcp.conftest import COMMAND
+from tests.mcp_servers.programs import entry
 from tool_engine import ToolEngine, ToolEngineConfig
-from tool_engine.executors.mcp.mcp_source import MCPSource
+from tool_engine.cli.app import run
 
-LOST = "executors/mcp/connection.py: look before you call it again"
-PROGRAM = "executors/mcp/stdio.py: correct its command"
-REVISION = "executors/mcp/peer.py: write one of …"
-TRIED = {LOST, PROGRAM, REVISION}
-
-
-async def test_a_server_that_is_lost(tmp_path: Path) -> None:
-    """Another call is made, after a look whether the first one ran."""
-    async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
-        await engine.add_source(MCPSource("odd", command=COMMAND))
-        lost = await engine.execute("die", {})
-        assert names_cure(LOST, str(lost.error)), lost.error
-        assert (await engine.execute("whoami", {})).is_success
+ANOTHER = "cli/mcp/import_word.py: name another with --output DIR"
+REMOVE = "cli/mcp/import_word.py: remove it, or name another folder with --output DIR"
+NAME_IT = "executors/mcp/file_tool.py: name it in mcp_servers, or in a file with kind: mcp_server"
+SET_IT = "mcp_servers/settings.py: set it before the engine starts, or write ${env:…:-default}"
+TRIED = {ANOTHER, REMOVE, NAME_IT, SET_IT}
+SHOUT = {
+    "name": "shout",
+    "description": "Shouts.",
+    "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
+    "entry": {"type": "mcp", "server": "one", "tool": "echo"},
+}
 
 
-@pytest.mark.parametrize(
-    ("cure", "wrong", "right"),
-    [
-        (PROGRAM, {"command": ("/nowhere/program",)}, {"command": COMMAND}),
-        (REVISION, {"revision": "2025-13-01"}, {"revision": "2025-11-25"}),
-    ],
-)
-async def test_settings(
-    cure: str, wrong: dict[str, Any], right: dict[str, Any], tmp_path: Path
-) -> None:
-    """With the setting as it says, the tools come."""
-    async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
-        source = MCPSource("odd", **{"command": COMMAND, **wrong})
-        await engine.add_source(source)
-        ((_, error),) = engine.load_errors
-        assert names_cure(cure, error), error
-        await engine.remove_source(source)
-        await engine.add_source(MCPSource("odd", **{"command": COMMAND, **right}))
-        assert engine.get("echo") is not None
+def engine_of(folder: Path, entries: dict[str, Any]) -> ToolEngine:
+    config = ToolEngineConfig(str(folder / "tools"), mcp_servers=entries, auto_reload=False)
+    return ToolEngine(config)
+
+
+async def test_variables_that_are_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is set, or has a default."""
+    (tmp_path / "tools").mkdir()
+    monkeypatch.delenv("WHO_IS_IT", raising=False)
+    async with engine_of(tmp_path, {"one": {**entry(), "env": {"WHO": "${WHO_IS_IT}"}}}) as engine:
+        ((_, message),) = engine.load_errors
+        assert names_cure(SET_IT, message), message
+        monkeypatch.setenv("WHO_IS_IT", "me")
+        await engine.reload()
+        assert engine.load_errors == []
+    monkeypatch.delenv("WHO_IS_IT")
+    written = {**entry(), "env": {"WHO": "${env:WHO_IS_IT:-default}"}}
+    async with engine_of(tmp_path, {"one": written}) as engine:
+        result = await engine.execute("whoami", {})
+        assert result.output["content"][0]["text"].endswith(" default")
+
+
+async def test_servers_that_are_not_there(tmp_path: Path) -> None:
+    """It is named in the configuration, or in a file."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "shout.yaml").write_text(json.dumps(SHOUT))
+    async with engine_of(tmp_path, {}) as engine:
+        result = await engine.execute("shout", {"text": "hi"})
+        assert names_cure(NAME_IT, str(result.error)), result.error
+        definition = {"kind": "mcp_server", "name": "one", **entry()}
+        (tmp_path / "tools" / "one.yaml").write_text(json.dumps(definition))
+        await engine.reload()
+        assert (await engine.execute("shout", {"text": "hi"})).is_success
+    async with engine_of(tmp_path, {"one": entry()}) as engine:
+        assert (await engine.execute("shout", {"text": "hi"})).is_success
+
+
+def test_files_that_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another folder is taken, and so is the same one without the file."""
+    config, folder = tmp_path / ".mcp.json", tmp_path / "out"
+    config.write_text(json.dumps({"mcpServers": {"one": entry()}}))
+
+    def write(output: Path) -> tuple[int, str]:
+        words = ["--mcp-config", str(config), "--tools", str(tmp_path), "mcp", "import", "one"]
+        code = run([*words, "--tool", "echo", "--output", str(output)])
+        return code, capsys.readouterr().err
+
+    assert write(folder)[0] == 0
+    assert write(folder)[0] == 0, "the same text again is no change"
+    (folder / "echo.yaml").write_text("mine")
+    code, said = write(folder)
+    assert code == 2
+    assert names_cure(REMOVE, said.strip()), said
+    assert write(tmp_path / "other")[0] == 0
+    (folder / "echo.yaml").unlink()
+    assert write(folder)[0] == 0
+    code, said = write(config)
+    assert code == 2
+    assert names_cure(ANOTHER, said.strip()), said

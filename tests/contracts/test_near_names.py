@@ -8,9 +8,11 @@ that is missing here, and `test_there_is_one_way` a second way to look.
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -33,6 +35,7 @@ from tool_engine import (
 )
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.lint import choose_rules
+from tool_engine.catalog.servers.config_file import read_config_file, read_entries
 from tool_engine.cli.app import run
 from tool_engine.cli.chat.turns import answer_command
 from tool_engine.executors.calculator import calculate
@@ -98,6 +101,16 @@ def findings(text: str, arguments: dict[str, Any]) -> Callable[[], str]:
     return said
 
 
+def _read_servers(entries: dict[str, Any] | None = None, *, file: str = "") -> None:
+    """What is said of servers in a configuration, or in a file."""
+    if entries is not None:
+        raise LookupError(str(read_entries(entries, "mcp_servers").errors))
+    with TemporaryDirectory() as folder:
+        path = Path(folder, ".mcp.json")
+        path.write_text(file)
+        raise LookupError(str(read_config_file(str(path)).errors))
+
+
 TOOL = ToolConfigLoader().load_text(Q)
 SYNC: list[tuple[str, Callable[[], Any], str]] = [
     # Definitions.
@@ -126,6 +139,8 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         ),
         "minLength",
     ),
+    ("catalog/servers/config_entry.py", of(_read_servers, {"s": {"Url": "https://x"}}), "url"),
+    ("catalog/servers/config_file.py", of(_read_servers, file='{"MCPServers": {}}'), "mcpServers"),
     ("catalog/definition/permission.py", definition(HEAD + "accepts: ['effect:READ']\n"), "read"),
     ("catalog/definition/permission.py", definition(HEAD + "accepts: ['TOOL:x']\n"), "tool"),
     (
@@ -343,6 +358,16 @@ class _Shop:
         pass
 
 
+async def _name_server(_: ToolEngine) -> None:
+    """A tool of a file that names a server in another way."""
+    with TemporaryDirectory() as folder:
+        text = HEAD + "entry: {type: mcp, server: Shop, tool: a}\n"
+        await asyncio.to_thread(Path(folder, "t.yaml").write_text, text)
+        servers = {"shop": {"command": "false", "disabled": True}}
+        async with ToolEngine(ToolEngineConfig(folder, mcp_servers=servers)) as engine:
+            raise LookupError(str(engine.load_errors))
+
+
 async def _remove_source(engine: ToolEngine) -> None:
     await engine.add_source(_Shop())
     await engine.remove_source("mcp:shopp")
@@ -351,6 +376,7 @@ async def _remove_source(engine: ToolEngine) -> None:
 ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
     ("catalog/generations.py", lambda engine: engine.unregister_group("WEB"), "web"),
     ("following.py", _remove_source, "mcp:shop"),
+    ("mcp_servers/hub.py", _name_server, "shop"),
     ("catalog/index.py", lambda engine: _result(engine, "GetPage", {}), "get_page"),
     (
         "executors/files/file_errors.py",

@@ -32,6 +32,7 @@ from tool_engine import (
     ToolGroup,
     ToolRate,
 )
+from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.model.record import RecordQuery
 from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.settings.retention import RecordRetention
@@ -42,6 +43,7 @@ SETTINGS: Final[dict[type[msgspec.Struct], dict[str, Any]]] = {
     CycleOptions: {},
     DatabaseSource: {"url": "sqlite:///shop.db"},
     KeyLimits: {},
+    MCPServerSettings: {"name": "s"},
     Permission: {},
     PermissionRule: {"tool": "pay", "permission": Permission()},
     Presentation: {},

@@ -4,7 +4,8 @@ Each document gets an empty folder, one event loop and one namespace:
 
 - `python`: run; top-level `await` works. A first line `# app.py` writes the block to a file too;
   one with `if __name__ == "__main__":` is only written: a command runs it.
-- `yaml`, `json`, `toml`, `text`: a first line `# tools/x.yaml` writes the block to that file.
+- `yaml`, `json`, `toml`, `text`: a first line `# tools/x.yaml` or `// x.json` writes the block to
+  that file.
 - `console`, `bash`, `sh`: each `$ command` is run and must exit with 0, or with the code of a
   trailing `# exit 1`. Commands that set up a machine (`make`, `git`, `pip` ...) are passed over;
   `export NAME=value` holds for what comes after it.
@@ -60,7 +61,7 @@ COMMAND_TIMEOUT = 90.0
 SET_UP = {"cd", "docker", "git", "make", "pip", "pipx", "source", "uv"}
 """Commands that prepare a reader's machine; here that is done."""
 
-FILE_NAME = re.compile(r"\A# *((?:[\w.-]+/)*[\w.-]+\.\w+) *\n")
+FILE_NAME = re.compile(r"\A(?:#|//) *((?:[\w.-]+/)*[\w.-]+\.\w+) *\n")
 MAIN = 'if __name__ == "__main__":'
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
 SECOND_TERMINAL = re.compile(r"<!-- second-terminal: (\d+) -->")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.executors.mcp.conftest import serve_http
 from tests.mcp_servers.programs import PROGRAM, entry, python
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
@@ -103,6 +104,22 @@ async def test_what_cannot_be_used_never_stops_the_others(
         assert (states["good"].is_connected, states["gone"].is_connected) == (True, False)
 
 
+async def test_a_name_in_a_file_and_in_the_configuration_is_an_error(folder: Path) -> None:
+    off = {"command": "x", "disabled": True}
+    name_servers(folder, files=off)
+    write(folder, "files", SERVER)
+    write(folder, "again", {**SERVER, "name": "twice"})
+    write(folder, "other", {**SERVER, "name": "twice"})
+    async with engine_of(folder) as engine:
+        assert [each.name for each in engine.list_mcp_servers()] == ["files"]
+        errors = dict(engine.load_errors)
+    place = f"{folder}/tools"
+    assert (
+        f"the server 'files' is also named in {folder}/.mcp.json" in errors[f"{place}/files.yaml"]
+    )
+    assert f"'twice' is also defined in {place}/other.yaml" in errors[f"{place}/again.yaml"]
+
+
 async def test_a_changed_file_changes_only_the_servers_that_differ(folder: Path) -> None:
     name_servers(folder, one=entry("one"), two=entry("two"))
     async with engine_of(folder) as engine:
@@ -179,6 +196,22 @@ async def test_tools_of_a_server_need_an_approval_of_their_own(folder: Path) -> 
         assert "`tool-engine lock --approve echo`" in await said(engine, "echo")
         await engine.lock_tools(["echo"])
         assert await said(engine, "echo", text="hi") == "hi"
+
+
+async def test_a_server_over_http(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its address may be a variable's, and it may come and go like a program."""
+    with serve_http() as url:
+        monkeypatch.setenv("ITS_URL", url)
+        headers = {"X-Who": "${WHO_AM_I:-me}"}
+        web = {"type": "streamable-http", "serverUrl": "${ITS_URL}", "headers": headers}
+        name_servers(folder, web=web, program=entry())
+        async with engine_of(folder) as engine:
+            assert engine.load_errors == []
+            assert await said(engine, "echo", text="hi") == "hi"
+            assert engine.get_or_raise("echo").origin == "mcp:web"
+            name_servers(folder, program=entry())
+            await engine.reload()
+            assert engine.get_or_raise("echo").origin == "mcp:program"
 
 
 async def test_servers_may_be_given_as_values(folder: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final
 
+import msgspec
+
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.tool import Tool, pack
 
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9_]*:[^\s<>][^\n\r<>]{0,199}")
 _PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
@@ -43,3 +47,16 @@ def check_prefix(origin: str, prefix: object) -> str:
             f". and -, at most 32 characters, or empty; got {prefix!r}"
         )
     return prefix
+
+
+def make_renamed(tool: Tool, name: str, holder: str) -> Tool:
+    """Return a tool under another name, since `holder` has its own."""
+    finding = (
+        f"{tool.source}: the name {tool.name!r} is of {holder}, so this tool is {name!r} here; "
+        "rename one of the two to have another name"
+    )
+    said = hashlib.sha256(f"{name} {tool.definition_hash}".encode()).hexdigest()
+    findings = [*tool.findings, finding]
+    return pack(
+        msgspec.structs.replace(tool, id=name, name=name, definition_hash=said, findings=findings)
+    )

@@ -22,6 +22,7 @@ import msgspec
 from tool_engine.catalog.importing import read_listed
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
+from tool_engine.catalog.source_names import make_renamed
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
 from tool_engine.interfaces import ListedTool
 from tool_engine.model.foreign import ends_caller
@@ -212,7 +213,7 @@ class SourceTools:
         self._merged: dict[str, Tool] = {}
         self._clashes: list[Error] = []
         self._prefixes: dict[str | None, str] = {}
-        self._renamed: dict[tuple[str | None, str], tuple[Tool, Tool]] = {}
+        self._renamed: dict[tuple[str | None, ...], tuple[Tool, Tool]] = {}
         self._base = self._index = ToolIndex()
         self._laid: dict[str, Tool] = self._merged
         self._shown: dict[str, Tool] = self._merged
@@ -337,27 +338,15 @@ class SourceTools:
 
     def _rename_tool(self, tool: Tool, holder: str | None, taken: Container[str]) -> Tool | None:
         """Return a tool under the prefix of its source; None: there is no such name."""
-        prefix, key = self._prefixes.get(tool.source), (tool.source, tool.name)
+        prefix, key = self._prefixes.get(tool.source), (tool.source, tool.name, holder)
         name = f"{prefix}_{tool.name}"
         if not prefix or name in taken:
             return None
         known = self._renamed.get(key)
         if known is None or known[0] is not tool or known[1].name != name:
             # Kept: what is equal to the tool of before costs nothing.
-            known = self._renamed[key] = (tool, _make_renamed(tool, name, holder or "<code>"))
+            known = self._renamed[key] = (tool, make_renamed(tool, name, holder or "<code>"))
         return known[1]
-
-
-def _make_renamed(tool: Tool, name: str, holder: str) -> Tool:
-    finding = (
-        f"{tool.source}: the name {tool.name!r} is of {holder}, so this tool is {name!r} here; "
-        "rename one of the two to have another name"
-    )
-    said = hashlib.sha256(f"{name} {tool.definition_hash}".encode()).hexdigest()
-    findings = [*tool.findings, finding]
-    return pack(
-        msgspec.structs.replace(tool, id=name, name=name, definition_hash=said, findings=findings)
-    )
 
 
 def _name_of(item: Any) -> str:

@@ -39,7 +39,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "chat": ("chat", "Talk with a model that uses the tools."),
     "mcp": (
         "mcp",
-        "Serve the tools to clients of the Model Context Protocol, such as Claude and Cursor.",
+        "Serve the tools to clients of the Model Context Protocol, or use servers of it.",
     ),
     "parse": (
         "formats",
@@ -91,7 +91,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "lock": (
         "files",
-        "Approve the tools and groups as they are, for engines with `lock: enforce`.",
+        "Approve tools, groups and servers as they are, for engines with `lock: enforce`.",
     ),
     "schema": (
         "files",

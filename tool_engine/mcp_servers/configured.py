@@ -45,6 +45,10 @@ class ConfiguredServers:
         servers: tuple[Server, ...] = tuple(self._setting)  # type: ignore[arg-type] # the setting is checked
         return Configured(servers, ())
 
+    @property
+    def is_file(self) -> bool:
+        return isinstance(self._setting, str)
+
     def has_changed(self) -> bool:
         """Return True if the file is another one than at the last reading; blocks."""
         return isinstance(self._setting, str) and stamp_of(self._setting) != self._stamp

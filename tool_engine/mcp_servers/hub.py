@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _LEEWAY: Final = 5.0
 """Seconds that a reading may take beyond the time to connect."""
+_QUICK: Final = 1.0
+"""Seconds between two looks at the configuration's file where changes are watched for."""
 Error = tuple[str, str]
 
 
@@ -56,10 +58,8 @@ class ServerHub:
         self._reloader = reloader
         self._index = index
         self._patience = config.mcp_start_timeout
-        self._interval = config.reload_interval if config.auto_reload else None
-        if config.watch_for_changes:
-            self._interval = min(1.0, self._interval or 1.0)
         self._configured = ConfiguredServers(config.mcp_servers)
+        self._interval = _find_interval(config) if self._configured.is_file else None
         self._sources: dict[str, MCPSource] = {}
         self._places: dict[str, str] = {}
         self._wrong: list[Error] = []
@@ -276,6 +276,13 @@ class ServerHub:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _find_interval(config: ToolEngineConfig) -> float | None:
+    """Return how often the file of the configuration is looked at; None: with each reload."""
+    if config.watch_for_changes:
+        return min(_QUICK, config.reload_interval)
+    return config.reload_interval if config.auto_reload else None
 
 
 def _load_sdk() -> None:

@@ -50,6 +50,7 @@ def test_every_executor_has_a_starter() -> None:
     assert handlers == {
         **{name: name for name in BUILTIN_EXECUTORS},
         "http": "my_tool",
+        "mcp_tool": "my_tool",
         "python": "tools.my_tool:run",
     }
 

@@ -25,9 +25,9 @@ from tool_engine.catalog.folder.cache import AUTO, CachedLoader, cache_path, def
 from tool_engine.catalog.folder.cache_file import read_cache
 from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import Catalog
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionProblem
-from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 from tool_engine.visible import visible
 
@@ -79,7 +79,7 @@ class Loads:
         self.sources: list[str] = []
         original = ToolConfigLoader.load_definitions
 
-        def counted(loader: ToolConfigLoader, text: bytes, source: str) -> list[Tool | ToolGroup]:
+        def counted(loader: ToolConfigLoader, text: bytes, source: str) -> list[Definition]:
             self.sources.append(source)
             return original(loader, text, source)
 
@@ -118,7 +118,7 @@ def tools_of(outcome: FolderOutcome) -> dict[str, Tool]:
     return dict(sorted(found.items()))
 
 
-def cached(text: str, source: str, directory: Path) -> Sequence[Tool | ToolGroup]:
+def cached(text: str, source: str, directory: Path) -> Sequence[Definition]:
     """What a text defines, from the cache."""
     for _ in range(2):
         loader = CachedLoader(str(directory), "tools")

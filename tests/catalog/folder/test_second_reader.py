@@ -21,9 +21,9 @@ from tool_engine.catalog.folder.cached_text import entry_of
 from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import Catalog
 from tool_engine.catalog.folder.second_reader import SecondReader, serve
+from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionProblem
-from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 COUNT = 300
@@ -131,7 +131,7 @@ def test_the_same_tools(folder: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     read: list[str] = []
     original = ToolConfigLoader.load_definitions
 
-    def counted(loader: ToolConfigLoader, text: bytes, source: str) -> list[Tool | ToolGroup]:
+    def counted(loader: ToolConfigLoader, text: bytes, source: str) -> list[Definition]:
         read.append(source)
         return original(loader, text, source)
 

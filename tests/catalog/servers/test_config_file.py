@@ -268,8 +268,14 @@ def test_a_secret_is_in_no_message(tmp_path: Path) -> None:
 
 
 def test_entries_of_a_program_have_the_same_form() -> None:
-    found = read_entries({"one": {"url": "https://x/mcp"}, "two": {"command": 1}}, "mcp_servers")
-    assert [server.name for server in found.servers] == ["one"]
-    ((place, text),) = found.errors
-    assert place == "mcp_servers"
-    assert "mcpServers.two.command: expected text, got the number 1" in text
+    two: dict[Any, Any] = {"command": 1}
+    for wrong, said in (
+        (two, "two.command: expected text, got the number 1; quote it"),
+        ({3: 1}, "two: the key 3 must be text"),
+        ({"env": {"A": object()}}, "two.env.A: a object cannot be part of a definition; use JSON"),
+    ):
+        found = read_entries({"one": {"url": "https://x/mcp"}, "two": wrong}, "mcp_servers")
+        assert [server.name for server in found.servers] == ["one"]
+        ((place, text),) = found.errors
+        assert place == "mcp_servers"
+        assert text.startswith(f"mcp_servers: mcpServers.{said}")

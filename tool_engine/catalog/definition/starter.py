@@ -25,6 +25,7 @@ KINDS: Final = {
     "search_files": "finds text in the files below one folder",
     "sql_query": "one SQL statement, in a database of the engine's sources",
     "run_workflow": "runs steps that call other tools",
+    "mcp_tool": "a tool of an MCP server, under words and limits of yours",
 }
 """Every kind of tool that `tool-engine new` can begin, and what runs it."""
 
@@ -66,6 +67,7 @@ _ARGUMENTS: Final = {
     "read_folder": ("path=.",),
     "search_files": ("pattern=hello",),
     "sql_query": ("country=NL",),
+    "mcp_tool": ("query=cheese",),
     "run_workflow": ('expressions=\'["1 + 1", "2 * 3"]\'',),
 }
 

@@ -15,7 +15,7 @@ from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.servers.config_entry import read_entry
 from tool_engine.catalog.servers.json_text import JSONDocument, read_json
 from tool_engine.catalog.yaml.document import Path
-from tool_engine.errors import DefinitionError
+from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.named_file import read_named, why_unread
 
@@ -115,7 +115,7 @@ def _read_list(
             found.broken.append(name)
             continue
         warnings = [_place_fault(each, (key, name)) for each in findings]
-        said = [str(each) for each in locate_faults(warnings, source, document)]  # type: ignore[arg-type] # the same
+        said = [str(each) for each in _locate_faults(warnings, source, document)]
         found.servers.append(build_server(definition, source, said))
     return found
 
@@ -128,5 +128,13 @@ def _place_fault(fault: Fault, place: Path) -> Fault:
 def _locate_errors(
     faults: list[Fault], source: str, document: JSONDocument
 ) -> list[tuple[str, str]]:
-    problems = locate_faults(faults, source, document)  # type: ignore[arg-type] # the same
-    return [(source, str(DefinitionError(*problems)))]
+    return [(source, str(DefinitionError(*_locate_faults(faults, source, document))))]
+
+
+def _locate_faults(
+    faults: list[Fault], source: str, document: JSONDocument
+) -> list[DefinitionProblem]:
+    problems = locate(faults, source, document)  # type: ignore[arg-type] # it has the same methods
+    if document.has_text:
+        return problems
+    return [problem._replace(line=None, column=None) for problem in problems]

@@ -41,6 +41,7 @@ class JSONDocument:
 
     def __init__(self, value: Any, text: str, places: dict[tuple[Path, bool], int]) -> None:
         self.value = value
+        self.has_text = bool(text)
         self._places = places
         self._lines = [0, *(found.end() for found in re.finditer(r"\n", text))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, NamedTuple
@@ -185,16 +186,29 @@ async def _lock_engine(
         if names or check:
             raise
         states, problem = [], str(error)
+    unseen = await asyncio.to_thread(_find_unseen, engine, path, states)
     if names:
         states = _choose_states(states, names, path)
     elif broken and not check:
         write_messages(broken)
         raise _refuse_writing(len(broken))
+    else:
+        states = [each for each in states if each.name not in unseen]
     if not check:
         await engine.lock_tools(names or None)
     if problem is not None:
         states = [LockState(each.name, NEW, each.version) for each in await engine.check_lock()]
-    return _Report(path, states, not check, problem), broken
+    return _Report(path, states, not check, problem, [] if names else unseen), broken
+
+
+def _find_unseen(engine: ToolEngine, path: str, states: Sequence[LockState]) -> list[str]:
+    """Return the approved tools of servers that do not run, and may have them still."""
+    down = {f"mcp:{each.name}" for each in engine.list_mcp_servers() if not each.is_connected}
+    gone = [each.name for each in states if each.status == GONE]
+    if not down or not gone:
+        return []
+    lock, _ = read_lock(path, is_needed=False, is_checked=False)
+    return [name for name in gone if name in lock.tools and lock.tools[name].origin in down]
 
 
 def _refuse_writing(count: int) -> CommandError:

@@ -65,7 +65,7 @@ def write_tool(tool: Tool) -> _Written:
     """Return a tool as a file, and what is lost in it."""
     loader = ToolConfigLoader()
     text = loader.export_to_yaml(tool)
-    lost = [each.partition(": ")[2] or each for each in tool.findings if _LOST in each]
+    lost = [each for each in tool.findings if _LOST in each]
     try:
         again = loader.load_text(text.encode(), tool.name)
     except ToolEngineError as error:

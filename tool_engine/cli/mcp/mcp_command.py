@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import typer
@@ -15,13 +15,22 @@ import typer
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
-from tool_engine.cli.mcp.request import (
+from tool_engine.cli.mcp.mcp_options import (
+    ApprovalsOption,
+    GroupsOption,
+    HTTPOption,
+    ModeOption,
     NamesOption,
     OutputOption,
-    Request,
+    ServedAppOption,
+    StdioOption,
+    TagsOption,
+    TitleOption,
+    TokenFileOption,
     WordArgument,
     WordsArgument,
 )
+from tool_engine.cli.mcp.request import Request
 from tool_engine.cli.options import (
     JSONOption,
     MCPConfigOption,
@@ -47,15 +56,6 @@ _PORT: Final = 8931
 _PATH: Final = "/mcp"
 
 
-StdioOption = Annotated[
-    bool, typer.Option("--stdio", help="Over standard input and output, as is the default.")
-]
-HTTPOption = Annotated[
-    str | None,
-    typer.Option("--http", metavar="HOST:PORT", help="Over HTTP, such as 127.0.0.1:8931."),
-]
-
-
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     http: str | None = None
     """Where to serve over HTTP, as `HOST:PORT`; None: over standard input and output."""
@@ -78,40 +78,13 @@ def run_command(
     stdio: StdioOption = False,
     http: HTTPOption = None,
     name: NamesOption = None,
-    group: Annotated[
-        list[str] | None, typer.Option("--group", metavar="NAME", help="Only tools of the group.")
-    ] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="TAG", help="Only tools with the tag.")
-    ] = None,
-    mode: Annotated[
-        str,
-        typer.Option(
-            "--mode",
-            metavar="all|search",
-            help="search: two tools, which find and call the others.",
-        ),
-    ] = "all",
-    approvals: Annotated[
-        str | None,
-        typer.Option(
-            "--approvals",
-            metavar="operator|client|refuse",
-            help="Who is asked for consent; operator: `tool-engine sessions pending`.",
-            show_default=False,
-        ),
-    ] = None,
-    token_file: Annotated[
-        str | None,
-        typer.Option("--token-file", metavar="FILE", help="With --http: whose requests to take."),
-    ] = None,
-    title: Annotated[
-        str, typer.Option("--name", metavar="TEXT", help="What the server is called.")
-    ] = "tool-engine",
-    app: Annotated[
-        str | None,
-        typer.Option("--app", metavar="MODULE:NAME", help="The engine of a program of yours."),
-    ] = None,
+    group: GroupsOption = None,
+    tag: TagsOption = None,
+    mode: ModeOption = "all",
+    approvals: ApprovalsOption = None,
+    token_file: TokenFileOption = None,
+    title: TitleOption = "tool-engine",
+    app: ServedAppOption = None,
     output: OutputOption = None,
     as_json: JSONOption = False,
     mcp_config: MCPConfigOption = None,

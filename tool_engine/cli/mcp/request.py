@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-import typer
 
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.logs import hide_load_errors
@@ -15,26 +14,6 @@ from tool_engine.cli.settings import Settings
 from tool_engine.engine import ToolEngine
 from tool_engine.mcp_servers.state import MCPServerState
 from tool_engine.model.tool import Tool, server_of
-
-WordArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="WORD",
-        help="serve: serve the tools; install: print how clients start that. Of the servers of "
-        "--mcp-config and of files: list, call SERVER TOOL KEY=VALUE, diff, import SERVER.",
-    ),
-]
-WordsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="ARGUMENT", help="What the word is about.")
-]
-NamesOption = Annotated[
-    list[str] | None,
-    typer.Option("--tool", metavar="NAME", help="serve, import: only these tools, * for letters."),
-]
-OutputOption = Annotated[
-    str | None,
-    typer.Option("--output", "-o", metavar="DIR", help="import: the folder for the files."),
-]
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -91,7 +91,9 @@ class MCPSource(CatalogSource):
         connection.start()
         await connection.wait_for_try()
         if connection.tools is None:
-            raise ToolExecutionError(f"the server {self.settings.name!r} {connection.state}")
+            # Not its state, which says another time at each reading.
+            why = connection.reason or connection.state
+            raise ToolExecutionError(f"the server {self.settings.name!r} gives no list: {why}")
         listed = [each for each in connection.tools if self._is_exposed(each["name"])]
         made = [self._make_listed(each) for each in listed]
         self._made = {each["name"]: (each, tool) for each, tool in zip(listed, made, strict=True)}

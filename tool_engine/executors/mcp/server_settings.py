@@ -7,12 +7,25 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.model.call import check_timeout
+from tool_engine.model.checks.bounds import check_choice
+from tool_engine.model.checks.known_fields import KnownFields
+from tool_engine.model.checks.setting_kinds import check_name
+from tool_engine.model.json.data import Data
+from tool_engine.model.json.kinds import check_kinds
+
 TRANSPORTS: Final = ("stdio", "http", "sse")
 """A process of ours, streamable HTTP, and the HTTP of before 2025."""
 
 
-class MCPServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One server of other people's tools; what it says of itself is not in here."""
+class MCPServerSettings(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
+    """One server of other people's tools; what it says of itself is not in here.
+
+    Its `repr` shows no value of `env` and `headers`.
+
+    Raises:
+        ConfigurationError: A field holds what it cannot hold; the message names it.
+    """
 
     name: str
     """What it is called here: `Tool.origin` is `mcp:NAME`."""
@@ -51,6 +64,22 @@ class MCPServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a connection may take, from the start of the program to the list."""
     idle_timeout: float | None = None
     """Seconds that a call may take without a sign of progress; None: only its deadline counts."""
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        check_kinds(self)
+        check_choice("transport", self.transport, TRANSPORTS)
+        check_timeout("connect_timeout", self.connect_timeout)
+        if self.idle_timeout is not None:
+            check_timeout("idle_timeout", self.idle_timeout)
+
+    def __repr__(self) -> str:
+        reached = " ".join(self.command[:1]) or self.url.partition("?")[0]
+        names = ", ".join([*self.env, *self.headers])
+        return f"MCPServerSettings({self.name!r}, {reached!r}{f', with {names}' if names else ''})"
+
+    def __rich_repr__(self) -> Any:
+        yield repr(self)
 
     @property
     def origin(self) -> str:
