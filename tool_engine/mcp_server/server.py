@@ -22,12 +22,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError, answering
-from tool_engine.mcp_server.bodies import BodyGuard
 from tool_engine.mcp_server.calling import ClientCalls, connection_id
 from tool_engine.mcp_server.changes import Changes
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
 from tool_engine.mcp_server.finding import Finder
-from tool_engine.mcp_server.http import TokenGuard, serve_app
+from tool_engine.mcp_server.http import BodyGuard, TokenGuard, serve_app
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
@@ -182,7 +181,7 @@ class MCPServer:
         options = self._server.create_initialization_options(
             NotificationOptions(tools_changed=True)
         )
-        # Whoever has both ends is one client, whose calls belong together.
+        # What has both ends is one client, whose calls belong together.
         before = connection_id.set(f"mcp-{secrets.token_hex(16)}")
         try:
             await self._server.run(read, write, options)

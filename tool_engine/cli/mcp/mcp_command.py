@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import typer
@@ -14,6 +14,19 @@ import typer
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.mcp.serve_options import (
+    AppOption,
+    ApprovalsOption,
+    GroupOption,
+    HTTPOption,
+    ModeOption,
+    StdioOption,
+    TagOption,
+    TitleOption,
+    TokenFileOption,
+    ToolOption,
+    WordArgument,
+)
 from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_async
@@ -46,55 +59,18 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_command(
     ctx: typer.Context,
-    word: Annotated[
-        str, typer.Argument(metavar="serve|install", help="Serve, or print how clients start it.")
-    ],
+    word: WordArgument,
     *,
-    stdio: Annotated[
-        bool, typer.Option("--stdio", help="Over standard input and output, as is the default.")
-    ] = False,
-    http: Annotated[
-        str | None,
-        typer.Option("--http", metavar="HOST:PORT", help="Over HTTP, such as 127.0.0.1:8931."),
-    ] = None,
-    name: Annotated[
-        list[str] | None,
-        typer.Option("--tool", metavar="NAME", help="Only these tools, * for letters."),
-    ] = None,
-    group: Annotated[
-        list[str] | None, typer.Option("--group", metavar="NAME", help="Only tools of the group.")
-    ] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="TAG", help="Only tools with the tag.")
-    ] = None,
-    mode: Annotated[
-        str,
-        typer.Option(
-            "--mode",
-            metavar="all|search",
-            help="search: two tools, which find and call the others.",
-        ),
-    ] = "all",
-    approvals: Annotated[
-        str | None,
-        typer.Option(
-            "--approvals",
-            metavar="operator|client|refuse",
-            help="Who is asked for consent; operator: `tool-engine sessions pending`.",
-            show_default=False,
-        ),
-    ] = None,
-    token_file: Annotated[
-        str | None,
-        typer.Option("--token-file", metavar="FILE", help="With --http: whose requests to take."),
-    ] = None,
-    title: Annotated[
-        str, typer.Option("--name", metavar="TEXT", help="What the server is called.")
-    ] = "tool-engine",
-    app: Annotated[
-        str | None,
-        typer.Option("--app", metavar="MODULE:NAME", help="The engine of a program of yours."),
-    ] = None,
+    stdio: StdioOption = False,
+    http: HTTPOption = None,
+    name: ToolOption = None,
+    group: GroupOption = None,
+    tag: TagOption = None,
+    mode: ModeOption = "all",
+    approvals: ApprovalsOption = None,
+    token_file: TokenFileOption = None,
+    title: TitleOption = "tool-engine",
+    app: AppOption = None,
     tools: ToolsOption = None,
     records: RecordsOption = None,
 ) -> int:
@@ -108,11 +84,8 @@ def run_command(
         raise CommandError("--stdio and --http are two ways to serve: leave one out")
     if token_file is not None and http is None:
         raise CommandError("--token-file is for --http: a client that starts the server owns it")
-    for option, said, known in (("--mode", mode, _MODES), ("--approvals", approvals, _APPROVALS)):
-        if said is not None and said not in known:
-            raise CommandError(
-                f"{option} takes {' or '.join(known)}, not {said!r}{suggest_name(said, known)}"
-            )
+    _check_word("--mode", mode, _MODES)
+    _check_word("--approvals", approvals, _APPROVALS)
     options = ServeOptions(
         http=http,
         app=app,
@@ -128,6 +101,13 @@ def run_command(
     if word == "install":
         return _print_entries(settings, options)
     return serve_tools(settings, options)
+
+
+def _check_word(option: str, said: str | None, known: Sequence[str]) -> None:
+    if said is not None and said not in known:
+        raise CommandError(
+            f"{option} takes {' or '.join(known)}, not {said!r}{suggest_name(said, known)}"
+        )
 
 
 def serve_tools(settings: Settings, options: ServeOptions) -> int:
@@ -170,7 +150,7 @@ async def _serve_clients(
         mode=options.mode,
         approvals=_choose_approvals(engine, options),
     )
-    engine.subscribe(_tell_operator, ToolEngineEventType.APPROVAL_REQUESTED)
+    engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
     if address is None:
         await server.run_stdio()
         return
@@ -197,7 +177,7 @@ def _choose_approvals(engine: ToolEngine, options: ServeOptions) -> str:
     return options.approvals
 
 
-def _tell_operator(event: ToolEngineEvent) -> None:
+def _write_waiting(event: ToolEngineEvent) -> None:
     name = visible(event.tool_name or "")
     sys.stderr.write(f"{name} waits for consent: see `tool-engine sessions pending`\n")
 
