@@ -128,6 +128,20 @@ async def test_a_chunked_body_that_is_too_large_is_refused(engine: ToolEngine) -
         assert response.status == 413
 
 
+async def test_a_body_that_never_comes_is_not_waited_for(
+    engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tool_engine.mcp_server.http._LONGEST_WAIT", 0.1)
+    async with serving(engine) as url:
+        host, port = url.split("/")[2].split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        head = ["POST /mcp HTTP/1.1", f"Host: {host}", "Content-Length: 100", "", "{"]
+        writer.write("\r\n".join(head).encode())
+        answer = await reader.readline()
+        writer.close()
+    assert b"408" in answer
+
+
 @pytest.mark.parametrize("cursor", ["", "####", "YWRk=", "/w", "A" * 10_000, "YQBi\n"])
 async def test_a_cursor_of_no_page(engine: ToolEngine, connect: Connect, cursor: str) -> None:
     async with connect(MCPServer(engine)) as client:
