@@ -30,6 +30,7 @@ from tests.benchmarks.protocols import protocols
 from tests.benchmarks.records import records
 from tests.benchmarks.rows import Row, add, add_suspending
 from tests.benchmarks.searching import searching
+from tests.benchmarks.serving import serving
 from tests.benchmarks.sessions import sessions
 
 TOOLS = 1000
@@ -122,6 +123,7 @@ async def main() -> bool:
         kept &= searching()
         kept &= await records()
         kept &= protocols()
+        kept &= serving()
 
         kept &= await loading(directory / "many")
         imports = import_times()

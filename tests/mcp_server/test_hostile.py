@@ -412,3 +412,22 @@ async def test_a_signal_ends_a_server_whose_client_says_no_more(program: Program
     program.process.send_signal(signal.SIGTERM)
     assert await program.process.wait() == 128 + signal.SIGTERM
     assert await program.process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("is_pipe", [True, False])
+async def test_what_was_asked_before_the_end_is_answered(tmp_path: Path, is_pipe: bool) -> None:
+    """`tool-engine mcp serve < requests` answers, and ends; a call that takes longer is cut."""
+    (tmp_path / "tools").mkdir()
+    asked = tmp_path / "requests"
+    asked.write_text(json.dumps(request_of("tools/list")) + "\n")
+    with asked.open("rb") as requests:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *words_of(tmp_path / "tools", "mcp", "serve"),
+            stdin=asyncio.subprocess.PIPE if is_pipe else requests,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(DEADLINE):
+            out, _ = await process.communicate(asked.read_bytes() if is_pipe else None)
+    assert json.loads(out)["result"]["tools"] == []
+    assert process.returncode == 0

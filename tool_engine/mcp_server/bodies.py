@@ -33,17 +33,20 @@ class Refused(Exception):  # noqa: N818 - a message for a client, not a failure 
         return {"jsonrpc": "2.0", "id": self.request_id, "error": error}
 
 
-async def check_message(message: bytes | str) -> None:
-    """Raise `Refused` unless a message is one JSON value that can be read in one way only."""
+async def check_message(message: bytes) -> Any:
+    """Return what a message says, which is one JSON value that can be read in one way only.
+
+    Raises:
+        Refused: It is not.
+    """
     if len(message) <= _AT_ONCE:
-        _check_now(message)
-    else:
-        await asyncio.to_thread(_check_now, message)
+        return _read_message(message)
+    return await asyncio.to_thread(_read_message, message)
 
 
-def _check_now(message: bytes | str) -> None:
+def _read_message(message: bytes) -> Any:
     try:
-        read_json(message.decode() if isinstance(message, bytes) else message)
+        return read_json(message.decode())
     except RefusedJSONError as error:
         request_id = _find_id(message)
         raise Refused(types.INVALID_REQUEST, f"Invalid request: {error}", request_id) from error
@@ -53,7 +56,7 @@ def _check_now(message: bytes | str) -> None:
         raise Refused(types.PARSE_ERROR, f"Parse error: {error}") from error
 
 
-def _find_id(message: bytes | str) -> str | int | None:
+def _find_id(message: bytes) -> str | int | None:
     """Return the id under which the client waits for an answer; None: it has none."""
     try:
         found = json.loads(message)
