@@ -141,7 +141,13 @@ class MCPServer:
         self._calls = ClientCalls(
             engine, self._listing, principal, approvals, self._finder, self._kept
         )
-        self._server: Server[str | None] = Server(
+        self._server = self._make_server(name, seal)
+
+    def __repr__(self) -> str:
+        return f"<MCPServer {self._server.name!r} of {self._engine!r}>"
+
+    def _make_server(self, name: str, seal: RequestStateSecurity) -> Server[str | None]:
+        server: Server[str | None] = Server(
             name,
             version=_VERSION,
             lifespan=self._follow_engine,
@@ -160,17 +166,15 @@ class MCPServer:
             get_tool_input_schema=self._find_schema,
         )
         # Not as an argument: the SDK warns of what 2026-07-28 has no more.
-        self._server.add_request_handler(
+        server.add_request_handler(
             "logging/setLevel", types.SetLevelRequestParams, self._logs.set_level
         )
-        self._server.middleware += [
+        server.middleware += [
             self._note_connection,
             RequestStateBoundary(seal, default_audience=name),
-            PageCache(engine),
+            PageCache(self._engine),
         ]
-
-    def __repr__(self) -> str:
-        return f"<MCPServer {self._server.name!r} of {self._engine!r}>"
+        return server
 
     async def run_stdio(self) -> None:
         """Serve one client over standard input and output, until it leaves.
@@ -412,6 +416,8 @@ class MCPServer:
 
 def _make_seal(keys: list[bytes], principal: Principal) -> RequestStateSecurity:
     try:
+        if not all(isinstance(key, bytes) for key in keys):
+            raise TypeError("one of them is not bytes")
         return RequestStateSecurity(
             keys=keys,
             ttl=STATE_HOLDS,
