@@ -30,6 +30,7 @@ from tests.benchmarks.protocols import protocols
 from tests.benchmarks.records import records
 from tests.benchmarks.rows import Row, add, add_suspending
 from tests.benchmarks.searching import searching
+from tests.benchmarks.serving import serving
 from tests.benchmarks.sessions import sessions
 from tests.benchmarks.sources import sources
 
@@ -124,6 +125,7 @@ async def main() -> bool:
         kept &= await sources(directory / "sources")
         kept &= await records()
         kept &= protocols()
+        kept &= serving()
 
         kept &= await loading(directory / "many")
         imports = import_times()

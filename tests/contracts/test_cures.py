@@ -411,6 +411,11 @@ CURES = [
         swap("1.10", "'1.10'"),
     ),
     Row(HEAD + "accepts: [zzz]\n", "the labels are user", swap("zzz", "user")),
+    Row(
+        HEAD + "permission: {execution: auto, client_may_answer: true}\n",
+        "write execution: ask_once or ask_always",
+        swap("auto", "ask_once"),
+    ),
     Row(HEAD + "accepts: ['effect:zzz']\n", "the effects are read", swap("zzz", "read")),
     *(
         Row(HEAD + f"accepts: ['{label}']\n", "", near(label))

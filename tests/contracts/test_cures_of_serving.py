@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
-from tool_engine import ToolEngine
+from tool_engine import ToolConfigLoader, ToolEngine
+from tool_engine.approval.policy import PermissionRule
 from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server import MCPServer
 from tool_engine.mcp_server.tokens import TokenFile
+from tool_engine.model.permission import Permission
 
 ADDRESS = "mcp_server/http.py: name an address of this machine and a free port, or 0 for any"
 PROMPT = "mcp_server/prompts.py: give it another name"
@@ -26,7 +28,11 @@ HASH = "mcp_server/tokens.py: get it with `printf %s TOKEN | sha256sum`"
 OWN_TOKEN = "mcp_server/tokens.py: give each a token of its own"
 LIST = "mcp_server/tokens.py: it is a list of …"
 WRITE = "mcp_server/tokens.py: write a list of …"
-TRIED = {ADDRESS, PROMPT, RESOURCE, HASH, OWN_TOKEN, LIST, WRITE}
+MAY = (
+    "model/permission.py: write client_may_answer into the definition of each tool "
+    "whose clients may"
+)
+TRIED = {ADDRESS, PROMPT, RESOURCE, HASH, OWN_TOKEN, LIST, WRITE, MAY}
 
 
 @pytest.fixture
@@ -90,3 +96,14 @@ def test_token_files(tmp_path: Path, row: str, wrong: str | None) -> None:
     path.write_text(entry("ann", "a") + entry("bob", "b"))
     tokens = TokenFile(str(path))
     assert asyncio.run(tokens.find_name("b")) == "bob"
+
+
+def test_who_may_answer() -> None:
+    """What a rule cannot say, the definition can."""
+    said = Permission(execution="ask_once", client_may_answer=True)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError) as raised:
+        PermissionRule("t", said)
+    assert names_cure(MAY, str(raised.value)), raised.value
+    spec = {"execution": "ask_once", "client_may_answer": True}
+    tool = ToolConfigLoader().from_mapping({**HEAD, "permission": spec})
+    assert tool.permission == said

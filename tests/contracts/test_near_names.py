@@ -475,6 +475,7 @@ async def test_the_name_that_was_meant_is_offered_by_an_engine(
 ELSEWHERE = {
     # tests/mcp_server: over the wire, and as it is made.
     "mcp_server/asking.py",
+    "mcp_server/calling.py",
     "mcp_server/listing.py",
     "mcp_server/server.py",
     # No message: arguments under a misspelled name of a secret are kept out of the records.

@@ -139,6 +139,24 @@ async def test_an_engine_with_an_approver_asks_that_one(tmp_path: Any, connect: 
     assert person.read == []
 
 
+async def test_servers_of_one_engine_ask_in_their_own_way(
+    engine: ToolEngine, connect: Connect, answers: list[Any]
+) -> None:
+    """One that refuses does so where the program, or another server, lets calls wait."""
+    strict, person = MCPServer(engine, approvals="refuse"), Person(allow=True)
+    engine.approvals.take_questions()
+    mild = MCPServer(engine, approvals="client")
+    async with connect(strict, elicitation_callback=person) as client:
+        refused = await client.call_tool("pay", {"amount": 3})
+    async with connect(mild, elicitation_callback=person) as client:
+        paid = await client.call_tool("pay", {"amount": 3})
+
+    assert refused.meta["tool-engine/error_type"] == "execution_rejected"
+    assert "this server asks no one" in text_of(refused)
+    assert text_of(paid) == "paid 3"
+    assert answers == [(True, "mcp-client")]
+
+
 async def test_a_tool_that_asks_too_is_consented_to_once(
     engine: ToolEngine, connect: Connect, answers: list[Any]
 ) -> None:

@@ -128,6 +128,20 @@ async def test_a_chunked_body_that_is_too_large_is_refused(engine: ToolEngine) -
         assert response.status == 413
 
 
+async def test_a_body_that_never_comes_is_not_waited_for(
+    engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tool_engine.mcp_server.http._LONGEST_WAIT", 0.1)
+    async with serving(engine) as url:
+        host, port = url.split("/")[2].split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        head = ["POST /mcp HTTP/1.1", f"Host: {host}", "Content-Length: 100", "", "{"]
+        writer.write("\r\n".join(head).encode())
+        answer = await reader.readline()
+        writer.close()
+    assert b"408" in answer
+
+
 @pytest.mark.parametrize("cursor", ["", "####", "YWRk=", "/w", "A" * 10_000, "YQBi\n"])
 async def test_a_cursor_of_no_page(engine: ToolEngine, connect: Connect, cursor: str) -> None:
     async with connect(MCPServer(engine)) as client:
@@ -398,3 +412,22 @@ async def test_a_signal_ends_a_server_whose_client_says_no_more(program: Program
     program.process.send_signal(signal.SIGTERM)
     assert await program.process.wait() == 128 + signal.SIGTERM
     assert await program.process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("is_pipe", [True, False])
+async def test_what_was_asked_before_the_end_is_answered(tmp_path: Path, is_pipe: bool) -> None:
+    """`tool-engine mcp serve < requests` answers, and ends; a call that takes longer is cut."""
+    (tmp_path / "tools").mkdir()
+    asked = tmp_path / "requests"
+    asked.write_text(json.dumps(request_of("tools/list")) + "\n")
+    with asked.open("rb") as requests:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *words_of(tmp_path / "tools", "mcp", "serve"),
+            stdin=asyncio.subprocess.PIPE if is_pipe else requests,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(DEADLINE):
+            out, _ = await process.communicate(asked.read_bytes() if is_pipe else None)
+    assert json.loads(out)["result"]["tools"] == []
+    assert process.returncode == 0

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
-from tests.mcp_server.conftest import Connect, text_of
+from tests.mcp_server.conftest import ERAS, Connect, text_of
+from tests.mcp_server.test_transports import words_of
 from tool_engine import ToolEngine
 from tool_engine.mcp_server import MCPServer
 
@@ -93,3 +99,42 @@ async def test_servers_that_share_their_keys_share_links(
     async with connect(MCPServer(long_engine, state_keys=[new])) as client:
         with pytest.raises(MCPError, match="Resource not found"):
             await client.read_resource(uri)
+
+
+LONG_ECHO = """
+name: long
+description: Says a text again.
+parameters:
+  - {name: message, type: string, required: true, description: The text}
+entry: {type: builtin, handler: echo}
+result: {max_chars: 400}
+"""
+READ_RESULT = """
+name: read_result
+description: Reads on.
+parameters:
+  - {name: call_id, type: string, required: true, description: The call}
+  - {name: offset, type: integer, default: 0, description: Where to begin}
+entry: {type: builtin, handler: read_result}
+"""
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_client_reads_on_in_its_own_results(tmp_path: Path, era: str) -> None:
+    """A client that started the server has no name; its calls belong together all the same."""
+    (tmp_path / "long.yaml").write_text(LONG_ECHO)
+    (tmp_path / "read_result.yaml").write_text(READ_RESULT)
+
+    async def use() -> tuple[Any, Any]:
+        words = words_of(tmp_path, "mcp", "serve")
+        command = StdioServerParameters(command=sys.executable, args=words)
+        async with Client(command, mode=era) as client:
+            cut = await client.call_tool("long", {"message": LONG})
+            assert cut.meta is not None
+            call_id = cut.meta["tool-engine/call_id"]
+            return cut, await client.call_tool("read_result", {"call_id": call_id})
+
+    cut, rest = asyncio.run(use())
+    assert "read_result" in text_of(cut)
+    assert not rest.is_error, text_of(rest)
+    assert LONG in text_of(rest)

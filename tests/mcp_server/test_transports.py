@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ import aiohttp
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tests.mcp_server.conftest import ERAS, text_of
 from tool_engine import ConfigurationError, ToolEngine
@@ -224,6 +226,24 @@ async def test_wrong_token_files_are_refused(
 async def test_no_address_of_the_network_without_tokens(engine: ToolEngine) -> None:
     with pytest.raises(ConfigurationError, match=r"all who reach 0\.0\.0\.0"):
         await MCPServer(engine).run_http("0.0.0.0", 0)  # noqa: S104 - is refused
+
+
+async def test_small_answers_go_at_once(
+    engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No answer waits until the client has acknowledged the part before (Nagle's algorithm)."""
+    waits: list[int] = []
+    made = H11Protocol.connection_made
+
+    def look(self: H11Protocol, transport: Any) -> None:
+        taken = transport.get_extra_info("socket")
+        waits.append(taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        made(self, transport)
+
+    monkeypatch.setattr(H11Protocol, "connection_made", look)
+    async with serving(engine) as url, Client(url) as client:
+        await client.list_tools()
+    assert set(waits) == {1}
 
 
 async def test_a_port_that_is_taken_is_said(engine: ToolEngine) -> None:

@@ -75,6 +75,7 @@ class EngineApprovals:
         self._ask_here = ask_here
         self.own_book: ApprovalBook | None = None
         """The questions about calls of no session; None: those are refused."""
+        self._front: Front | None = None
         self._own_gate: Any = None
         """What lets questions wait here; None: they are refused, or the engine has an approver."""
         self._sessions: dict[int, weakref.ref[Any]] = {}
@@ -89,14 +90,11 @@ class EngineApprovals:
         """True if another process on the same database can answer what waits here."""
         return getattr(self._engine.store.approvals, "is_shared", False) is True
 
-    def take_questions(self, front: Front | None = None) -> None:
+    def take_questions(self) -> None:
         """Let calls of no session that need consent wait for an answer here.
 
         Without it they are refused, where the engine has no approver; one that it has is asked on.
         Where the engine keeps its records in a database, other processes may answer, too.
-
-        Args:
-            front: Asked in place of the list, which it may pass a question on to.
 
         Raises:
             EngineClosedError: The engine is closed.
@@ -108,7 +106,16 @@ class EngineApprovals:
             waits = QueueApprover() if kept is None else kept.KeptQuestions(storage)
             self._own_gate = self.make_gate(waits)
             self._ask_here(self._own_gate)
-        if front is not None and self._own_gate is not None:
+            if self._front is not None:
+                self._own_gate.put_in_front(self._front)
+
+    def put_in_front(self, front: Front) -> None:
+        """Ask `front` in place of the list, which it may pass a question on to.
+
+        It is asked where `take_questions` lets calls wait, and never in place of an approver.
+        """
+        self._front = front
+        if self._own_gate is not None:
             self._own_gate.put_in_front(front)
 
     def make_gate(self, approver: Approver) -> CallScope:

@@ -50,18 +50,18 @@ class KeptQuestions:
             RecordsUnavailableError: The storage does not take it.
         """
         try:
-            await self._finish(self._ask("put", replace(request, is_waiting=True)))
+            await self._finish_asking(self._ask_storage("put", replace(request, is_waiting=True)))
             while True:
                 await asyncio.sleep(_LOOK)
                 # What answers in this process need not wait for the storage to come back.
                 with contextlib.suppress(RecordsUnavailableError):
-                    found = await self._finish(self._read_answer(request.token))
+                    found = await self._finish_asking(self._read_answer(request.token))
                     if found is not None:
                         return found
         finally:
-            await self._finish(self._close_question(request.token))
+            await self._finish_asking(self._close_question(request.token))
 
-    async def _finish(self, asking: Coroutine[Any, Any, _Result]) -> _Result:
+    async def _finish_asking(self, asking: Coroutine[Any, Any, _Result]) -> _Result:
         """Wait for a storage, which is never broken off: it might leave a connection open."""
         task = asyncio.ensure_future(asking)
         self._asking.add(task)
@@ -73,18 +73,18 @@ class KeptQuestions:
             raise
 
     async def _read_answer(self, token: str) -> ApprovalDecision | None:
-        found: ApprovalDecision | None = await self._ask("remembered", token, _EQUAL_CALLS)
+        found: ApprovalDecision | None = await self._ask_storage("remembered", token, _EQUAL_CALLS)
         if found is None:
-            found = await self._ask("remembered", token, _THIS_CALL)
+            found = await self._ask_storage("remembered", token, _THIS_CALL)
             found = None if found is None else replace(found, is_remembered=False)
         return found
 
     async def _close_question(self, token: str) -> None:
         with contextlib.suppress(Exception):
-            await self._ask("claim", token)
-            await self._ask("forget", token)
+            await self._ask_storage("claim", token)
+            await self._ask_storage("forget", token)
 
-    async def _ask(self, method: str, *args: Any) -> Any:
+    async def _ask_storage(self, method: str, *args: Any) -> Any:
         return await ask_storage(_KIND, self._storage, method, *args)
 
 

@@ -22,7 +22,7 @@ class Approver(Protocol):
 
 
 class Front(Protocol):
-    """Stands in front of what waits for answers: `engine.approvals.take_questions(front)`.
+    """Stands in front of what waits for answers: `engine.approvals.put_in_front(front)`.
 
     A surface that knows who calls may answer itself, or ask the caller.
     """

@@ -143,7 +143,7 @@ class ClientRequest:
             return {key: self._read_answer(key, question) for key, question in asked.items()}
         requests = {key: _write_wire(each) for key, each in asked.items()}
         self._wanted = {"resultType": "input_required", "inputRequests": requests}
-        self._carry(RoundState(tool=state, asked=self.asked, granted=self.granted))
+        self._carry_state(RoundState(tool=state, asked=self.asked, granted=self.granted))
         raise InputRequiredError(f"the client is asked for {', '.join(sorted(asked))}")
 
     @property
@@ -158,14 +158,14 @@ class ClientRequest:
     def hold(self, call: str) -> None:
         """Let the client come back for a call that goes on without it."""
         self._wanted = {"resultType": "input_required"}
-        self._carry(RoundState(held=call))
+        self._carry_state(RoundState(held=call))
 
     def come_back(self, now: ClientRequest) -> None:
         """Go on with what the client asks now."""
         self.ctx, self._wanted = now.ctx, None
         self.notices.move_to(now.ctx)
 
-    def _carry(self, state: RoundState) -> None:
+    def _carry_state(self, state: RoundState) -> None:
         text = state.encode()
         if text is not None and self._wanted is not None:
             self._wanted["requestState"] = text

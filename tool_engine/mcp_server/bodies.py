@@ -11,7 +11,6 @@ import json
 from typing import Any, Final
 
 import mcp_types as types
-from starlette.responses import JSONResponse, Response
 
 from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
 
@@ -19,8 +18,6 @@ LONGEST: Final = 4 << 20
 """The most bytes of one message."""
 _AT_ONCE: Final = 1 << 16
 """Bytes of a message that is checked on the event loop."""
-_LONGEST_WAIT: Final = 60.0
-"""Seconds that a client may take to send a body."""
 
 
 class Refused(Exception):  # noqa: N818 - a message for a client, not a failure of this program
@@ -36,17 +33,20 @@ class Refused(Exception):  # noqa: N818 - a message for a client, not a failure 
         return {"jsonrpc": "2.0", "id": self.request_id, "error": error}
 
 
-async def check_message(message: bytes | str) -> None:
-    """Raise `Refused` unless a message is one JSON value that can be read in one way only."""
+async def check_message(message: bytes) -> Any:
+    """Return what a message says, which is one JSON value that can be read in one way only.
+
+    Raises:
+        Refused: It is not.
+    """
     if len(message) <= _AT_ONCE:
-        _check_now(message)
-    else:
-        await asyncio.to_thread(_check_now, message)
+        return _read_message(message)
+    return await asyncio.to_thread(_read_message, message)
 
 
-def _check_now(message: bytes | str) -> None:
+def _read_message(message: bytes) -> Any:
     try:
-        read_json(message.decode() if isinstance(message, bytes) else message)
+        return read_json(message.decode())
     except RefusedJSONError as error:
         request_id = _find_id(message)
         raise Refused(types.INVALID_REQUEST, f"Invalid request: {error}", request_id) from error
@@ -56,7 +56,7 @@ def _check_now(message: bytes | str) -> None:
         raise Refused(types.PARSE_ERROR, f"Parse error: {error}") from error
 
 
-def _find_id(message: bytes | str) -> str | int | None:
+def _find_id(message: bytes) -> str | int | None:
     """Return the id under which the client waits for an answer; None: it has none."""
     try:
         found = json.loads(message)
@@ -65,59 +65,3 @@ def _find_id(message: bytes | str) -> str | int | None:
     request_id = found.get("id") if isinstance(found, dict) else None
     is_id = isinstance(request_id, str | int) and not isinstance(request_id, bool)
     return request_id if is_id else None
-
-
-class BodyGuard:
-    """An ASGI app that passes on only the bodies that can be read in one way.
-
-    Args:
-        app: What is guarded.
-    """
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        try:
-            async with asyncio.timeout(_LONGEST_WAIT):
-                body = await _read_body(receive)
-        except TimeoutError:
-            await Response("the body did not come in time", 408)(scope, receive, send)
-            return
-        if body is None:
-            return
-        if len(body) > LONGEST:
-            await Response("the body is too large", 413)(scope, receive, send)
-            return
-        try:
-            await check_message(body)
-        except Refused as refused:
-            await JSONResponse(refused.to_dict(), 400)(scope, receive, send)
-            return
-        await self._app(scope, _replay_body(body, receive), send)
-
-
-async def _read_body(receive: Any) -> bytes | None:
-    """Return a body, or as much as is too much; None: the client has left."""
-    parts, size = [], 0
-    while size <= LONGEST:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if not message.get("more_body", False):
-            break
-    return b"".join(parts)
-
-
-def _replay_body(body: bytes, receive: Any) -> Any:
-    left = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive_again() -> Any:
-        return left.pop() if left else await receive()
-
-    return receive_again

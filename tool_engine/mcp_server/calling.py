@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 import mcp_types as types
@@ -26,8 +25,6 @@ from tool_engine.model.tool import Tool
 
 CALLER_TYPE: Final = "mcp"
 """The `caller_type` of calls that clients make."""
-connection_id: Final[ContextVar[str | None]] = ContextVar("mcp_connection_id", default=None)
-"""The `conversation_id` of the calls of a client that has the server to itself."""
 _ASKING: Final = (ExecutionPolicy.ASK_ONCE, ExecutionPolicy.ASK_ALWAYS)
 
 
@@ -140,7 +137,8 @@ class ClientCalls:
         context = ToolExecutionContext(
             caller_id=request.principal,
             caller_type=CALLER_TYPE,
-            conversation_id=connection_id.get(),
+            # Of a client that has the server to itself.
+            conversation_id=request.ctx.lifespan_context,
         )
         is_heard = False
         try:

@@ -12,12 +12,15 @@ import uvicorn
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.mcp_server.bodies import LONGEST, Refused, check_message
 from tool_engine.mcp_server.tokens import TokenFile
 
 _SCHEME: Final = "bearer "
+_LONGEST_WAIT: Final = 60.0
+"""Seconds that a client may take to send a body."""
 _GRACE: Final = 5
 """Seconds that open requests get when the server ends."""
 _LONGEST_END: Final = _GRACE + 2.0
@@ -60,6 +63,39 @@ class TokenGuard:
         if text[: len(_SCHEME)].lower() != _SCHEME:
             return None
         return await self._tokens.find_name(text[len(_SCHEME) :].strip())
+
+
+class BodyGuard:
+    """An ASGI app that passes on only the bodies that can be read in one way.
+
+    Args:
+        app: What is guarded.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT):
+                body = await _read_body(receive)
+        except TimeoutError:
+            await Response("the body did not come in time", 408)(scope, receive, send)
+            return
+        if body is None:
+            return
+        if len(body) > LONGEST:
+            await Response("the body is too large", 413)(scope, receive, send)
+            return
+        try:
+            await check_message(body)
+        except Refused as refused:
+            await JSONResponse(refused.to_dict(), 400)(scope, receive, send)
+            return
+        await self._app(scope, _replay_body(body, receive), send)
 
 
 async def serve_app(
@@ -123,3 +159,26 @@ def _open_listener(host: str, port: int) -> socket.socket:
         ) from error
     listener.setblocking(False)
     return listener
+
+
+async def _read_body(receive: Any) -> bytes | None:
+    """Return a body, or as much as is too much; None: the client has left."""
+    parts, size = [], 0
+    while size <= LONGEST:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if not message.get("more_body", False):
+            break
+    return b"".join(parts)
+
+
+def _replay_body(body: bytes, receive: Any) -> Any:
+    left = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Any:
+        return left.pop() if left else await receive()
+
+    return receive_again

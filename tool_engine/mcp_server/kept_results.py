@@ -43,10 +43,11 @@ class KeptResults:
         if cut is None or not result.is_success or revision < _LINKS_SINCE:
             return None
         call_id = str(cut["call_id"])
+        seal = _make_seal(self._keys[0], call_id, principal)
         what = "The whole result" if cut["is_kept_whole"] else "The beginning of the result"
         return {
             "type": "resource_link",
-            "uri": f"tool-engine://results/{call_id}/{_seal(self._keys[0], call_id, principal)}",
+            "uri": f"tool-engine://results/{call_id}/{seal}",
             "name": f"result of {result.tool_name}",
             "description": f"{what} of the call {call_id}, which is shortened here.",
         }
@@ -57,7 +58,7 @@ class KeptResults:
         if found is None:
             return None
         call_id, sent = found.groups()
-        seals = [_seal(key, call_id, principal) for key in self._keys]
+        seals = [_make_seal(key, call_id, principal) for key in self._keys]
         if not any(hmac.compare_digest(sent, seal) for seal in seals):
             return None
         record = await self._engine.store.get_whole(call_id)
@@ -85,7 +86,7 @@ def _write_output(handed_over: list[Any]) -> tuple[str, str]:
     return "application/json", json.dumps(output, ensure_ascii=False)
 
 
-def _seal(key: bytes, call_id: str, principal: str | None) -> str:
+def _make_seal(key: bytes, call_id: str, principal: str | None) -> str:
     said = json.dumps([call_id, principal]).encode()
     made = hmac.digest(hmac.digest(key, _LABEL, hashlib.sha256), said, hashlib.sha256)
     return base64.urlsafe_b64encode(made[:16]).decode().rstrip("=")

@@ -61,10 +61,10 @@ class SpentStates:
             state = msgspec.json.decode(text, type=RoundState)
         except msgspec.DecodeError as error:
             raise _refuse_state("it is none of this server's") from error
-        self._spend(state.number, principal)
+        self._spend_number(state.number, principal)
         return state
 
-    def _spend(self, number: str, principal: str | None) -> None:
+    def _spend_number(self, number: str, principal: str | None) -> None:
         now = monotonic()
         for each, numbers in list(self._spent.items()):
             while numbers and next(iter(numbers.values())) <= now:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -22,12 +23,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError, answering
-from tool_engine.mcp_server.bodies import BodyGuard
-from tool_engine.mcp_server.calling import ClientCalls, connection_id
+from tool_engine.mcp_server.calling import ClientCalls
 from tool_engine.mcp_server.changes import Changes
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
 from tool_engine.mcp_server.finding import Finder
-from tool_engine.mcp_server.http import TokenGuard, serve_app
+from tool_engine.mcp_server.http import BodyGuard, TokenGuard, serve_app
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
@@ -63,6 +63,8 @@ _LISTS: Final[tuple[CacheableMethod, ...]] = (
     "resources/list",
     "resources/templates/list",
 )
+_connection: Final[ContextVar[str | None]] = ContextVar("mcp_connection", default=None)
+"""The name of the one client that is served here; None: there may be several."""
 _LISTED_FOR: Final = 60_000
 """Milliseconds that a client may keep a list without asking again; it hears of a change at once."""
 _HOLDS: Final[dict[CacheableMethod, CacheHint]] = {
@@ -122,8 +124,9 @@ class MCPServer:
         check_choice("mode", mode, (ALL, SEARCH))
         check_choice("approvals", approvals, MODES)
         seal = _make_seal(keys := list(state_keys) or [os.urandom(32)], principal)
+        engine.approvals.put_in_front(ClientConsents(engine))
         if approvals != REFUSE:
-            engine.approvals.take_questions(ClientConsents(engine))
+            engine.approvals.take_questions()
         self._engine = engine
         self._principal = principal
         self._served = 0
@@ -138,7 +141,13 @@ class MCPServer:
         self._calls = ClientCalls(
             engine, self._listing, principal, approvals, self._finder, self._kept
         )
-        self._server: Server[None] = Server(
+        self._server = self._make_server(name, seal)
+
+    def __repr__(self) -> str:
+        return f"<MCPServer {self._server.name!r} of {self._engine!r}>"
+
+    def _make_server(self, name: str, seal: RequestStateSecurity) -> Server[str | None]:
+        server: Server[str | None] = Server(
             name,
             version=_VERSION,
             lifespan=self._follow_engine,
@@ -157,17 +166,15 @@ class MCPServer:
             get_tool_input_schema=self._find_schema,
         )
         # Not as an argument: the SDK warns of what 2026-07-28 has no more.
-        self._server.add_request_handler(
+        server.add_request_handler(
             "logging/setLevel", types.SetLevelRequestParams, self._logs.set_level
         )
-        self._server.middleware += [
+        server.middleware += [
             self._note_connection,
             RequestStateBoundary(seal, default_audience=name),
-            PageCache(engine),
+            PageCache(self._engine),
         ]
-
-    def __repr__(self) -> str:
-        return f"<MCPServer {self._server.name!r} of {self._engine!r}>"
+        return server
 
     async def run_stdio(self) -> None:
         """Serve one client over standard input and output, until it leaves.
@@ -182,12 +189,12 @@ class MCPServer:
         options = self._server.create_initialization_options(
             NotificationOptions(tools_changed=True)
         )
-        # Whoever has both ends is one client, whose calls belong together.
-        before = connection_id.set(f"mcp-{secrets.token_hex(16)}")
+        # What has both ends is one client, whose calls belong together.
+        before = _connection.set(f"mcp-{secrets.token_hex(16)}")
         try:
             await self._server.run(read, write, options)
         finally:
-            connection_id.reset(before)
+            _connection.reset(before)
 
     def app(
         self,
@@ -312,14 +319,14 @@ class MCPServer:
     # What clients ask for.
 
     @contextlib.asynccontextmanager
-    async def _follow_engine(self, _server: Server[None]) -> AsyncIterator[None]:
+    async def _follow_engine(self, _server: Server[str | None]) -> AsyncIterator[str | None]:
         # One server may be served in several ways at once: its events are heard once.
         self._served += 1
         if self._served == 1:
             subscribe = self._engine.subscribe
             self._ends = [self._changes.follow(subscribe), self._logs.follow(subscribe)]
         try:
-            yield None
+            yield _connection.get()
         finally:
             self._served -= 1
             if not self._served:
@@ -329,14 +336,16 @@ class MCPServer:
                 await self._calls.close()
 
     async def _note_connection(
-        self, ctx: ServerRequestContext[None, Any], call_next: CallNext
+        self, ctx: ServerRequestContext[str | None, Any], call_next: CallNext
     ) -> HandlerResult:
         if ctx.method == "notifications/initialized":
             self._changes.remember_connection(ctx.session)
         return await call_next(ctx)
 
     async def _list_tools(
-        self, ctx: ServerRequestContext[None, Any], params: types.PaginatedRequestParams | None
+        self,
+        ctx: ServerRequestContext[str | None, Any],
+        params: types.PaginatedRequestParams | None,
     ) -> Any:
         cursor = None if params is None else params.cursor
         listed = self._listing if self._finder is None else self._finder
@@ -350,7 +359,7 @@ class MCPServer:
         return found
 
     async def _call_tool(
-        self, ctx: ServerRequestContext[None, Any], params: types.CallToolRequestParams
+        self, ctx: ServerRequestContext[str | None, Any], params: types.CallToolRequestParams
     ) -> Any:
         return await self._calls.answer(ctx, params)
 
@@ -407,6 +416,8 @@ class MCPServer:
 
 def _make_seal(keys: list[bytes], principal: Principal) -> RequestStateSecurity:
     try:
+        if not all(isinstance(key, bytes) for key in keys):
+            raise TypeError("one of them is not bytes")
         return RequestStateSecurity(
             keys=keys,
             ttl=STATE_HOLDS,
@@ -418,7 +429,7 @@ def _make_seal(keys: list[bytes], principal: Principal) -> RequestStateSecurity:
         ) from error
 
 
-def _is_modern(ctx: ServerRequestContext[None, Any]) -> bool:
+def _is_modern(ctx: ServerRequestContext[str | None, Any]) -> bool:
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 

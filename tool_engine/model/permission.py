@@ -65,6 +65,6 @@ def check_no_client(permission: Permission | None, where: str) -> None:
     """Raise `ConfigurationError` for what only a tool's definition may say."""
     if permission is not None and permission.client_may_answer:
         raise ConfigurationError(
-            f"{where} cannot let clients answer: write client_may_answer into the definition of "
+            f"{where} cannot let clients answer; write client_may_answer into the definition of "
             "each tool whose clients may"
         )

@@ -97,7 +97,7 @@ def test_a_client_may_answer_where_a_definition_says_so() -> None:
     ],
 )
 def test_only_a_definition_lets_clients_answer(make: Callable[[Permission], object]) -> None:
-    with pytest.raises(ConfigurationError, match="cannot let clients answer: write client_may"):
+    with pytest.raises(ConfigurationError, match="cannot let clients answer; write client_may"):
         make(Permission(execution="ask_always", client_may_answer=True))  # type: ignore[arg-type]
 
 

@@ -107,11 +107,8 @@ def run_command(
         raise CommandError("--stdio and --http are two ways to serve: leave one out")
     if token_file is not None and http is None:
         raise CommandError("--token-file is for --http: a client that starts the server owns it")
-    for option, said, known in (("--mode", mode, _MODES), ("--approvals", approvals, _APPROVALS)):
-        if said is not None and said not in known:
-            raise CommandError(
-                f"{option} takes {' or '.join(known)}, not {said!r}{suggest_name(said, known)}"
-            )
+    _check_word("--mode", mode, _MODES)
+    _check_word("--approvals", approvals, _APPROVALS)
     options = ServeOptions(
         http=http,
         app=app,
@@ -126,6 +123,13 @@ def run_command(
     if word == "install":
         return _print_entries(settings, options)
     return serve_tools(settings, options)
+
+
+def _check_word(option: str, said: str | None, known: Sequence[str]) -> None:
+    if said is not None and said not in known:
+        raise CommandError(
+            f"{option} takes {' or '.join(known)}, not {said!r}{suggest_name(said, known)}"
+        )
 
 
 def serve_tools(settings: Settings, options: ServeOptions) -> int:
@@ -168,7 +172,7 @@ async def _serve_clients(
         mode=options.mode,
         approvals=_choose_approvals(engine, options),
     )
-    engine.subscribe(_tell_operator, ToolEngineEventType.APPROVAL_REQUESTED)
+    engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
     if address is None:
         await server.run_stdio()
         return
@@ -195,7 +199,7 @@ def _choose_approvals(engine: ToolEngine, options: ServeOptions) -> str:
     return options.approvals
 
 
-def _tell_operator(event: ToolEngineEvent) -> None:
+def _write_waiting(event: ToolEngineEvent) -> None:
     name = visible(event.tool_name or "")
     sys.stderr.write(f"{name} waits for consent: see `tool-engine sessions pending`\n")
 
