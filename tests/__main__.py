@@ -32,24 +32,25 @@ ROOT = TESTS.parent
 AT_ONCE = max(4, os.cpu_count() or 1)
 """More than processors: half of the time of many tests is waiting for processes and sockets."""
 
+OTHERS = "others"
 PARTS = {
-    "properties": 3,
-    "contracts": 4,
+    OTHERS: 3,
+    "knowledge": 3,
     "security": 3,
-    "documents": 2,
-    "cli": 3,
-    "executors": 3,
-    "agent": 2,
-    "knowledge": 2,
-    "protocols": 2,
-    "catalog": 2,
+    "contracts": 4,
     "calls": 1,
+    "documents": 1,
+    "cli": 3,
     "session": 1,
-    "integration": 1,
+    "catalog": 2,
+    "properties": 1,
+    "agent": 2,
+    "protocols": 2,
+    "executors": 3,
     "meta": 1,
+    "integration": 1,
 }
 """The rooms that take long, from the longest on, and in how many parts; the others share parts."""
-PARTS_OF_OTHERS = 3
 
 IN_MEMORY = (
     "admission",
@@ -101,7 +102,9 @@ NOT_QUICK = (
     "test_which_engine.py",
     "test_write_only.py",
 )
-"""Nor what takes seconds (every moment of a call, very long texts, an SDK) or starts a process."""
+"""Nor what takes seconds: every moment of a call, very long texts, an SDK."""
+STARTS = re.compile(r"sys\.executable|os\.fork\(|tests\.warm|sqlite:///|postgres_server")
+"""Words of a test that starts a process or uses a database."""
 UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
 """Plugins of pytest that cost each test a little."""
 SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
@@ -133,20 +136,22 @@ def list_test_files() -> list[Path]:
 
 
 def is_quick(file: Path) -> bool:
-    """Whether `make quick` runs a file: it stands in a room in memory, and takes no long time."""
-    is_in_memory = file.relative_to(TESTS).parts[0] in IN_MEMORY
-    return is_in_memory and not any(file.match(pattern) for pattern in NOT_QUICK)
+    """Whether `make quick` runs a file: all of it is in memory, and takes no long time."""
+    if file.relative_to(TESTS).parts[0] not in IN_MEMORY:
+        return False
+    is_long = any(file.match(pattern) for pattern in NOT_QUICK)
+    return not is_long and STARTS.search(file.read_text("utf-8")) is None
 
 
 def parts_of(files: Sequence[Path]) -> list[Part]:
     """Divides files into parts; those of a long room come first."""
-    rooms: dict[str, list[str]] = {room: [] for room in (*PARTS, "others")}
+    rooms: dict[str, list[str]] = {room: [] for room in PARTS}
     for file in files:
         room = file.relative_to(TESTS).parts[0]
-        rooms[room if room in PARTS else "others"].append(str(file.relative_to(ROOT)))
+        rooms[room if room in PARTS else OTHERS].append(str(file.relative_to(ROOT)))
     parts = []
     for room, found in rooms.items():
-        count = PARTS.get(room, PARTS_OF_OTHERS)
+        count = PARTS[room]
         parts += [
             Part(
                 f"{room} {number + 1} of {count}",

@@ -20,8 +20,8 @@ __all__ = ["Growth", "growth_of"]
 
 ENOUGH = 0.01 if IS_WHOLE else 0.004
 """Seconds; what takes less is measured with a larger input."""
-TRIES = 3 if IS_WHOLE else 2
-"""The lowest counts: a collection of garbage only ever adds."""
+TRIES = 3 if IS_WHOLE else 1
+"""The lowest counts: a collection of garbage only ever adds, and what looks steep has more."""
 MORE_TRIES = 5
 DOUBTFUL = 1.25
 """An exponent from which on chance is excluded by more tries."""
@@ -44,7 +44,12 @@ def seconds_of(work: Callable[[Any], object], given: Any) -> float:
 
 
 def growth_of(
-    work: Callable[[Any], object], make: Callable[[int], Any], *, start: int = 100, most: int
+    work: Callable[[Any], object],
+    make: Callable[[int], Any],
+    *,
+    start: int = 100,
+    most: int,
+    at_first: int = TRIES,
 ) -> Growth:
     """Measures `work(make(n))` for n that double, up to `most`.
 
@@ -53,6 +58,7 @@ def growth_of(
         make: Makes an input of a size; its own time does not count.
         start: The smallest size.
         most: The largest size.
+        at_first: How often each size is measured, if nothing looks steep.
     """
     size = start
     while size * 8 <= most and seconds_of(work, make(size * 4)) < ENOUGH:
@@ -60,7 +66,7 @@ def growth_of(
     sizes = (size, size * 2, size * 4)
     tries: list[list[float]] = []
     exponent = math.inf
-    for more in (TRIES, MORE_TRIES):
+    for more in (at_first, MORE_TRIES):
         if exponent > DOUBTFUL:
             # In turns, so that a slow moment of the machine hits all sizes.
             tries += [[seconds_of(work, make(each)) for each in sizes] for _ in range(more)]

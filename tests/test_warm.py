@@ -71,6 +71,12 @@ def test_they_share_nothing(tmp_path: Path) -> None:
     assert run(["-c", look], cwd=tmp_path).stdout == "False False\n"
 
 
+def test_what_it_opens_stays_open() -> None:
+    """Nothing of the process that forked closes a file that has the number of one of its own."""
+    code = "import gc, os; made = os.pipe(); gc.collect(); print(*map(os.get_blocking, made))"
+    assert run(["-c", code]).stdout == "True True\n"
+
+
 def test_one_for_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who knows its address asks it, as long as it likes; it ends with the last of them."""
     server = Server(tmp_path / "warm")

@@ -255,7 +255,9 @@ def serve(number: int, listening: int | None = None) -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-    _become(*_Forks(number, listening).run())
+    # It stays: what it has open has numbers that a program gives to files of its own.
+    forks = _Forks(number, listening)
+    _become(*forks.run())
 
 
 Order = tuple[dict[str, Any], list[int]]

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
@@ -212,6 +212,13 @@ def test_tool_raises_keyboard_interrupt(engine: ToolEngine) -> None:
         engine.execute_sync("stop")
     assert engine.execute_sync("one").is_success
     assert len(own_loops()) == 1
+
+
+def test_types_of_what_runs(engine: ToolEngine) -> None:
+    """17.9: a type checker knows what an async and a plain function return."""
+    tools = engine.sync()
+    assert_type(tools.run(one), int)
+    assert_type(tools.run(engine.list_names), list[str])
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])

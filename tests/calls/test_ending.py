@@ -64,10 +64,13 @@ def test_any_output_reads_late_as_it_reads_early(value: Any) -> None:
     """Whether it is read in the callback, afterwards, or in a copy."""
     early: list[Any] = []
     late: list[ToolEngineEvent] = []
-    listen: Any = lambda event: early.append(copy.deepcopy(shown_of(event).output))  # noqa: E731
+
+    def listen(event: ToolEngineEvent) -> None:
+        early.append(copy.deepcopy(shown_of(event).output))
+
     asyncio.run(ends_of(value, listen))
     asyncio.run(ends_of(value, late.append))
-    assert [pickle.loads(pickle.dumps(shown_of(event))).output for event in late] == early  # noqa: S301
+    assert [pickle.loads(pickle.dumps(shown_of(event))).output for event in late] == early  # noqa: S301 - what was made here
     assert [shown_of(event).output for event in late] == early
 
 
@@ -101,7 +104,7 @@ async def test_a_secret_of_later_is_hidden_too() -> None:
 
 @pytest.mark.parametrize(
     "carry",
-    [copy.copy, copy.deepcopy, lambda event: pickle.loads(pickle.dumps(event))],  # noqa: S301
+    [copy.copy, copy.deepcopy, lambda event: pickle.loads(pickle.dumps(event))],  # noqa: S301 - what was made here
     ids=["copy", "deepcopy", "pickle"],
 )
 async def test_an_unread_event_goes_elsewhere_whole(

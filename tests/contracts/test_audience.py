@@ -6,6 +6,7 @@ only, `ledgex` is nowhere: to a model both are the same.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -31,6 +32,7 @@ from tool_engine.session import combine, keep, prefix, prepare, rename
 from tool_engine.session.discovery import create_tool_discovery_service
 from tool_engine.session.session import ToolSession
 
+BOUND = 10.0
 BOTH, CODE = ("model", "code"), ("code",)
 HIDDEN, UNKNOWN = "ledger", "ledgex"
 GROUP = {"name": "books", "tools": ["ledger", "report"], "enabled": True, "rules": "Be exact."}
@@ -244,6 +246,42 @@ async def test_no_hint(engine: ToolEngine, audience: tuple[str, ...], way: str, 
     result = await CALLING[way](engine, name)
     text = json.dumps(described(result, name))
     assert audience == BOTH or ("ledger" not in text and "daybook" not in text)
+
+
+@pytest.mark.parametrize("way", ["it fails", "too late", "does not fit", "without end"])
+async def test_the_error_of_a_workflow(
+    engine: ToolEngine, audience: tuple[str, ...], way: str
+) -> None:
+    """17.8: it names the step, and no tool for code only; programs have the name."""
+
+    @engine.tool(effect="read", audience=list(audience), timeout=0.05)
+    async def slow_ledger() -> None:
+        """Reads them all."""
+        await asyncio.sleep(BOUND)
+
+    tool, params = {
+        "it fails": ("ledger", {"page": "${params.page}"}),
+        "too late": ("slow_ledger", {}),
+        "does not fit": ("ledger", {"pages": 1}),
+        "without end": ("ledger_round", {}),
+    }[way]
+    step = {"id": "read", "tool": tool, "params": params}
+    flow = {
+        "name": "flow",
+        "description": "Reads.",
+        "parameters": [{"name": "page", "type": "any", "description": "Which.", "default": "x"}],
+        "entry": {"type": "workflow", "steps": [step]},
+    }
+    engine.register_tool(flow)
+    if way == "without end":
+        back = {"type": "workflow", "steps": [{"id": "back", "tool": "flow", "params": {}}]}
+        more = {"name": "ledger_round", "audience": list(audience), "description": "Turns."}
+        engine.register_tool({**more, "entry": back})
+    result = await call_reply(engine, "flow")
+    assert not result.is_success
+    assert audience == BOTH or "ledger" not in str(described(result, "NAME"))
+    known = [result.metadata, engine.get_or_raise("flow").findings]
+    assert "ledger" in str(known)
 
 
 # How code calls it.

@@ -282,7 +282,7 @@ async def test_the_first_failure_cancels_the_others(crew: Crew) -> None:
     crew.add([{"id": "all", "parallel": branches}, {"id": "after", "tool": "say"}])
     result = await crew.run()
     assert result.error == (
-        "step 'bad' (fail) failed: execution_error: ValueError: no; nothing was done before"
+        "step 'bad' failed: execution_error: ValueError: no; nothing was done before"
     )
     assert statuses(result) == {
         "all": "failed", "long": "cancelled", "bad": "failed", "after": "not_run"
@@ -362,7 +362,7 @@ async def test_what_replaces_a_failure_may_fail_itself(crew: Crew) -> None:
         "x:object",
     )
     result = await crew.run(x={})
-    assert "step 'a' (fail) failed: there is no params.x.y" in (result.error or "")
+    assert "step 'a' failed: there is no params.x.y" in (result.error or "")
 
 
 async def test_a_failure_tells_what_was_done(crew: Crew) -> None:
@@ -384,7 +384,7 @@ async def test_a_failure_tells_what_was_done(crew: Crew) -> None:
     result = await crew.run()
     assert result.error_type == "execution_error"
     assert result.error == (
-        "step 'd' (fail), item 0, failed: execution_error: ValueError: x; done before: a, c"
+        "step 'd', item 0, failed: execution_error: ValueError: x; done before: a, c"
     )
     children = await crew.children(result)
     assert details(result) == {

@@ -11,9 +11,11 @@ import pytest
 from tests.__main__ import (
     IN_MEMORY,
     NOT_QUICK,
+    OTHERS,
     PARTS,
     TESTS,
     Part,
+    is_quick,
     list_test_files,
     parts_of,
     quick_parts,
@@ -34,15 +36,18 @@ def test_each_file_is_in_one_part() -> None:
 
 def test_what_is_named_exists() -> None:
     """A room or a file that was renamed is found in the lists by its old name."""
-    assert [room for room in (*PARTS, *IN_MEMORY) if not (TESTS / room).is_dir()] == []
+    rooms = {*PARTS, *IN_MEMORY} - {OTHERS}
+    assert [room for room in rooms if not (TESTS / room).is_dir()] == []
     assert [pattern for pattern in NOT_QUICK if not any(f.match(pattern) for f in FILES)] == []
 
 
 def test_quick() -> None:
-    """What is quick is most of the rooms in memory, and nothing else."""
+    """What is quick is most of the rooms in memory, and nothing that starts a process there."""
     quick = [file for part in quick_parts(FILES) for file in part.files]
     assert len(quick) == len(set(quick)) > 150
     assert {file.split("/")[1] for file in quick} == set(IN_MEMORY)
+    for file in ("calls/test_blocking_threads.py", "session/test_resuming_elsewhere.py"):
+        assert not is_quick(TESTS / file)
 
 
 ONCE = """

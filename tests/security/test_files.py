@@ -37,7 +37,7 @@ from tool_engine.model.tool import Tool
 TOOLS = Path(__file__).parents[2] / "tools"
 HANDLERS = ("read_file", "write_file", "edit_file", "read_folder", "search_files")
 SECRET = "TOP-SECRET"
-ROUNDS = 20_000
+ROUNDS = share_of(20_000)
 LIMIT = 50.0
 
 

@@ -12,8 +12,6 @@ import base64
 import io
 import json
 import os
-import subprocess
-import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import import_module
@@ -27,6 +25,7 @@ import structlog
 from aiohttp import web
 from msgspec.structs import asdict
 
+from tests.warm import run
 from tool_engine import (
     ToolEngine,
     ToolEngineConfig,
@@ -405,14 +404,9 @@ async def test_secret_in_a_definition(witness: Witness) -> None:
 
 
 def command(folder: Path, *words: str, **variables: str) -> bytes:
-    ended = subprocess.run(
-        [sys.executable, "-m", "tool_engine.cli", "--tools", str(folder), *words],
-        capture_output=True,
-        env={**os.environ, "COLUMNS": "400", **variables},
-        timeout=LIMIT,
-        check=False,
-    )
-    return ended.stdout + ended.stderr
+    start = ["-m", "tool_engine.cli", "--tools", str(folder), *words]
+    ended = run(start, env={**os.environ, "COLUMNS": "400", **variables}, timeout=LIMIT)
+    return (ended.stdout + ended.stderr).encode()
 
 
 @pytest.mark.parametrize("as_json", [False, True])

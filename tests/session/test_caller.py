@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from tests.session.catalogs import Catalog, definition
-from tool_engine import Tool, ToolExecutionContext, ToolSession
+from tool_engine import Tool, ToolEngine, ToolExecutionContext, ToolSession
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.scope import SessionScope
@@ -59,3 +61,19 @@ def test_who_calls() -> None:
     bob = bound(session, said, TOOL)
     assert (bob.caller_id, bob.caller_type, bob.conversation_id) == ("bob", "workflow_node", "x")
     assert bob.session_id == "s"
+
+
+async def test_a_tool_may_write_its_context_down() -> None:
+    """What belongs to the conversation stays in it: a context as JSON has nothing of its scope."""
+
+    async def describe(context: ToolExecutionContext) -> dict[str, Any]:
+        return {"context": context.to_dict(), "shown": repr(context.scope)}
+
+    async with ToolEngine() as engine:
+        engine.register_tool({"name": "describe", "description": "Describes."}, describe)
+        session = ToolSession(engine, "chat", {"max_calls": 5})
+        result = await session.execute("describe")
+    assert result.is_success, result.error
+    assert result.output["context"]["session_id"] == "chat"
+    assert "scope" not in result.output["context"]
+    assert result.output["shown"] == "<SessionScope of 'describe'>"

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,34 @@ async def test_a_cancelled_test_leaves_nothing(
         async with asyncio.timeout(10):
             await use()
     assert inside(temporary) == []
+
+
+async def test_a_removal_that_no_thread_has_begun(tmp_path: Path, temporary: Path) -> None:
+    """A test that is cancelled while all threads are busy removes its folders when they are not."""
+    case = {"files": {"a": "x"}, "sources": {"s": "CREATE TABLE t(a)"}}
+    loop, is_free = asyncio.get_running_loop(), threading.Event()
+    is_made, may_end = asyncio.Event(), asyncio.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1, "asyncio_"))
+    async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
+
+        async def use() -> None:
+            async with StandIns(engine).of(case):
+                is_made.set()
+                await may_end.wait()
+
+        task = asyncio.create_task(use())
+        async with asyncio.timeout(30):
+            await is_made.wait()
+            busy = loop.run_in_executor(None, is_free.wait, 30)
+            may_end.set()
+            for _ in range(3):
+                await asyncio.sleep(0)
+                task.cancel()
+            is_free.set()
+            await asyncio.wait([task])
+            await busy
+        assert task.cancelled()
+        assert inside(temporary) == []
 
 
 async def test_what_cannot_be_made_fails_its_test(tmp_path: Path, temporary: Path) -> None:

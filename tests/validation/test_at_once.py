@@ -41,6 +41,81 @@ def properties(draw: st.DrawFn) -> dict[str, Any]:
     return about
 
 
+def nested_schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Lists and objects of schemas, and schemas that may be null."""
+    fields = st.dictionaries(NAMES, inner, min_size=1, max_size=3)
+    objects = fields.flatmap(
+        lambda held: st.fixed_dictionaries(
+            {"type": st.just("object"), "properties": st.just(held)},
+            optional={
+                "required": st.lists(st.sampled_from(list(held)), unique=True),
+                "additionalProperties": st.sampled_from([False, True, {"type": "string"}]),
+            },
+        )
+    )
+    return st.one_of(
+        st.fixed_dictionaries({"type": st.just("array"), "items": inner}),
+        objects,
+        properties().filter(is_nullable).map(lambda each: {**each, "type": [each["type"], "null"]}),
+    )
+
+
+def is_nullable(schema: dict[str, Any]) -> bool:
+    return schema["type"] in ("string", "integer", "boolean") and "enum" not in schema
+
+
+SCHEMAS = st.recursive(properties(), nested_schemas, max_leaves=6)
+
+
+def values_of(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Values that mostly fit."""
+    kind = schema["type"]
+    if isinstance(kind, list):
+        return st.one_of(st.none(), values_of({**schema, "type": kind[0]}))
+    if kind == "array":
+        return st.one_of(st.lists(values_of(schema["items"]), max_size=3), VALUES)
+    if kind == "object":
+        fitting = {name: values_of(each) for name, each in schema["properties"].items()}
+        required = {
+            name: each for name, each in fitting.items() if name in schema.get("required", ())
+        }
+        others = {name: each for name, each in fitting.items() if name not in required}
+        made = st.fixed_dictionaries(required, optional=others)
+        return st.one_of(made, made, st.dictionaries(NAMES, VALUES), VALUES)
+    return st.one_of(USUAL[kind], VALUES)
+
+
+@settings(max_examples=share_of(600))
+@given(st.data())
+def test_what_it_lets_pass_is_valid_inside(data: st.DataObject) -> None:
+    """At every depth: lists, objects in objects, and what may be null."""
+    about = data.draw(SCHEMAS)
+    schema = {"type": "object", "properties": {"a": about}, "required": ["a"]}
+    read = reader_of(schema)
+    assert read is not None
+    sent = {"a": data.draw(values_of(about))}
+    try:
+        got = read(msgspec.msgpack.encode(sent))
+    except msgspec.ValidationError:
+        event("refused")
+        return
+    if got != sent:
+        event("changed")
+        return
+    event("passed")
+    assert repr(got) == repr(sent)
+    jsonschema.Draft202012Validator(schema).validate(got)
+
+
+def test_how_deep_it_reads() -> None:
+    """Deeper is the validator's: a type for each level is made when a tool is compiled."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(7):
+        schema = {"type": "object", "properties": {"a": schema}}
+    assert reader_of(schema) is not None
+    assert reader_of({"type": "object", "properties": {"a": schema}}) is None
+
+
 @settings(max_examples=share_of(600))
 @given(st.data())
 def test_what_it_lets_pass_is_valid(data: st.DataObject) -> None:
@@ -70,7 +145,19 @@ def test_what_it_lets_pass_is_valid(data: st.DataObject) -> None:
     "about",
     [
         {"type": "number"},
-        {"type": ["integer", "null"]},
+        {"type": ["integer", "string"]},
+        {"type": ["integer", "string", "null"]},
+        {"type": ["null"]},
+        {"type": ["null", "null"]},
+        {"type": ["string", "null"], "enum": ["a", None]},
+        {"type": ["number", "null"]},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1},
+        {"type": "array", "items": {"type": "number"}},
+        {"type": "array", "items": True},
+        {"type": "object", "properties": {"b": {"type": "number"}}},
+        {"type": "object", "properties": {"b": {"type": "string"}}, "maxProperties": 1},
+        {"type": "object"},
+        {"$ref": "#/$defs/a"},
         {"type": "string", "pattern": "a"},
         {"type": "string", "format": "date"},
         {"type": "string", "minLength": 1},

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, cast, overload
 from weakref import WeakSet
 
 from tool_engine.calls.home_loop import HomeLoop, run_blocking
@@ -238,6 +238,14 @@ class SyncEngine(Generic[_Engine]):
     ) -> ToolExecutionResult:
         """Run one tool; see `ToolEngine.execute_sync`."""
         return self.engine.execute_sync(tool_name, params, context, on_progress=on_progress)
+
+    @overload
+    def run(
+        self, function: Callable[_P, Awaitable[_T]], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T: ...
+
+    @overload
+    def run(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T: ...
 
     def run(self, function: Callable[_P, Any], /, *args: _P.args, **kwargs: _P.kwargs) -> Any:
         """Call a function on the engine's loop, await what it returns, and return that.

@@ -202,10 +202,8 @@ class Pipeline:
         try:
             if self._bus.has_subscribers:
                 self._announce_start(call, slot)
-            started = slot.acquired_at
-            deadline = (
-                started + plan.timeout if context is ANONYMOUS else call.deadline_from(started)
-            )
+            at = slot.acquired_at
+            deadline = at + plan.timeout if context is ANONYMOUS else call.deadline_from(at)
             run = ToolTask(loop, deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)

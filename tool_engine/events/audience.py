@@ -34,8 +34,8 @@ class Listeners(NamedTuple):
         )
 
 
-NOBODY: Final = Listeners()
-"""Says that no one listens to events of a type at all."""
+NO_LISTENERS: Final = Listeners()
+"""Says that a type of events has no subscribers at all."""
 
 
 class Audience:
@@ -63,10 +63,10 @@ class Audience:
                 del self.kinds[kind]
 
     def of(self, event: ToolEngineEvent) -> Listeners:
-        """Return the subscribers to the event's type that may want it; `NOBODY`: it has none."""
+        """Return the subscribers to the event's type that may want it, or `NO_LISTENERS`."""
         kind = self.kinds.get(event.event_type)
         if kind is None:
-            return NOBODY
+            return NO_LISTENERS
         return kind.of(event) if kind.everyone is None or kind.keyed else kind.everyone
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError, EngineClosedError, EventsLostError
-from tool_engine.events.audience import NOBODY, Audience
+from tool_engine.events.audience import NO_LISTENERS, Audience
 from tool_engine.events.buffer import BLOCK_NONE, DROP_OLDEST, check_buffer
 from tool_engine.events.log import EventLog
 from tool_engine.events.mailbox import Mailbox
@@ -255,7 +255,7 @@ class EventBus:
                 self._let_go()
             listeners = self._audience.of(event)
             is_kept = self._keeps_all and event.event_type not in PASSING
-            if listeners is NOBODY and not is_kept:
+            if listeners is NO_LISTENERS and not is_kept:
                 return
             event = self.log.take(event)
             for subscriber in listeners.buffered:

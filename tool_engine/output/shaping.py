@@ -13,7 +13,6 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.json.output import as_output, has_own_form
-from tool_engine.model.json.weighing import pack_small
 from tool_engine.model.result import MOST_KEPT, ResultLimits
 from tool_engine.model.tool import Tool
 from tool_engine.output.limited import Kept, LimitedOutput, Reader, cut_output, is_known
@@ -144,9 +143,12 @@ class _SyncShaping:
 
 def is_quick(value: Any) -> bool:
     """True if an output is small enough to handle without a thread."""
-    if _is_tiny(value) or pack_small(value, _PACKED_AT_ONCE) is not None:
+    if _is_tiny(value):
         return True
-    return _fits_size(value, _AT_ONCE)
+    # Loaded late: most programs return nothing larger.
+    from tool_engine.model.json.weighing import pack_small
+
+    return pack_small(value, _PACKED_AT_ONCE) is not None or _fits_size(value, _AT_ONCE)
 
 
 def _is_tiny(value: Any) -> bool:

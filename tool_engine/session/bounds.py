@@ -114,7 +114,8 @@ class Meter:
 
     def spenders(self) -> tuple[Spending, ...]:
         """Return the line and the conversations whose tools make these calls."""
-        if (call := current_call.get()) is None:
+        call = current_call.get()
+        if call is None:
             return self.line
         around = getattr(call.context.scope, "line", ())
         return (*self.line, *(each for each in around if each not in self.line))

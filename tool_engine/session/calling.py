@@ -305,13 +305,12 @@ class SessionCalls:
             partial(tools.find_refusal_since, tools.toolbox.found, tool_name)
             if asked is None
             else partial(self._find_refusal_later, placed.tool, asked, kept),
-            None if yes is None else yes.is_consent,
-            ready.paid,
-            ready.source,
-            tool_name if asked is None else asked.called_name,
-            is_nested,
-            self._caller.principal or ("" if context is None else principal_of(context)),
-            labels=set(expanded.labels if expanded.variables else expanded.typed),
+            yes=None if yes is None else yes.is_consent,
+            paid=ready.paid,
+            source=ready.source,
+            called_name=tool_name if asked is None else asked.called_name,
+            is_nested=is_nested,
+            principal=self._caller.principal or ("" if context is None else principal_of(context)),
         )
         if placed.tool.secret_names or placed.tool.secret_parts:
             self.secrets.note(placed.tool, expanded.params)

@@ -25,9 +25,7 @@ def data_of(output: Mapping[str, Any]) -> Any:
 
 def short_text(output: Mapping[str, Any]) -> str | None:
     """Return `default_text` of a plain text or number, else None."""
-    if len(output) != 1 or "result" not in output:
-        return None
-    return _write_short(output["result"])
+    return write_short(output["result"]) if len(output) == 1 and "result" in output else None
 
 
 def default_text(result: ToolExecutionResult) -> str:
@@ -41,7 +39,7 @@ def default_text(result: ToolExecutionResult) -> str:
 
 def text_in_pieces(value: Any) -> str:
     """Return the text of `to_text`, while other threads run. Never raises."""
-    text = _write_short(value)
+    text = write_short(value)
     if text is not None:
         return text
     if isinstance(value, str) and all(
@@ -55,7 +53,8 @@ def text_in_pieces(value: Any) -> str:
         return to_text(value)
 
 
-def _write_short(value: Any) -> str | None:
+def write_short(value: Any) -> str | None:
+    """Return the text of a plain text or number, else None."""
     kind = type(value)
     if kind is str and len(value) <= PIECE and value.isascii():
         return value  # type: ignore[no-any-return] # of exactly this type

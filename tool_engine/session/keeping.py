@@ -90,22 +90,13 @@ class Ended(msgspec.Struct, frozen=True, eq=False):
 
     tool: Tool
     """The tool as the conversation shows it."""
-    engine_name: str
-    arguments: dict[str, Any]
-    """The arguments, without references."""
     result: ToolExecutionResult
     put_in: frozenset[str]
     """Labels of the content that was put into the arguments."""
-    source: str = ""
-    """The source of the tool among several; see `source_of`."""
-
-    @property
-    def labels(self) -> frozenset[str]:
-        """The labels of its result."""
-        ran = self.result
-        if ran.tool_name != self.engine_name:
-            ran = msgspec.structs.replace(ran, tool_name=self.engine_name)
-        return find_result_labels(self.tool, self.arguments, ran, self.put_in, self.source)
+    labels: frozenset[str]
+    """Labels of its result."""
+    has_begun: bool = True
+    """Whether it got further than its validation, whose findings quote arguments."""
 
 
 class ResultKeeper:
@@ -184,15 +175,16 @@ class ResultKeeper:
         if kept.rest is None:
             # The variables are in another process, if they exist at all.
             source = source_of(self._toolbox.catalog, tool_name)
-            call = Ended(tool, request.tool_name, request.params, read, kept.labels, source)
-            labels = call.labels
+            labels = find_result_labels(
+                tool, request.params, read, kept.labels, source, request.tool_name
+            )
+            call = Ended(tool, read, kept.labels, labels)
             self._results.note(request.call_id, labels)
             show = self._find_show(tool_name, tool)
             if show != _FULL:
                 language = self._toolbox.config.language
                 return hide_result(read, show, None, len(read.formatted_text), language)
-            read_now = find_labels_read(call, labels, has_begun=True, is_formatted=True)
-            self._read_labels.note(read_now)
+            self._read_labels.note(find_labels_read(call, is_formatted=True))
         return read
 
     def _may_read(
@@ -204,7 +196,7 @@ class ResultKeeper:
     ) -> bool:
         """Return True if the model may read a result, whatever a person says."""
         is_error = not result.is_success
-        if scope is not None and scope.asks_about_result(is_error):
+        if _is_asked(scope, result):
             return False
         tool, params = _find_run(placed, arguments, scope)
         if tool.permission is None and self._policy.is_silent():
@@ -222,7 +214,6 @@ class ResultKeeper:
         """Ask why the model may not read a result; None: it may."""
         tool, params = _find_run(placed, arguments, scope)
         is_error = not result.is_success
-        is_asked = scope is not None and scope.asks_about_result(is_error)
         refusal = await self._gate.review(
             result.call_id or "",
             tool,
@@ -230,7 +221,7 @@ class ResultKeeper:
             text,
             is_error,
             error_type=result.error_type,
-            is_asked=is_asked,
+            is_asked=_is_asked(scope, result),
             called_name=placed.name,
             engine="" if placed.is_own else engine_of(self._toolbox.catalog, placed.name),
             conversation_id=self._caller.conversation_id,
@@ -254,35 +245,30 @@ class ResultKeeper:
             return withhold_result(read, refusal)
         if tool is None or scope is None:
             return read
-        ran_as = (scope.tool or tool).name
-        call = Ended(tool, ran_as, arguments, result, frozenset(scope.labels), scope.source)
-        labels = call.labels
+        put_in, ran_as = frozenset(scope.labels), (scope.tool or tool).name
+        labels = find_result_labels(tool, arguments, result, put_in, scope.source, ran_as)
         if names is not None:
-            what = self._variables, tool, names, arguments, result, labels, call.put_in
+            what = self._variables, tool, names, arguments, result, labels, put_in
             if not keep_call_later(*what):
                 await keep_call_in_time(*what)
             # With room for one variable the result has taken its place.
             read.args_variable = names.args if names.args in self._variables else None
             read.result_variable = names.result if result.is_success else None
         self._results.note(result.call_id, labels)
-        return self._show_result(read, call, labels, has_begun=scope.has_begun)
+        return self._show_result(read, Ended(tool, result, put_in, labels, scope.has_begun))
 
-    def _show_result(
-        self, read: SessionResult, call: Ended, labels: frozenset[str], *, has_begun: bool
-    ) -> SessionResult:
+    def _show_result(self, read: SessionResult, call: Ended) -> SessionResult:
         """Return what the model reads, and note where it came from."""
         show = self._find_show(read.tool_name, call.tool)
         # What the engine itself says of a call that did not begin holds nothing of its tool.
-        if show != _FULL and has_begun and call.result.error_type not in _ENGINES_WORDS:
+        if show != _FULL and call.has_begun and call.result.error_type not in _ENGINES_WORDS:
             name, chars = read.result_variable, len(read.formatted_text)
             if name is not None and name in self._variables:
                 chars = self._variables.get(name).chars
             return hide_result(read, show, name, chars, self._toolbox.config.language)
         own = self._presentations.get(read.tool_name)
         is_formatted = own is not None and (own.format is not None or own.truncate is not None)
-        self._read_labels.note(
-            find_labels_read(call, labels, has_begun=has_begun, is_formatted=is_formatted)
-        )
+        self._read_labels.note(find_labels_read(call, is_formatted=is_formatted))
         return read
 
     def _find_show(self, tool_name: str, tool: Tool | None) -> str:
@@ -307,26 +293,27 @@ class ResultKeeper:
         return min(limit, other, key=lambda each: each if each > 0 else inf)
 
 
-def find_labels_read(
-    call: Ended, labels: frozenset[str], *, has_begun: bool, is_formatted: bool
-) -> frozenset[str]:
+def find_labels_read(call: Ended, *, is_formatted: bool) -> frozenset[str]:
     """Return the labels of what a model reads of an ended call.
 
     Args:
         call: The call.
-        labels: Those of its result.
-        has_begun: Whether it got further than its validation, whose findings quote arguments.
         is_formatted: Whether a function made the text.
     """
-    name, result = call.tool.name, call.result
+    name, result, has_begun = call.tool.name, call.result, call.has_begun
     if has_begun and result.is_success and name not in READING:
         # Where there is nothing in it, there is nothing to read.
         is_empty = not is_formatted and data_of(result.output) is None
-        return _NO_LABELS if is_empty else labels
+        return _NO_LABELS if is_empty else call.labels
     is_quoting = name in READING or not has_begun or result.error_type in _NOT_ADMITTED
     if name == WRITE_VAR or (not is_quoting and result.error_type in _ENGINES_WORDS):
         return _NO_LABELS
-    return call.put_in if is_quoting else labels
+    return call.put_in if is_quoting else call.labels
+
+
+def _is_asked(scope: SessionScope | None, result: ToolExecutionResult) -> bool:
+    """Return True if what the call's tool called requires approval of the result."""
+    return scope is not None and (scope.asks or (scope.asks_on_error and not result.is_success))
 
 
 def _find_run(

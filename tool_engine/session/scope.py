@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from asyncio import get_running_loop
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.approval.making import making_of, place_of
@@ -23,14 +22,9 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same
-from tool_engine.session.bounds import Others, find_reply_bounds
+from tool_engine.session.bounds import find_reply_bounds
 from tool_engine.session.narrowing import find_reply_marks
-from tool_engine.session.policy import (
-    RulesOfReplies,
-    SessionPolicy,
-    find_reply_rules,
-    hold_rules,
-)
+from tool_engine.session.policy import SessionPolicy, find_reply_rules, hold_rules
 from tool_engine.session.showing import Showing
 from tool_engine.session.spending import InnerUse, Spending
 from tool_engine.session.variables.labels import refuse_content, refuse_typing
@@ -38,7 +32,7 @@ from tool_engine.session.variables.references import Expanded
 from tool_engine.sources.identity import engine_of, source_text
 from tool_engine.sources.owners import engine_of_inner, leaf_of
 
-_NONE: Final = frozenset[str]()
+_NO_TOKENS: Final[Mapping[str, Any]] = MappingProxyType({})
 _FOREIGN: Final = "source 0"
 """Stands for `source_of` of a tool whose engine the conversation does not have."""
 
@@ -66,55 +60,96 @@ class ConversationParts(NamedTuple):
 
 
 @live("pickle context.to_wire(), or a replace(context, scope=None) without its conversation")
-class SessionScope(msgspec.Struct, eq=False):
+class SessionScope:
     """One call of a conversation, on its way through the engine.
 
-    A `Struct`, which is made in C: every call has one.
+    Args:
+        parts: What it shares with the other calls of its conversation.
+        expanded: What was put into the arguments: it must not get to a tool that does not accept
+            where it came from, however many tools it goes through.
+        consented: The fingerprint of the call that has been approved already.
+        find_off: Why the call may not run after all, by what was turned off since; None: it may.
+        yes: The answer to a question about this very call before it came here: True, it needs no
+            other consent; False, that question does not stop it; None, there was no question.
+            Calls that its tool makes are not covered.
+        paid: In which books the call itself was counted before it came here.
+        source: Which of several sources has the tool; see `source_of`.
+        called_name: The name that the model called.
+        is_nested: Whether the call was made by a tool, and waited until now.
+        principal: Who is behind the call; empty: not known.
     """
 
-    parts: ConversationParts
-    """What it shares with the other calls of its conversation."""
-    expanded: Expanded
-    """What was put into the arguments: it must not get to a tool that does not accept where it came
-    from, however many tools it goes through."""
-    consented: str | None = None
-    """The fingerprint of the call that has been approved already."""
-    find_off: Callable[[], Refusal | None] | None = None
-    """Returns why the call may not run after all, by what was turned off since; None: it may."""
-    yes: bool | None = None
-    """The answer to a question about this very call before it came here: True, it needs no other
-    consent; False, that question does not stop it; None, there was no question. Calls that its tool
-    makes are not covered."""
-    paid: tuple[Spending, ...] = ()
-    """In which books the call itself was counted before it came here."""
-    source: str = ""
-    """The source of the tool among several; empty: the first, or the only one."""
-    called_name: str = ""
-    """The name that the model called."""
-    is_nested: bool = False
-    """Whether the call was made by a tool, and waited until now."""
-    principal: str = ""
-    """Who is behind the call; empty: not known."""
-    # A thread may have the context of a call without the context variables set around it.
-    _others: Others = msgspec.field(default_factory=find_reply_bounds)
-    _rules: RulesOfReplies = msgspec.field(default_factory=find_reply_rules)
-    labels: set[str] = set()
-    """The labels of content in its arguments, put in or typed, or that it has read."""
-    _call_id: str | None = None
-    _asks: bool = False
-    _asks_on_error: bool = False
-    tool: Tool | None = None
-    """The tool that the conversation called, in the form in which the engine has it."""
-    params: dict[str, Any] = {}
-    """The arguments that the tool ran with, defaults filled in."""
-    _allowed: ApprovalRequest | None = None
-    shared: dict[str, tuple[CallScope, ...]] = {}
-    """Request token -> the scopes of all conversations that must agree to its call."""
-    deferred: dict[str, bool] = {}
-    """Request token -> whether it is about this call itself rather than one that its tool makes."""
+    __slots__ = (
+        "_allowed",
+        "_others",
+        "_rules",
+        "asks",
+        "asks_on_error",
+        "call_id",
+        "called_name",
+        "consented",
+        "deferred",
+        "expanded",
+        "find_off",
+        "is_nested",
+        "labels",
+        "paid",
+        "params",
+        "parts",
+        "principal",
+        "shared",
+        "source",
+        "tool",
+        "yes",
+    )
+
+    def __init__(
+        self,
+        parts: ConversationParts,
+        expanded: Expanded,
+        consented: str | None = None,
+        find_off: Callable[[], Refusal | None] | None = None,
+        *,
+        yes: bool | None = None,
+        paid: tuple[Spending, ...] = (),
+        source: str = "",
+        called_name: str = "",
+        is_nested: bool = False,
+        principal: str = "",
+    ) -> None:
+        self.parts = parts
+        self.expanded = expanded
+        self.consented = consented
+        self.find_off = find_off
+        self.yes = yes
+        self.paid = paid
+        # A thread may have the context of a call without the context variables set around it.
+        self._others = find_reply_bounds()
+        self._rules = find_reply_rules()
+        self.called_name = called_name
+        self.is_nested = is_nested
+        self.principal = principal
+        self.source = source
+        """The source of the tool among several; empty: the first, or the only one."""
+        self.call_id: str | None = None
+        """The id of the call itself, once it has reached the engine; later ones are its tool's."""
+        self.asks = self.asks_on_error = False
+        """Whether its tool's calls require approval of the result, and of that of a failed call."""
+        self.tool: Tool | None = None
+        """The tool that the conversation called, in the form in which the engine has it."""
+        self.params: dict[str, Any] = {}
+        """The arguments that the tool ran with, defaults filled in."""
+        self._allowed: ApprovalRequest | None = None
+        self.shared: Mapping[str, tuple[CallScope, ...]] = _NO_TOKENS
+        """Request token -> the scopes of all conversations that must agree to its call."""
+        self.deferred: Mapping[str, bool] = _NO_TOKENS
+        """Request token -> whether it is about this call itself rather than one that its tool
+        makes.
+        """
+        self.labels: set[str] = set(expanded.labels if expanded.variables else expanded.typed)
+        """The labels of content in its arguments, put in or typed, or that it has read."""
 
     def __repr__(self) -> str:
-        # Its fields are contents and secrets of a conversation.
         return f"<SessionScope of {self.called_name!r}>"
 
     @property
@@ -123,13 +158,9 @@ class SessionScope(msgspec.Struct, eq=False):
         return self.parts.line
 
     @property
-    def _gate(self) -> ApprovalGate:
-        return self.parts.gate
-
-    @property
     def conversation(self) -> tuple[object, ...]:
         """A key for the rules and labels of its tool's calls."""
-        return self._gate, frozenset(self.labels), find_reply_marks()
+        return self.parts.gate, frozenset(self.labels), find_reply_marks()
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         return self.parts.own(tool_name)
@@ -148,8 +179,7 @@ class SessionScope(msgspec.Struct, eq=False):
     @property
     def has_begun(self) -> bool:
         """Return True if the call itself has reached the engine."""
-        # Later ones are its tool's.
-        return self._call_id is not None
+        return self.call_id is not None
 
     def uses_of(self, tool: Tool, engine: Source | None) -> list[InnerUse]:
         """Return the uses to count for a call that its tool makes."""
@@ -173,7 +203,7 @@ class SessionScope(msgspec.Struct, eq=False):
 
     def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
         """Return True if the call needs no consent; otherwise `consent` decides."""
-        is_first = self._call_id is None or call_id == self._call_id
+        is_first = self.call_id is None or call_id == self.call_id
         if tool.accepts is not None or self._allowed is not None:
             return False
         if self.consented is not None or self.yes is not None:
@@ -181,14 +211,14 @@ class SessionScope(msgspec.Struct, eq=False):
         if self._rules or tool.permission is not None or not self.parts.policy.is_silent():
             # Also for what a tool calls in a thread that has its context alone.
             with hold_rules(self._rules):
-                if not self._gate.is_free(tool, params):
+                if not self.parts.gate.is_free(tool, params):
                     return False
                 if not is_first:
                     self._note_result(tool, params)
         if is_first:
             if self.find_off is not None and self.find_off() is not None:
                 return False
-            self._call_id = call_id
+            self.call_id = call_id
             # The tool may do anything with its arguments.
             self.tool, self.params = tool, copied(params)
         return True
@@ -209,9 +239,9 @@ class SessionScope(msgspec.Struct, eq=False):
     async def _decide_call(
         self, call_id: str, tool: Tool, params: dict[str, Any]
     ) -> Refusal | None:
-        if self._call_id is None:
-            self._call_id = call_id
-        is_first = call_id == self._call_id
+        if self.call_id is None:
+            self.call_id = call_id
+        is_first = call_id == self.call_id
         if is_first:
             if self.yes is not None and self.tool is not None and not is_same(tool, self.tool):
                 return refuse_changed(tool.name)
@@ -221,12 +251,12 @@ class SessionScope(msgspec.Struct, eq=False):
         is_nested = self.is_nested or not is_first
         if self._was_approved(tool, params, is_nested):
             # What it may hold was looked at before the approver was asked.
-            refusal = self._gate.denied(tool, params)
+            refusal = self.parts.gate.denied(tool, params)
         else:
             refusal = await self._ask_consent(call_id, tool, params, is_nested)
         token = token_of(refusal)
         if token is not None:
-            self.deferred[token] = is_first
+            self.deferred = {**self.deferred, token: is_first}
         if refusal is not None or self.find_off is None or not is_first:
             return refusal
         return self.find_off()
@@ -252,13 +282,13 @@ class SessionScope(msgspec.Struct, eq=False):
         refusal = await self.lets_in(tool, params)
         if refusal is not None:
             return refusal
-        has_yes = bool(self.yes) and call_id == self._call_id
+        has_yes = bool(self.yes) and call_id == self.call_id
         typed = refuse_typing(tool, self.expanded, self._source_of(tool))
-        if typed is not None and not self._gate.asks(tool, params, has_yes=has_yes):
+        if typed is not None and not self.parts.gate.asks(tool, params, has_yes=has_yes):
             return typed
         if has_yes:
-            return self._gate.denied(tool, params)
-        return await self._gate.consent(
+            return self.parts.gate.denied(tool, params)
+        return await self.parts.gate.consent(
             call_id,
             tool,
             params,
@@ -288,40 +318,36 @@ class SessionScope(msgspec.Struct, eq=False):
 
     def share(self, token: str, parts: tuple[CallScope, ...]) -> None:
         """Note the conversations that must agree to a deferred call."""
-        self.shared[token] = parts
+        self.shared = {**self.shared, token: parts}
 
     async def take_back(self, token: str) -> None:
         """Withdraw a deferred call: whatever the answer, it does not run."""
-        self.deferred.pop(token, None)
-        self.shared.pop(token, None)
-        await self._gate.book.take_back(token)
+        self.deferred = {each: it for each, it in self.deferred.items() if each != token}
+        self.shared = {each: it for each, it in self.shared.items() if each != token}
+        await self.parts.gate.book.take_back(token)
 
     def take_asks(self, other: CallScope) -> None:
         """Take over the questions of another conversation about results."""
-        self._asks |= getattr(other, "_asks", False)
-        self._asks_on_error |= getattr(other, "_asks_on_error", False)
+        self.asks |= getattr(other, "asks", False)
+        self.asks_on_error |= getattr(other, "asks_on_error", False)
 
     def _note_result(self, tool: Tool, params: dict[str, Any]) -> None:
         """Note that a tool gets its own call's result."""
         with hold_rules(self._rules):
-            self._asks |= not self._gate.is_readable(tool, params, is_error=False)
-            self._asks_on_error |= not self._gate.is_readable(tool, params, is_error=True)
+            self.asks |= not self.parts.gate.is_readable(tool, params, is_error=False)
+            self.asks_on_error |= not self.parts.gate.is_readable(tool, params, is_error=True)
 
     def note_inside(self, tools: Iterable[Tool]) -> None:
         """Note the tools that a call with a shared result has called."""
         for tool in tools:
             said = self.parts.showing.result_policy(tool)
-            self._asks |= said is ResultPolicy.ALWAYS
-            self._asks_on_error |= said is not ResultPolicy.NEVER
-
-    def asks_about_result(self, is_error: bool) -> bool:
-        """Return True if its tool's calls require approval of the result."""
-        return self._asks or (is_error and self._asks_on_error)
+            self.asks |= said is ResultPolicy.ALWAYS
+            self.asks_on_error |= said is not ResultPolicy.NEVER
 
     def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why an admitted call may not start any more, or None."""
-        refusal = self._gate.denied(tool, params)
-        if refusal is not None or self.find_off is None or call_id != self._call_id:
+        refusal = self.parts.gate.denied(tool, params)
+        if refusal is not None or self.find_off is None or call_id != self.call_id:
             return refusal
         return self.find_off()
 

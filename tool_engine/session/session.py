@@ -177,10 +177,7 @@ class ToolSession(KnownArguments, Source):
 
     @own_tools.setter
     def own_tools(self, tools: dict[str, tuple[Tool, ToolExecutor]]) -> None:
-        # In place: what holds for a reply has the same dictionary.
-        before, new = self._tools.registered, dict(tools)
-        before.clear()
-        before.update(new)
+        self._tools.replace_registered(tools)
 
     @property
     def findings(self) -> list[str]:

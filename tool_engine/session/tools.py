@@ -154,6 +154,13 @@ class SessionTools:
             raise
         return loaded
 
+    def replace_registered(self, tools: Mapping[str, tuple[Tool, ToolExecutor]]) -> None:
+        """Have these tools of its own from now on."""
+        # In place: what holds for a reply has the same dictionary.
+        new = dict(tools)
+        self.registered.clear()
+        self.registered.update(new)
+
     def find_refusal(self, tool_name: str) -> Refusal | None:
         """Return why an existing tool may not be called, or None."""
         if self.get(tool_name) is not None:

@@ -149,9 +149,27 @@ async def _make_held(
 
 
 async def _remove_made(work: asyncio.Future[HeldT]) -> None:
-    await asyncio.wait([work])
-    if work.exception() is None:
-        await asyncio.to_thread(work.result().remove)
+    try:
+        await _wait_to_its_end(work)
+    finally:
+        if work.exception() is None:
+            loop = asyncio.get_running_loop()
+            removal = loop.run_in_executor(None, work.result().remove)
+            await _wait_to_its_end(removal)
+            removal.result()
+
+
+async def _wait_to_its_end(work: asyncio.Future[Any]) -> None:
+    """Wait for work in a thread; a cancellation is raised after its end."""
+    cancellation = None
+    while not work.done():
+        try:
+            # Neither cancels the work, which no thread may have begun yet, nor leaves it behind.
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
 
 
 def _find_real(engine: ToolEngine, name: str, kind: type[Any]) -> ToolExecutor | None:

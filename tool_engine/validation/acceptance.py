@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from struct import unpack_from
+from types import GenericAlias
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import jsonschema_rs
@@ -183,19 +184,21 @@ def choose_accept_packed(
     has_integers = "integer" in str(schema)
     if is_sealed(schema, containers=_DEEP):
         accept = _accept_packed(is_valid, careful, defaults, has_integers)
-        if (read := reader_of(schema)) is not None:
-            accept = _accept_at_once(read, accept, defaults)
     else:
         accept = _accept_packed_nested(is_valid, careful, defaults, has_integers)
-    return accept
+    read = reader_of(schema)
+    return accept if read is None else _accept_at_once(read, accept, defaults)
 
 
 def _accept_at_once(
     read: Callable[[bytes], dict[str, Any]], judge: AcceptPacked, defaults: Mapping[str, Any]
 ) -> AcceptPacked:
+    # Each value takes a byte at least.
+    most = min(LARGE, MAX_VALUES)
+
     def accept(params: Any, packed: bytes) -> dict[str, Any] | None:
         try:
-            if len(packed) < LARGE and (plain := read(packed)) == params:
+            if len(packed) < most and (plain := read(packed)) == params:
                 return {**defaults, **plain} if defaults else plain
         except Exception:  # noqa: BLE001 - foreign objects may raise anything when compared
             return judge(params, packed)
@@ -315,6 +318,7 @@ def plain_json() -> jsonschema_rs.Draft202012Validator:
 _TYPES: Final[dict[Any, Any]] = {"string": str, "integer": int, "boolean": bool, "null": None}
 _NOTES: Final = frozenset(("title", "description", "default", "examples", "deprecated"))
 _ABOUT_OBJECT: Final = _NOTES | {"type", "properties", "required", "additionalProperties"}
+_ABOUT_LIST: Final = _NOTES | {"type", "items"}
 _ABOUT_VALUE: Final = _NOTES | {"type", "enum", "minimum", "maximum"}
 _BOUNDS: Final = (("minimum", "ge"), ("maximum", "le"))
 _LARGEST_BOUND: Final = 2**63 - 1
@@ -322,9 +326,8 @@ _LARGEST_BOUND: Final = 2**63 - 1
 _UNKNOWN: Final[Any] = object()
 
 
-# msgspec reads the MessagePack of plain scalars as the types of the schema, about as fast as
-# reading alone. It may refuse what the schema allows, such as 1.0 as an integer, but never
-# accepts what the schema refuses.
+# msgspec reads MessagePack as the types of the schema, about as fast as reading alone. It may
+# refuse what the schema allows, such as 1.0 as an integer, but never accepts what it refuses.
 def reader_of(schema: Mapping[str, Any]) -> Callable[[bytes], dict[str, Any]] | None:
     """Return a function that decodes and judges the arguments; None: use a validator.
 
@@ -334,22 +337,49 @@ def reader_of(schema: Mapping[str, Any]) -> Callable[[bytes], dict[str, Any]] | 
     Args:
         schema: JSON Schema of the arguments.
     """
-    properties = schema.get("properties", {})
-    if schema.get("type") != "object" or not _ABOUT_OBJECT.issuperset(schema):
-        return None
-    required = schema.get("required", ())
-    fields: dict[str, Any] = {}
-    for name, about in properties.items():
-        kind = _type_of(about)
-        if kind is _UNKNOWN:
-            return None
-        fields[name] = kind if name in required else NotRequired[kind]
-    if not fields or not fields.keys() >= set(required):
-        return None
-    return msgspec.msgpack.Decoder(TypedDict("Arguments", fields)).decode  # type: ignore[operator]
+    arguments = _type_of(schema, _DEEP) if schema.get("type") == "object" else _UNKNOWN
+    return None if arguments is _UNKNOWN else msgspec.msgpack.Decoder(arguments).decode
 
 
-def _type_of(about: Mapping[str, Any]) -> Any:
+def _type_of(about: Any, levels: int) -> Any:
+    """Return the type that msgspec reads by a schema; `_UNKNOWN`: there is none."""
+    if not isinstance(about, Mapping) or levels <= 0:
+        return _UNKNOWN
+    kind = about.get("type")
+    if isinstance(kind, list):
+        return _optional_of(about, levels)
+    if kind == "object":
+        return _object_of(about, levels)
+    return _list_of(about, levels) if kind == "array" else _scalar_of(about)
+
+
+def _object_of(about: Mapping[str, Any], levels: int) -> Any:
+    required, properties = set(about.get("required", ())), about.get("properties", {})
+    if not _ABOUT_OBJECT.issuperset(about) or not properties.keys() >= required:
+        return _UNKNOWN
+    kinds = {name: _type_of(each, levels - 1) for name, each in properties.items()}
+    if not kinds or any(kind is _UNKNOWN for kind in kinds.values()):
+        return _UNKNOWN
+    fields = {name: each if name in required else NotRequired[each] for name, each in kinds.items()}
+    return TypedDict("Arguments", fields)  # type: ignore[operator]
+
+
+def _list_of(about: Mapping[str, Any], levels: int) -> Any:
+    if not _ABOUT_LIST.issuperset(about):
+        return _UNKNOWN
+    item = _type_of(about.get("items"), levels - 1)
+    return item if item is _UNKNOWN else GenericAlias(list, item)
+
+
+def _optional_of(about: Mapping[str, Any], levels: int) -> Any:
+    others = [kind for kind in about["type"] if kind != "null"]
+    if "enum" in about or len(others) != 1 or len(about["type"]) != 2:
+        return _UNKNOWN
+    kind = _type_of({**about, "type": others[0]}, levels)
+    return kind if kind is _UNKNOWN else kind | None
+
+
+def _scalar_of(about: Mapping[str, Any]) -> Any:
     kind = about.get("type")
     if not isinstance(kind, str) or kind not in _TYPES or not _ABOUT_VALUE.issuperset(about):
         return _UNKNOWN

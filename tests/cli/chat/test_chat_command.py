@@ -15,6 +15,7 @@ import pytest
 from tests.agent.models.servers import Turn, failing, play
 from tests.cli.chat.test_turns import SLEEPS, WRITES, calls, folder, kept, script
 from tests.cli.talking import WAIT, Said, environment, in_pipe
+from tests.warm import Program
 from tool_engine.cli.app import run
 from tool_engine.model.call import ToolCall
 
@@ -220,25 +221,18 @@ def test_nothing_to_say(folder: Path, stdin: str | None, message: str) -> None:
 def test_nobody_reads(folder: Path, more: tuple[str, ...]) -> None:
     """The turn ends, nothing more is asked or run, the conversation is kept."""
     words = script(folder, {"text": "Begin. " * 20_000}, WRITES)
-    command = [sys.executable, "-m", "tool_engine.cli", "chat", *words, "--session", "s", *more]
-    process = subprocess.Popen(
-        [*command, "go"],
-        cwd=folder,
-        env=environment(folder),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    process.stdout.read(10)
-    process.stdout.close()
-    assert process.stderr is not None
-    err = process.stderr.read()
-    assert process.wait(WAIT) == 1
-    assert err == ""
+    command = ["-m", "tool_engine.cli", "chat", *words, "--session", "s", *more, "go"]
+    with Program(command, cwd=folder, env=environment(folder)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.close()
+        process.stdout.read(10)
+        process.stdout.close()
+        err = process.stderr.read()
+        assert process.wait(WAIT) == 1
+    assert err == b""
     assert kept(folder, "s")[0]["content"] == "go"
-    process.stderr.close()
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ FACTS = (
     "calls waited for a slot",
     "1 call found the queue full and was refused",
     "all the others were answered",
+    "100% 5 of 5 page 5",
+    "heard how far the call had come",
     "the engine published a load_error",
     "the last good echo answers: version 1.0.0",
     "the new echo answers: version 2.0.0",

@@ -130,7 +130,7 @@ async def test_workflows_inside_one_another(engine: ToolEngine, audit: Audit) ->
     result = await run(engine)
     assert result.error_type == "timeout"
     assert result.error is not None
-    assert "step 'c' (inner) failed: timeout: step 'b' (hang) failed: timeout" in result.error
+    assert "step 'c' failed: timeout: step 'b' failed: timeout" in result.error
     assert result.error.endswith("done before: a; done before: a")
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.knowledge.sql.conftest import BOUND
+from tests.warm import Program
 from tool_engine.knowledge.sql.sql_events import BLOCK, SQLEventStorage
 
 ROUNDS = 3
@@ -36,14 +36,12 @@ asyncio.run(main())
 
 
 async def write_until_killed(url: str, seconds: float) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", WRITER, url, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    assert await asyncio.wait_for(process.stdout.readline(), BOUND) == b"open\n"
-    await asyncio.sleep(seconds)
-    process.send_signal(signal.SIGKILL)
-    assert await asyncio.wait_for(process.wait(), BOUND) == -signal.SIGKILL
+    with await asyncio.to_thread(Program, ["-c", WRITER, url]) as process:
+        assert process.stdout is not None
+        assert await asyncio.to_thread(process.stdout.readline) == b"open\n"
+        await asyncio.sleep(seconds)
+        process.kill()
+        assert await asyncio.to_thread(process.wait, BOUND) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

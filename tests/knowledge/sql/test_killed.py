@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.warm import ROOT, run
 
 ROUNDS = {"call": 12, "batch": 6, "buffered": 5}
 
@@ -18,12 +18,10 @@ ROUNDS = {"call": 12, "batch": 6, "buffered": 5}
 @pytest.mark.parametrize("mode", ROUNDS)
 def test_killed(mode: str, tmp_path: Path) -> None:
     """Nothing that was acknowledged is lost beyond the documented bound; the file always opens."""
-    command = [sys.executable, "-m", "tests.knowledge.sql.killed", mode, str(ROUNDS[mode])]
-    run = subprocess.run(
-        [*command, str(tmp_path)], capture_output=True, text=True, timeout=55, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout)
+    words = ["-m", "tests.knowledge.sql.killed", mode, str(ROUNDS[mode]), str(tmp_path)]
+    done = run(words, cwd=ROOT, timeout=55)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
     assert found["rounds"] == ROUNDS[mode]
     assert found["states"] == ["ok"]
     assert found["lost"] == 0

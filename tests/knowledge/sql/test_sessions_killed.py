@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.warm import ROOT, run
 
 ROUNDS = 12
 
@@ -18,7 +18,7 @@ def test_killed(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> No
     url = f"sqlite:///{tmp_path}/calls.db"
     if kind == "postgresql":
         url = request.getfixturevalue("postgres_server").fresh_database()
-    command = [sys.executable, "-m", "tests.knowledge.sql.sessions_killed", url, str(ROUNDS)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
-    assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout) == [True] * ROUNDS
+    words = ["-m", "tests.knowledge.sql.sessions_killed", url, str(ROUNDS)]
+    done = run(words, cwd=ROOT, timeout=55)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [True] * ROUNDS

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from tool_engine.cli.calls.caller import summary_facts
+from tool_engine.cli.calls.progress_line import describe_progress
 from tool_engine.cli.console import json_text, plain
 from tool_engine.cli.demo.files import NEEDED, add_to_entry, set_version
 from tool_engine.cli.demo.stage import Stage
@@ -26,11 +27,15 @@ from tool_engine.cli.tables import (
     results_table,
     tools_table,
 )
-from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEventType
+from tool_engine.model.progress import ToolProgress
 
 _CALLS: Final = 8
 _SECONDS: Final = 1.0
+_PAGES: Final = 5
+_PAGE: Final = 0.15
+"""Seconds; at most ten reports a second are heard."""
 _BUCKET: Final = "http"
 _SHOWN: Final = ("current_concurrent", "queue_length", "total_rejected", "total_timeout")
 """Metrics that are worth a line even when they are 0."""
@@ -134,6 +139,28 @@ async def _show_progress(stage: Stage, batch: asyncio.Task[list[ToolExecutionRes
                 return most_waiting
 
 
+async def _hear_progress(stage: Stage) -> None:
+    async def count_words(pages: int, context: ToolExecutionContext) -> int:
+        """Counts the words of some pages."""
+        for page in range(1, pages + 1):
+            await asyncio.sleep(_PAGE)
+            await context.report_progress(page, pages, f"page {page}")
+        return 400 * pages
+
+    heard: list[ToolProgress] = []
+
+    def show(progress: ToolProgress) -> None:
+        heard.append(progress)
+        stage.say(describe_progress(progress))
+
+    stage.engine.tool(effect="read")(count_words)
+    result = await stage.agent.execute("count_words", {"pages": _PAGES}, on_progress=show)
+    stage.expect(
+        result.is_success and 1 < len(heard) <= _PAGES and heard[-1].fraction == 1,
+        "who called heard how far the call had come, and the last report before its end",
+    )
+
+
 async def _break_and_mend(stage: Stage) -> None:
     good = stage.read("echo")
     stage.say("echo.yaml is saved half-written:")
@@ -192,6 +219,7 @@ STEPS: Final[tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...]] = (
     ("The operator allows the service's address, in YAML", _allow_address),
     ("Wrong arguments are refused, with findings that a model can act on", _refuse_arguments),
     ("A full bucket: calls wait, and one is refused", _fill_bucket),
+    ("A tool says how far it has come", _hear_progress),
     ("A broken file harms no other tool, and an edit is live at once", _break_and_mend),
     ("The books: summary, events, metrics, records", _show_books),
 )

@@ -85,7 +85,7 @@ class WorkflowLinker:
             return tool
         file = tool.source or f"tool {tool.name!r}"
         findings = [str(DefinitionProblem(link.message, file, path=link.path)) for link in found]
-        linked = with_links(tool, findings, [str(link) for link in found if link.is_broken])
+        linked = with_links(tool, findings, [link.to_caller() for link in found if link.is_broken])
         if present is not None and present == linked:
             return present
         _log.warning("workflow_finding", tool=tool.name, findings=findings)

@@ -37,9 +37,17 @@ class Link(NamedTuple):
     """True if the workflow cannot run; otherwise only a claim in its definition is wrong."""
     is_absent: bool = False
     """True if a tool is absent, and may yet be registered."""
+    is_for_models: bool = True
+    """False if the message is about a tool for code only."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
+
+    def to_caller(self) -> str:
+        """Return it in the words of a call's error, which a model may read."""
+        if self.is_for_models:
+            return str(self)
+        return f"{self.path}: it does not fit the tool of the step, as a finding of this one says"
 
 
 class WorkflowLinks:
@@ -61,7 +69,9 @@ class WorkflowLinks:
         ):
             found: list[Link] = []
             for step, other in zip(steps, called[1:], strict=True):
-                found += self._step_problems(tool, step, other, near)
+                is_open = other is None or other.is_for_models
+                links = self._step_problems(tool, step, other, near)
+                found += [link._replace(is_for_models=is_open) for link in links]
             known = self._known[tool.name] = (called, found)
         return [*known[1], *self._reach_problems(tool, find)]
 
@@ -110,7 +120,9 @@ class WorkflowLinks:
             }
             if tool.name in front:
                 step, way = front[tool.name]
-                yield Link(f"{step.path}.tool", f"calls itself without end: {' -> '.join(way)}")
+                is_open = all(each is None or each.is_for_models for each in map(find, way))
+                message = f"calls itself without end: {' -> '.join(way)}"
+                yield Link(f"{step.path}.tool", message, is_for_models=is_open)
                 break
             reached = {**front, **reached}
             if not front:

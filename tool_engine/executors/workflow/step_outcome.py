@@ -82,7 +82,11 @@ class StepState(msgspec.Struct):
 
 def failed(result: ToolExecutionResult) -> StepError:
     error_type = result.error_type or "execution_error"
-    return StepError(result.error or "it gave no reason", error_type, call_id=result.call_id)
+    error = result.error or "it gave no reason"
+    if error_type.endswith("timeout"):
+        # The step is named. Its tool may be for code only, and a model reads this.
+        error = error.replace(f"tool {result.tool_name!r}", "its tool", 1)
+    return StepError(error, error_type, call_id=result.call_id)
 
 
 def failure_of(error: StepError, states: Iterable[StepState]) -> ToolExecutionError:
@@ -109,9 +113,8 @@ def failure_of(error: StepError, states: Iterable[StepState]) -> ToolExecutionEr
 def _describe_place(error: StepError) -> str:
     if error.step is None:
         return "the output of the workflow cannot be made"
-    tool = f" ({error.step.tool})" if error.step.tool else ""
     item = "" if error.index is None else f", item {error.index},"
-    return f"step {error.step.id!r}{tool}{item} failed"
+    return f"step {error.step.id!r}{item} failed"
 
 
 def _describe_error(error: StepError) -> str:

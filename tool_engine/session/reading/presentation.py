@@ -29,7 +29,13 @@ from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.redaction import OwnSecrets, secrets_if_known, secrets_of, words_of
-from tool_engine.session.formatting import data_of, default_text, short_text, text_in_pieces
+from tool_engine.session.formatting import (
+    data_of,
+    default_text,
+    short_text,
+    text_in_pieces,
+    write_short,
+)
 from tool_engine.session.reading.cutting import Hinting, add_hint, cut_with_hint
 
 DEFAULT_LIMIT: Final = 8000
@@ -154,7 +160,8 @@ def present_short(result: ToolExecutionResult, params: Any, limit: int) -> Prese
     """
     if not result.is_success or type(params) is not dict or LIMIT in params:
         return None
-    text = short_text(result.output)
+    output = result.output
+    text = write_short(output["result"]) if len(output) == 1 and "result" in output else None
     return None if text is None or 0 < limit < len(text) else Presented(text, text, False)
 
 

@@ -56,6 +56,7 @@ def find_result_labels(
     result: ToolExecutionResult,
     used: Iterable[str] = (),
     source: str = "",
+    ran_as: str | None = None,
 ) -> frozenset[str]:
     """Return the labels of a result: its tool's and its arguments'.
 
@@ -68,16 +69,21 @@ def find_result_labels(
         result: How the call ended.
         used: The labels of what was put into the arguments.
         source: Which of several sources has the tool; see `source_of`.
+        ran_as: The tool's name there; None: as the result says.
     """
-    asks = _find_asks(tool)
-    alone = _make_label(result.tool_name, source, tool.effect, asks.host)
-    asked = _NONE if asks.is_fixed else _find_hosts(params)
-    found = _find_hosts(result.output)
+    asks = _asks.get(id(tool)) or _find_asks(tool)
+    name, output = ran_as or result.tool_name, result.output
+    alone = _make_label(name, source, tool.effect, asks.host)
+    asked, found = _NONE, _NONE
+    if not (asks.is_fixed or (type(params) is dict and params.keys().isdisjoint(_ADDRESSES))):
+        asked = _find_hosts(params)
+    if not (type(output) is dict and output.keys().isdisjoint(_ADDRESSES)):
+        found = _find_hosts(output)
     if not asked and not found:
         if isinstance(used, frozenset) and alone <= used:
             return used
         return alone.union(used) if used else alone
-    (label,) = _make_label(result.tool_name, source, tool.effect, None)
+    (label,) = _make_label(name, source, tool.effect, None)
     labels = frozenset[str]() if asked else alone
     return labels.union((f"{label} host:{host}" for host in (*asked, *found)), used)
 

@@ -365,14 +365,15 @@ class VariableStore(KnownArguments):
         return vars(self)
 
     def _evict_oldest(self) -> None:
-        used = self._used
-        for _ in range(len(used) - self.capacity):
+        used, unmade = self._used, 0
+        for _ in range(over := max(0, len(used) - self.capacity)):
             _, old = used.popitem(last=False)
             if type(old) is Unmade:
-                self._unmade -= old.most
+                unmade += old.most
             else:
                 self._let_go(old)
-            self.evicted += 1
+        self.evicted += over
+        self._unmade -= unmade
         if self._chars + self._unmade > self.max_chars:
             self._measure_oldest()
         while self._chars > self.max_chars and len(used) > 1:
