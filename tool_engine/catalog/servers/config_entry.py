@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from tool_engine.catalog.definition.fault import Fault, describe
+from tool_engine.catalog.definition.fault import Fault, describe_value
 from tool_engine.catalog.definition.plain_data import plain_definition
 from tool_engine.catalog.definition.server_definition import SERVER, server_faults
 from tool_engine.catalog.definition.server_variables import spell_variables
@@ -67,7 +67,9 @@ def read_entry(name: str, entry: Any, folder: str) -> Entry:
     """
     if not isinstance(entry, Mapping):
         cure = "write a mapping with command or url"
-        return Entry({}, [Fault((), expected="a mapping", got=describe(entry), cure=cure)], [])
+        return Entry(
+            {}, [Fault((), expected="a mapping", got=describe_value(entry), cure=cure)], []
+        )
     strange: list[Fault] = []
     entry = plain_definition(entry, strange)
     if strange:

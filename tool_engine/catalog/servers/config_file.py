@@ -134,7 +134,7 @@ def _locate_errors(
 def _locate_faults(
     faults: list[Fault], source: str, document: JSONDocument
 ) -> list[DefinitionProblem]:
-    problems = locate(faults, source, document)  # type: ignore[arg-type] # it has the same methods
+    problems = locate_faults(faults, source, document)  # type: ignore[arg-type] # it has the same methods
     if document.has_text:
         return problems
     return [problem._replace(line=None, column=None) for problem in problems]

@@ -9,10 +9,10 @@ import msgspec
 
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice
+from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.setting_kinds import check_name
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.kinds import check_kinds
 
 TRANSPORTS: Final = ("stdio", "http", "sse")
 """A process of ours, streamable HTTP, and the HTTP of before 2025."""
