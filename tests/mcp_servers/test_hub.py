@@ -56,7 +56,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def test_all_come_as_one_change_in_the_order_of_their_naming(folder: Path) -> None:
-    """The configuration comes before files; a taken name gets the server's own in front."""
+    """A name that several have gets the server's own in front, and means none of them."""
     slow = entry("one", timeout=7, bucket="mine")
     slow["args"] = ["-c", (f"import time, runpy; time.sleep(1); runpy.run_path({str(PROGRAM)!r}, "
                     "run_name='__main__')")]  # fmt: skip
@@ -67,10 +67,12 @@ async def test_all_come_as_one_change_in_the_order_of_their_naming(folder: Path)
         assert engine.load_errors == []
         assert [each.name for each in engine.list_mcp_servers()] == ["one", "two", "files"]
         assert [each.cause for each in engine.generations()].count("source") == 1
-        assert [await said(engine, name, text="hi") for name in ("echo", "shout")] == ["hi", "hi"]
-        whoami = [(await said(engine, name)).split()[-1] for name in ("whoami", "two_whoami")]
+        said_back = [await said(engine, name, text="hi") for name in ("one_echo", "shout")]
+        assert said_back == ["hi", "hi"]
+        whoami = [(await said(engine, name)).split()[-1] for name in ("one_whoami", "two_whoami")]
         assert whoami == ["one", "two"]
-        first = engine.get_or_raise("echo")
+        assert "echo" not in engine.index
+        first = engine.get_or_raise("one_echo")
         assert (first.timeout, first.bucket, first.origin) == (7, "mine", "mcp:one")
         assert engine.get_or_raise("files_echo").timeout == 3
         assert "is of <mcp:one>" in engine.get_or_raise("two_echo").findings[0]
@@ -123,10 +125,10 @@ async def test_a_name_in_a_file_and_in_the_configuration_is_an_error(folder: Pat
 async def test_a_changed_file_changes_only_the_servers_that_differ(folder: Path) -> None:
     name_servers(folder, one=entry("one"), two=entry("two"))
     async with engine_of(folder) as engine:
-        one, two = await said(engine, "whoami"), await said(engine, "two_whoami")
+        one, two = await said(engine, "one_whoami"), await said(engine, "two_whoami")
         name_servers(folder, one=entry("one"), two=entry("TWO", timeout=3))
         changes = await engine.reload()
-        assert await said(engine, "whoami") == one
+        assert await said(engine, "one_whoami") == one
         assert await said(engine, "two_whoami") != two
         assert engine.get_or_raise("two_echo").timeout == 3
         assert changes["removed"] == [], "its tools stay until the new ones come"
@@ -207,8 +209,7 @@ async def test_a_server_over_http(folder: Path, monkeypatch: pytest.MonkeyPatch)
         name_servers(folder, web=web, program=entry())
         async with engine_of(folder) as engine:
             assert engine.load_errors == []
-            assert await said(engine, "echo", text="hi") == "hi"
-            assert engine.get_or_raise("echo").origin == "mcp:web"
+            assert await said(engine, "web_echo", text="hi") == "hi"
             name_servers(folder, program=entry())
             await engine.reload()
             assert engine.get_or_raise("echo").origin == "mcp:program"

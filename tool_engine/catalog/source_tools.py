@@ -2,8 +2,9 @@
 
 A name means one tool: code comes before files, files before sources, and of two sources the one
 that has the name already, then the one that was added first. The other tool gets the prefix of its
-source in front of its name; without one it is left out, which is an error of its source. A source
-that fails keeps its last good tools.
+source in front of its name; without one it is left out, which is an error of its source. Of sources
+that all have a prefix each tool gets it, so that no name depends on which of them is there. A
+source that fails keeps its last good tools.
 """
 
 from __future__ import annotations
@@ -253,7 +254,7 @@ class SourceTools:
         tools = reading.tools or {}
         is_same = len(old) == len(tools) and all(map(is_, tools.values(), map(old.get, tools)))
         if is_first or not is_same:
-            self._merge_tools(_place_tool(origin) if is_first else None)
+            self._merge_tools()
         return is_first or not is_same or before.errors != reading.errors
 
     def drop(self, origin: str) -> None:
@@ -311,22 +312,26 @@ class SourceTools:
         self._index = start.with_changes(changes) if changes else start
         self._base, self._laid, self._shown, self._taken = base, self._merged, merged, taken
 
-    def _merge_tools(self, newcomer: str | None = None) -> None:
-        """Give each name its tool; a newcomer has the place of its announcement."""
-        before, merged = self._merged, dict[str, Tool]()
-        losers: list[tuple[Tool, str | None]] = []
+    def _merge_tools(self) -> None:
+        """Give each name its tool; those that share a name get the prefix of their source."""
+        merged: dict[str, Tool] = {}
+        shared: dict[str, list[Tool]] = {}
         for reading in self._readings.values():
-            tools = reading.tools or {}
-            chosen = dict(tools)
+            tools = dict(reading.tools or {})
             for name in merged.keys() & tools.keys():
-                holder, earlier, later = before.get(name), merged[name], tools[name]
-                is_held = holder is not None and holder.source == later.source
-                if is_held and earlier.source != newcomer:
-                    losers.append((earlier, later.source))
-                else:
-                    losers.append((later, earlier.source))
-                    del chosen[name]
-            merged |= chosen
+                shared.setdefault(name, [merged[name]]).append(tools[name])
+            merged |= tools
+        losers: list[tuple[Tool, str | None]] = []
+        for name, givers in sorted(shared.items()):
+            keeper = self._choose_keeper(name, givers)
+            for tool in givers:
+                rival = keeper or next(each for each in givers if each is not tool)
+                if tool is not keeper:
+                    losers.append((tool, rival.source))
+            if keeper is None:
+                del merged[name]
+            else:
+                merged[name] = keeper
         self._clashes = []
         for loser, place in losers:
             renamed = self._rename_tool(loser, place, merged)
@@ -335,6 +340,17 @@ class SourceTools:
             else:
                 merged[renamed.name] = renamed
         self._merged = merged
+
+    def _choose_keeper(self, name: str, givers: list[Tool]) -> Tool | None:
+        """Return which of the tools keeps a name; None: the name means none of them.
+
+        Where each source has a prefix none keeps it: else it would mean another tool whenever one
+        of them is not there.
+        """
+        plain = [each for each in givers if not self._prefixes.get(each.source)]
+        holder = self._merged.get(name)
+        held = [each for each in plain if holder is not None and holder.source == each.source]
+        return next(iter((*held, *plain)), None)
 
     def _rename_tool(self, tool: Tool, holder: str | None, taken: Container[str]) -> Tool | None:
         """Return a tool under the prefix of its source; None: there is no such name."""

@@ -12,7 +12,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tool_engine.engine import ToolEngine
 from tool_engine.mcp_server.asking import ClientRequest, answering
 from tool_engine.mcp_server.consenting import REFUSE
-from tool_engine.mcp_server.finding import CALL_TOOL, SEARCH_TOOLS, Finder, showing
+from tool_engine.mcp_server.finding import CALL_TOOL, SEARCH_TOOLS, Finder, show_listing
 from tool_engine.mcp_server.holding import HeldCalls
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
@@ -142,7 +142,7 @@ class ClientCalls:
         )
         is_heard = False
         try:
-            with answering(request), showing(self._listing):
+            with answering(request), show_listing(self._listing):
                 result: ToolExecutionResult = await self._engine.execute(
                     meant.tool.name,
                     meant.arguments,

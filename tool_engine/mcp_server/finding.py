@@ -126,7 +126,7 @@ class Finder:
         if isinstance(checked, ToolExecutionResult):
             return checked
         tool = self._tools[SEARCH_TOOLS]
-        with showing(self._listing):
+        with show_listing(self._listing):
             found = await self._searcher.execute(tool, checked, ToolExecutionContext())
         return ToolExecutionResult(is_success=True, tool_name=SEARCH_TOOLS, output=found)
 
@@ -158,7 +158,7 @@ class FoundCall(NamedTuple):
 
 
 @contextmanager
-def showing(listing: Listing) -> Iterator[None]:
+def show_listing(listing: Listing) -> Iterator[None]:
     """Let searches inside find only the tools that clients see."""
     before = shown_here.set(listing.show_tool)
     try:

@@ -49,8 +49,8 @@ def tool(name: str, **fields: Any) -> types.Tool:
     return types.Tool(name=name, input_schema=fields.pop("schema", ANY), **fields)
 
 
-async def add(engine: ToolEngine, shop: Shop, **settings: Any) -> MCPSource:
-    source = MCPSource("shop", in_memory=shop.server, **settings)
+async def add(engine: ToolEngine, shop: Shop, name: str = "shop", /, **settings: Any) -> MCPSource:
+    source = MCPSource(name, in_memory=shop.server, **settings)
     await engine.add_source(source)
     return source
 
@@ -93,6 +93,21 @@ async def test_what_the_operator_says_holds(engine: ToolEngine) -> None:
     await engine.remove_source(source)
     await add(engine, Shop(tool("look", annotations=read)), trust_annotations=True)
     assert engine.get_or_raise("look").effect == "read"
+
+
+@pytest.mark.parametrize("names", [("one", "two"), ("two", "one")])
+async def test_a_shared_name_means_none_of_them(engine: ToolEngine, names: tuple[str, str]) -> None:
+    """Else it would mean another tool whenever one of the servers is not there."""
+    shops = {name: Shop(tool("send"), tool(f"only_{name}")) for name in names}
+    sources = [await add(engine, shops[name], name) for name in names]
+    assert set(engine.list_names()) == {"one_send", "two_send", "only_one", "only_two"}
+    missing = await engine.execute("send", {})
+    assert missing.error_type == "tool_not_found"
+    assert (await engine.execute("two_send", {})).is_success
+    assert shops["two"].called == ["send"]
+    assert shops["one"].called == []
+    await engine.remove_source(sources[0])
+    assert set(engine.list_names()) == {"send", f"only_{names[1]}"}
 
 
 async def test_one_bad_tool_does_not_hide_the_others(engine: ToolEngine) -> None:

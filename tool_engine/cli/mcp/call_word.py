@@ -7,7 +7,7 @@ from tool_engine.cli.calls.call_command import print_result
 from tool_engine.cli.calls.caller import CALLER, find_approver
 from tool_engine.cli.console import print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
-from tool_engine.cli.mcp.request import Request, find_server, own_name
+from tool_engine.cli.mcp.word_request import Request, find_server, own_name
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.engine import ToolEngine

@@ -10,7 +10,7 @@ from tool_engine.catalog.definition.export import definition_of
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
-from tool_engine.cli.mcp.request import Request, find_server, open_servers, own_name
+from tool_engine.cli.mcp.word_request import Request, find_server, open_servers, own_name
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.writing import write_file
 from tool_engine.engine import ToolEngine

@@ -6,7 +6,7 @@ from typing import Any
 
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
-from tool_engine.cli.mcp.request import Request, open_servers, server_errors
+from tool_engine.cli.mcp.word_request import Request, open_servers, server_errors
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import make_table
 from tool_engine.mcp_servers.state import MCPServerState

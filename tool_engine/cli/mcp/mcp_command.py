@@ -30,7 +30,7 @@ from tool_engine.cli.mcp.mcp_options import (
     WordArgument,
     WordsArgument,
 )
-from tool_engine.cli.mcp.request import Request
+from tool_engine.cli.mcp.word_request import Request
 from tool_engine.cli.options import (
     JSONOption,
     MCPConfigOption,
