@@ -19,8 +19,9 @@ from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
-TOOLS = ("echo", "fail", "slow", "steps", "die", "grow", "whoami", "both")
+TOOLS = ("echo", "fail", "slow", "steps", "die", "grow", "whoami", "both", "given_up")
 extra: list[str] = []
+given_up: list[str] = []
 bus = InMemorySubscriptionBus()
 
 
@@ -47,7 +48,13 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
         case "fail":
             return _text(f"no {text}", is_error=True)
         case "slow":
-            await asyncio.sleep(30)
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                given_up.append(text)
+                raise
+        case "given_up":
+            return _text(" ".join(given_up))
         case "steps":
             for step in range(int(text or 3)):
                 await ctx.session.report_progress(step + 1, 3, f"step {step + 1}")

@@ -6,7 +6,9 @@ import asyncio
 import os
 import signal
 
+import anyio
 import pytest
+from msgspec.structs import replace
 
 from tests.executors.mcp.conftest import COMMAND, LIMIT, running, serve_http, until
 from tool_engine import ToolEngine, ToolExecutionContext
@@ -53,6 +55,35 @@ async def test_deadline_and_cancellation(engine: ToolEngine, source: MCPSource) 
         await task
     assert (await engine.execute("echo", {"text": "on"})).is_success
     assert source.connection.is_connected
+
+
+@pytest.mark.parametrize("revision", [None, "2025-11-25"])
+async def test_the_server_hears_of_each_call_that_is_given_up(
+    engine: ToolEngine, source: MCPSource, revision: str | None
+) -> None:
+    """By a task, by a scope of anyio, which cancels again and again, or by the deadline."""
+    await engine.add_source(MCPSource(replace(source.settings, revision=revision)))
+
+    async def list_given_up() -> str:
+        said = await engine.execute("given_up", {})
+        return str(said.output["content"][0]["text"])
+
+    async def give_up(word: str) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.execute, "slow", {"text": word})
+            await until(lambda: running(engine) == 1)
+            await engine.execute("echo", {})  # behind it on the way: the server has it
+            group.cancel_scope.cancel()
+
+    await give_up("scope")
+    task = asyncio.create_task(give_up("task"))
+    await task
+    late = ToolExecutionContext(timeout=0.5)
+    assert (await engine.execute("slow", {"text": "late"}, late)).error_type == "timeout"
+    async with asyncio.timeout(LIMIT):
+        while sorted((await list_given_up()).split()) != ["late", "scope", "task"]:
+            await asyncio.sleep(0.01)
+    assert running(engine) == 0
 
 
 async def test_no_sign_of_progress(engine: ToolEngine) -> None:

@@ -40,7 +40,7 @@ _SHORTEST_REST: Final = 0.25
 _PATIENCE: Final = 2.0
 """Seconds that a call waits for a try after one that failed."""
 _LISTEN_LIMIT: Final = 2.0
-"""Seconds that the list waits for the server to say that it tells of changes."""
+"""Seconds that the list waits for the server to say that it announces changes."""
 _CLOSE_LIMIT: Final = 8.0
 _LONGEST_REASON: Final = 600
 _MISSING: Final = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any, Final
@@ -83,6 +83,7 @@ class Peer:
 
     def __init__(self, client: Client, link: Link) -> None:
         self._client = client
+        self._requests: set[asyncio.Task[dict[str, Any]]] = set()
         self.link = link
         self.faults = link.faults
         self.ttl: float | None = None
@@ -208,12 +209,13 @@ class Peer:
         for is_last in (False, True):
             try:
                 # Not `call_tool`, which checks results again that the engine checks.
-                result: dict[str, Any] = await self._client.session.send_request(
-                    CallToolRequest(params=params),
-                    _RESULT,
-                    progress_callback=None if on_progress is None else report,
+                return await self._await_request(
+                    self._client.session.send_request(
+                        CallToolRequest(params=params),
+                        _RESULT,
+                        progress_callback=None if on_progress is None else report,
+                    )
                 )
-                return result
             except ValidationError as error:
                 raise BadServerError(
                     f"its answer is no result: {describe_invalid(error)}"
@@ -224,6 +226,25 @@ class Peer:
                     continue
                 raise self._read_error(error) from None
         raise AssertionError
+
+    async def _await_request(self, request: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        """Return what a request brings; when it is given up, the server hears of that."""
+        # A scope of anyio cancels its caller again at each await, and with it the word to the
+        # server that the call is given up: out of its reach, the request is cancelled once.
+        task = asyncio.get_running_loop().create_task(request, name="tool-engine-mcp-call")
+        self._requests.add(task)
+        task.add_done_callback(self._forget_request)
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        return task.result()
+
+    def _forget_request(self, task: asyncio.Task[dict[str, Any]]) -> None:
+        self._requests.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     def _read_error(self, error: MCPError) -> Exception:
         if error.code == NOT_SENT:
