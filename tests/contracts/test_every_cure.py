@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.contracts.test_cures_of_code import TRIED as CODE
 from tests.contracts.test_cures_of_commands import TRIED as COMMANDS
+from tests.contracts.test_cures_of_connections import TRIED as CONNECTIONS
 from tests.contracts.test_cures_of_entries import TRIED as ENTRIES
 from tests.contracts.test_cures_of_errors import TRIED as ERRORS
 from tests.contracts.test_cures_of_executors import TRIED as EXECUTORS
@@ -29,6 +30,7 @@ PACKAGE = Path(__file__).parents[2] / "tool_engine"
 TRIED = set().union(
     CODE,
     COMMANDS,
+    CONNECTIONS,
     ENTRIES,
     ERRORS,
     EXECUTORS,

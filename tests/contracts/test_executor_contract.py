@@ -210,9 +210,10 @@ KINDS: tuple[Callable[[int], Case], ...] = (
     workflow,
     sql_query,
 )
-ELSEWHERE = {"edit_file", "run_shell_command"}
-"""What was edited once cannot be edited again in the same way, and a sandbox for scripts is not on
-every system: `executors/files/test_editing.py` and `executors/commands/test_shell.py` try them."""
+ELSEWHERE = {"edit_file", "run_shell_command", "mcp_tool"}
+"""What was edited once cannot be edited again in the same way, a sandbox for scripts is not on
+every system, and a server is no part of a definition: `executors/files/test_editing.py`,
+`executors/commands/test_shell.py` and `executors/mcp` try them."""
 PLAIN = (sync_handler, file_read, file_write, folder_read, file_search)
 """Those whose `execute` has no await."""
 

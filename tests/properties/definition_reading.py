@@ -236,8 +236,11 @@ def _permission(written: Any) -> Any:
         old = {"public": "auto", "moderate": "ask_once", "sensitive": "ask_always"}
         written = {"execution": old.get(written, written)}
     return written and {
-        name: word.replace("-", "_") if (word := written.get(name)) else None
-        for name in ("execution", "result")
+        **{
+            name: word.replace("-", "_") if (word := written.get(name)) else None
+            for name in ("execution", "result")
+        },
+        "client_may_answer": written.get("client_may_answer", False),
     }
 
 

@@ -254,7 +254,7 @@ class SourceTools:
         tools = reading.tools or {}
         is_same = len(old) == len(tools) and all(map(is_, tools.values(), map(old.get, tools)))
         if is_first or not is_same:
-            self._merge_tools()
+            self._merge_tools(_place_tool(origin) if is_first else None)
         return is_first or not is_same or before.errors != reading.errors
 
     def drop(self, origin: str) -> None:
@@ -312,8 +312,11 @@ class SourceTools:
         self._index = start.with_changes(changes) if changes else start
         self._base, self._laid, self._shown, self._taken = base, self._merged, merged, taken
 
-    def _merge_tools(self) -> None:
-        """Give each name its tool; those that share a name get the prefix of their source."""
+    def _merge_tools(self, newcomer: str | None = None) -> None:
+        """Give each name its tool; those that share a name get the prefix of their source.
+
+        A newcomer has the place of its announcement.
+        """
         merged: dict[str, Tool] = {}
         shared: dict[str, list[Tool]] = {}
         for reading in self._readings.values():
@@ -323,7 +326,7 @@ class SourceTools:
             merged |= tools
         losers: list[tuple[Tool, str | None]] = []
         for name, givers in sorted(shared.items()):
-            keeper = self._choose_keeper(name, givers)
+            keeper = self._choose_keeper(name, givers, newcomer)
             for tool in givers:
                 rival = keeper or next(each for each in givers if each is not tool)
                 if tool is not keeper:
@@ -341,7 +344,7 @@ class SourceTools:
                 merged[renamed.name] = renamed
         self._merged = merged
 
-    def _choose_keeper(self, name: str, givers: list[Tool]) -> Tool | None:
+    def _choose_keeper(self, name: str, givers: list[Tool], newcomer: str | None) -> Tool | None:
         """Return which of the tools keeps a name; None: the name means none of them.
 
         Where each source has a prefix none keeps it: else it would mean another tool whenever one
@@ -349,8 +352,10 @@ class SourceTools:
         """
         plain = [each for each in givers if not self._prefixes.get(each.source)]
         holder = self._merged.get(name)
-        held = [each for each in plain if holder is not None and holder.source == each.source]
-        return next(iter((*held, *plain)), None)
+        for each in plain:
+            if each.source == newcomer or (holder is not None and holder.source == each.source):
+                return each
+        return next(iter(plain), None)
 
     def _rename_tool(self, tool: Tool, holder: str | None, taken: Container[str]) -> Tool | None:
         """Return a tool under the prefix of its source; None: there is no such name."""

@@ -104,5 +104,6 @@ def test_what_sessions_read_of_a_tool_is_shown(command: Callable[..., Any], tool
         encoding="utf-8",
     )
     limits = command("show", "own", "--json").json["limits"]
-    assert limits["permission"] == {"execution": "deny", "result": None}
+    permission = {"execution": "deny", "result": None, "client_may_answer": False}
+    assert limits["permission"] == permission
     assert (limits["accepts"], limits["max_uses"]) == ([], 2)

@@ -242,9 +242,9 @@ async def test_the_gateway_serves_the_tools_of_all_servers(place: Path) -> None:
     # Not the standard error of now, which pytest may hold.
     async with Client(stdio_client(server, errlog=sys.__stderr__)) as client:  # type: ignore[arg-type] # there is one
         listed = await client.list_tools()
-        assert {"echo", "two_echo"} <= {tool.name for tool in listed.tools}
+        assert {"one_echo", "two_echo"} <= {tool.name for tool in listed.tools}
         first = await client.call_tool("two_echo", {"text": "hi"})
         assert first.content[0].text == "hi"  # type: ignore[union-attr] # a text
-        one = [await client.call_tool("echo", {"text": "hi"}) for _ in range(2)]
+        one = [await client.call_tool("one_echo", {"text": "hi"}) for _ in range(2)]
         assert [each.is_error for each in one] == [False, True]
     assert PROGRAM.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from gc import get_referents
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,9 @@ _CONTAINERS: Final = (dict, list, tuple)
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _TEXT: Final = frozenset((str,))
 _PLAIN: Final = _NUMBERS | _TEXT
+_SAMPLE: Final = 16
+"""Parts of a level that are looked at."""
+_DEEPEST: Final = 64
 _OPEN: Final = -1
 """The weight of a container that is still being weighed."""
 
@@ -39,16 +43,33 @@ def pack_small(value: Any, most: int) -> bytes | None:
     None also for what has no such form, and for many entries, which take longer to handle than
     their bytes say.
     """
-    inside = value
-    while type(inside) is dict and len(inside) == 1:
-        (inside,) = inside.values()
-    if type(inside) in _CONTAINERS and len(inside) > most // _PER_ENTRY:
+    if not _seems_small(value, most // _PER_ENTRY):
         return None
     try:
         packed = _pack(value)
     except Exception:  # noqa: BLE001 - a foreign value may raise anything
         return None
     return packed if len(packed) <= most else None
+
+
+def _seems_small(value: Any, most: int) -> bool:
+    """Return True if a value has at most `most` entries, as far as some of its parts show.
+
+    To pack a large one would take long, and of one that holds the same parts again and again for
+    ever.
+    """
+    level, count, entries = [value], 1.0, 0.0
+    for _ in range(_DEEPEST):
+        level = [each for each in level if type(each) in _CONTAINERS]
+        if not level:
+            return True
+        some = level if len(level) <= _SAMPLE else level[:: len(level) // _SAMPLE]
+        entries += sum(map(len, some)) * count * len(level) / len(some)
+        if entries > most:
+            return False
+        count *= len(level) / len(some)
+        level = get_referents(*some)
+    return False
 
 
 def is_written_at_once(value: Any) -> bool:
