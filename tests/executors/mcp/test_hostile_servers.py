@@ -69,8 +69,8 @@ def faults_of(engine: ToolEngine) -> str:
         ("endless", "its list of tools does not end after 20,100 tools"),
         ("same cursor", "its list of tools does not end"),
         ("empty page", "its list of tools does not end"),
-        ("no list", "its list of tools is none: tools: Input should be a valid list)"),
-        ("odd cursor", "its list of tools is none: nextCursor: Input should be a valid string)"),
+        ("no list", "its list of tools is none: tools: Input should be a valid list"),
+        ("odd cursor", "its list of tools is none: nextCursor: Input should be a valid string"),
         ("never", "it did not answer within 1 s (connect_timeout)"),
     ],
 )
