@@ -20,7 +20,8 @@ ANOTHER = "cli/mcp/import_word.py: name another with --output DIR"
 REMOVE = "cli/mcp/import_word.py: remove it, or name another folder with --output DIR"
 NAME_IT = "executors/mcp/file_tool.py: name it in mcp_servers, or in a file with kind: mcp_server"
 SET_IT = "mcp_servers/settings.py: set it before the engine starts, or write ${env:…:-default}"
-TRIED = {ANOTHER, REMOVE, NAME_IT, SET_IT}
+SAME = "executors/mcp/file_tool.py: write the same permission into the file"
+TRIED = {ANOTHER, REMOVE, NAME_IT, SET_IT, SAME}
 SHOUT = {
     "name": "shout",
     "description": "Shouts.",
@@ -88,3 +89,18 @@ def test_files_that_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     code, said = write(config)
     assert code == 2
     assert names_cure(ANOTHER, said.strip()), said
+
+
+async def test_a_permission_of_the_server(tmp_path: Path) -> None:
+    """With it in the file, too, a person is asked."""
+    (tmp_path / "tools").mkdir()
+    file = tmp_path / "tools" / "shout.yaml"
+    file.write_text(json.dumps(SHOUT))
+    one = entry("one", tools={"echo": {"permission": "ask_once"}})
+    async with engine_of(tmp_path, {"one": one}) as engine:
+        refused = await engine.execute("shout", {"text": "hi"})
+        assert names_cure(SAME, str(refused.error)), refused.error
+        file.write_text(json.dumps({**SHOUT, "permission": "ask_once"}))
+        await engine.reload()
+        asked = await engine.execute("shout", {"text": "hi"})
+        assert asked.error_type == "execution_rejected"

@@ -15,6 +15,7 @@ from tests.executors.mcp.conftest import serve_http
 from tests.mcp_servers.programs import PROGRAM, entry, python
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 
 SERVER = {"kind": "mcp_server", "name": "files", "command": sys.executable, "args": [str(PROGRAM)]}
 SHOUT: dict[str, Any] = {
@@ -39,9 +40,17 @@ def name_servers(folder: Path, **entries: Any) -> None:
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
 
 
-def engine_of(folder: Path, **fields: Any) -> ToolEngine:
+def engine_of(folder: Path, *, approver: Any = None, **fields: Any) -> ToolEngine:
     settings = {"auto_reload": False, "mcp_servers": str(folder / ".mcp.json"), **fields}
-    return ToolEngine(ToolEngineConfig(tools_directory=str(folder / "tools"), **settings))
+    config = ToolEngineConfig(tools_directory=str(folder / "tools"), **settings)
+    return ToolEngine(config, approver=approver)
+
+
+class Willing:
+    """Says yes to all."""
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalDecision:
+        return ApprovalDecision(is_approved=True)
 
 
 async def said(engine: ToolEngine, name: str, **params: Any) -> str:
@@ -250,3 +259,38 @@ def test_without_servers_nothing_of_them_is_loaded(folder: Path) -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "own", "is_free"),
+    [
+        ("ask_always", None, False),
+        ("ask_always", "ask_once", False),
+        ("ask_once", "ask_always", True),
+        ({"execution": "auto", "result": "always"}, None, False),
+        ("deny", "ask_always", False),
+        ("auto", None, True),
+    ],
+)
+async def test_a_file_asks_no_less_than_its_server_does(
+    folder: Path, wanted: Any, own: str | None, is_free: bool
+) -> None:
+    """What the settings of a server say of consent holds for tools of files, too."""
+    permission = {"permission": wanted}
+    name_servers(folder, one=entry("one", tools={"echo": permission}))
+    write(folder, "shout", SHOUT if own is None else {**SHOUT, "permission": own})
+    async with engine_of(folder, approver=Willing()) as engine:
+        answer = await said(engine, "shout", text="hi")
+        assert (answer == "hi") is is_free
+        assert ("write the same permission into the file" in answer) is not is_free
+
+
+@pytest.mark.parametrize("key", ["server", "tool"])
+async def test_an_entry_names_both(folder: Path, key: str) -> None:
+    """Neither is guessed."""
+    half = {name: value for name, value in SHOUT["entry"].items() if name != key}
+    write(folder, "shout", {**SHOUT, "entry": half})
+    async with engine_of(folder, mcp_servers=None) as engine:
+        assert engine.get("shout") is None
+        ((_, error),) = engine.load_errors
+        assert f"entry.{key}" in error

@@ -19,6 +19,8 @@ ERROR_TYPE: Final = "tool-engine/error_type"
 """The key of `_meta` with the type of a failure."""
 CALL_ID: Final = "tool-engine/call_id"
 """The key of `_meta` with the id that the call has in records and events."""
+WARNINGS: Final = "tool-engine/warnings"
+"""The key of `_meta` with what was not as it should be, and did not stop the call."""
 RETRY_AFTER: Final = "tool-engine/retry_after"
 """The key of `_meta` with the seconds after which a refused call may be tried again."""
 
@@ -42,8 +44,14 @@ def write_result(
             meta[RETRY_AFTER] = wait
         content = [{"type": "text", "text": text_of(result)}]
         return {"content": content, "isError": True, "resultType": "complete", "_meta": meta}
+    content = [part.to_dict() for part in parts_of(result)]
+    # Such as an argument that was left out: who sent it must not believe that it had an effect.
+    warnings = [each["message"] for each in result.validation_errors]
+    if warnings:
+        meta[WARNINGS] = warnings
+        content += [{"type": "text", "text": f"warning: {each}"} for each in warnings]
     written: dict[str, Any] = {
-        "content": [part.to_dict() for part in parts_of(result)],
+        "content": content,
         "isError": False,
         "resultType": "complete",
         "_meta": meta,

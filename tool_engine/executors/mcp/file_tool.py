@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import EntryReader
+from tool_engine.executors.mcp.server_settings import MCPServerSettings, find_permission
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.model.tool import Tool
 
 if TYPE_CHECKING:
     from tool_engine.executors.mcp.mcp_source import MCPSource
 
+_NEEDED: Final = {
+    "server": "the name of the server",
+    "tool": "the server's own name of the tool",
+}
 _KEYS: Final = ("type", "server", "tool", "handler", "config")
 
 
@@ -42,17 +48,40 @@ class FileToolExecutor(ToolExecutor):
         name = tool.implementation_config["server"]
         source = None if self._find_server is None else self._find_server(name)
         executor = None if source is None else source.executor
-        if executor is None:
+        if source is None or executor is None:
             raise ToolExecutionError(
                 f"the server {name!r} is not there; name it in mcp_servers, or in a file with "
                 "kind: mcp_server"
             )
+        self._check_settings(tool, source.settings)
         return await executor.execute(tool, params, context)
+
+    def _check_settings(self, tool: Tool, settings: MCPServerSettings) -> None:
+        """Raise `ToolExecutionError` where the server's settings ask more than the file does."""
+        own_name = tool.implementation_config["tool"]
+        wanted, own = find_permission(settings, own_name), tool.permission or Permission()
+        for kind, stricter, said in (
+            (ExecutionPolicy, wanted.execution, own.execution),
+            (ResultPolicy, wanted.result, own.result),
+        ):
+            order: list[Any] = list(kind)
+            is_denied = stricter is ExecutionPolicy.DENY
+            given = order.index(said or order[0])
+            if stricter is not None and (is_denied or given < order.index(stricter)):
+                raise ToolExecutionError(
+                    f"the settings of the server {settings.name!r} say "
+                    f"{stricter.value!r} for {own_name!r}, and its file says less; write the same "
+                    "permission into the file"
+                )
 
 
 class _Reader(EntryReader[bool]):
     def read(self) -> bool:
-        self.keys(self.tool.implementation_config, _KEYS, "entry")
+        entry = self.tool.implementation_config
+        self.keys(entry, _KEYS, "entry")
+        for key, what in _NEEDED.items():
+            if not isinstance(entry.get(key), str) or not entry[key].strip():
+                self.problem(f"entry.{key}", f"it needs {what}; write entry.{key}")
         self.config(())
         return True
 

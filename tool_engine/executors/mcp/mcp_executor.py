@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.errors import ConfigurationError, ToolExecutionError
+from tool_engine.errors import ToolEngineError, ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.mcp.connection import Connection
 from tool_engine.interfaces import ToolExecutor
@@ -49,8 +49,8 @@ class MCPExecutor(ToolExecutor):
         plan = self._plans.of(tool)
 
         def report(done: float, total: float | None, message: str | None) -> None:
-            # What a server reports need not be an amount.
-            with suppress(ConfigurationError):
+            # What a server reports need not be an amount, and may come late.
+            with suppress(ToolEngineError):
                 context.report_progress(done, total, message)
 
         result = await self._connection.call(

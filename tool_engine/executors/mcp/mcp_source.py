@@ -21,6 +21,13 @@ LONGEST_DESCRIPTION: Final = 4_000
 """Characters of a tool's description that are taken."""
 LONGEST_PREFIX: Final = 32
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_SAYING: Final = frozenset(
+    (
+        *("properties", "additionalProperties", "patternProperties", "unevaluatedProperties"),
+        *("allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas", "propertyNames"),
+    )
+)
+"""Keywords of which each says something of arguments by name."""
 _LONGEST_NAME: Final = 64
 """Characters of a name that every provider of models takes."""
 
@@ -160,6 +167,10 @@ def make_listed(listed: Mapping[str, Any], settings: MCPServerSettings) -> Liste
         hints = entry.pop("annotations", None) or {}
         if "title" not in entry and isinstance(hints.get("title"), str):
             entry["title"] = hints["title"]
+    schema = entry.get("inputSchema")
+    if isinstance(schema, dict) and not _SAYING.intersection(schema):
+        # It names no argument at all, which says that it takes any.
+        entry["inputSchema"] = {**schema, "additionalProperties": True}
     text = without_unseen(str(entry.get("description") or ""))
     if len(text) > LONGEST_DESCRIPTION:
         notes.append(

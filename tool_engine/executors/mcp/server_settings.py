@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.setting_kinds import check_name
 from tool_engine.model.json.data import Data
+from tool_engine.model.permission import Permission
 
 TRANSPORTS: Final = ("stdio", "http", "sse")
 """A process of ours, streamable HTTP, and the HTTP of before 2025."""
@@ -85,3 +87,19 @@ class MCPServerSettings(msgspec.Struct, Data, frozen=True, kw_only=True, metacla
     def origin(self) -> str:
         """The `Tool.origin` of its tools."""
         return f"mcp:{self.name}"
+
+
+def find_permission(settings: MCPServerSettings, own_name: str) -> Permission:
+    """Return the permission that the settings of a server give one of its tools.
+
+    Args:
+        settings: The server.
+        own_name: The server's own name of the tool.
+    """
+    said = settings.definition.get("permission")
+    for pattern, fields in settings.tools.items():
+        if fnmatchcase(own_name, pattern):
+            said = fields.get("permission", said)
+    if isinstance(said, Mapping):
+        return Permission(execution=said.get("execution"), result=said.get("result"))
+    return Permission(execution=said)
