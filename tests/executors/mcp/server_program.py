@@ -29,6 +29,14 @@ def _text(text: str, **fields: Any) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], **fields)
 
 
+async def _sleep_long(text: str) -> None:
+    try:
+        await asyncio.sleep(30)
+    except asyncio.CancelledError:
+        given_up.append(text)
+        raise
+
+
 async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
     tools = [
         types.Tool(
@@ -48,11 +56,7 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
         case "fail":
             return _text(f"no {text}", is_error=True)
         case "slow":
-            try:
-                await asyncio.sleep(30)
-            except asyncio.CancelledError:
-                given_up.append(text)
-                raise
+            await _sleep_long(text)
         case "given_up":
             return _text(" ".join(given_up))
         case "steps":

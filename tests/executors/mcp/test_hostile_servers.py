@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -19,20 +20,22 @@ from tool_engine.executors.mcp.mcp_source import MCPSource
 
 pytestmark = pytest.mark.timeout(90)
 PROGRAM = str(Path(__file__).with_name("hostile_program.py"))
+RUN = uuid4().hex
+"""Marks the processes of these tests, beside those of other runs."""
 SECRET = "swordfish-4711-swordfish"
 
 
 def make_source(*words: str, **settings: Any) -> MCPSource:
     command = [sys.executable, PROGRAM, *words]
-    return MCPSource("evil", command=command, env={"TOKEN": SECRET}, **settings)
+    return MCPSource("evil", command=command, env={"TOKEN": SECRET, "TEST_RUN": RUN}, **settings)
 
 
 def processes_left() -> list[str]:
-    """The programs of this test that run."""
+    """The programs of these tests that run, and what they have started."""
     found = []
     for folder in Path("/proc").iterdir():
         with suppress(OSError):
-            if PROGRAM.encode() in (folder / "cmdline").read_bytes():
+            if f"TEST_RUN={RUN}".encode() in (folder / "environ").read_bytes():
                 found.append(folder.name)
     return found
 
