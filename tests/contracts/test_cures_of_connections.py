@@ -17,8 +17,10 @@ from tool_engine.executors.mcp.mcp_source import MCPSource
 
 LOST = "executors/mcp/connection.py: look before you call it again"
 PROGRAM = "executors/mcp/stdio.py: correct its command"
+FOLDER = "executors/mcp/stdio.py: correct its cwd"
+ITEMS = "executors/mcp/stdio.py: write its arguments as items of their own"
 REVISION = "executors/mcp/peer.py: write one of …"
-TRIED = {LOST, PROGRAM, REVISION}
+TRIED = {LOST, PROGRAM, FOLDER, ITEMS, REVISION}
 
 
 async def test_a_server_that_is_lost(tmp_path: Path) -> None:
@@ -34,6 +36,8 @@ async def test_a_server_that_is_lost(tmp_path: Path) -> None:
     ("cure", "wrong", "right"),
     [
         (PROGRAM, {"command": ("/nowhere/program",)}, {"command": COMMAND}),
+        (FOLDER, {"cwd": "/nowhere"}, {"cwd": "/"}),
+        (ITEMS, {"command": (" ".join(COMMAND),)}, {"command": COMMAND}),
         (REVISION, {"revision": "2025-13-01"}, {"revision": "2025-11-25"}),
     ],
 )

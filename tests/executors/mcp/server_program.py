@@ -53,6 +53,9 @@ async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
 async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:  # noqa: C901 - one case a tool
     text = str((params.arguments or {}).get("text", ""))
     match params.name:
+        case "fail" if text == "as_data":
+            why = {"why": "disk full"}
+            return types.CallToolResult(content=[], structured_content=why, is_error=True)
         case "fail":
             return _text(f"no {text}", is_error=True)
         case "slow":

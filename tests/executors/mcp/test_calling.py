@@ -28,6 +28,8 @@ async def test_results(engine: ToolEngine, source: MCPSource) -> None:
     assert both.output["structuredContent"] == {"number": 1}
     failed = await engine.execute("fail", {"text": "money"})
     assert (failed.error_type, failed.error) == ("execution_error", "no money")
+    told = await engine.execute("fail", {"text": "as_data"})
+    assert (told.error_type, told.error) == ("execution_error", '{"why": "disk full"}')
     wrong = await engine.execute("echo", {"text": 3})
     assert wrong.error_type == "validation_error"
     assert [record.tool_name for record in await engine.store.query_call_records()][:1] == ["echo"]

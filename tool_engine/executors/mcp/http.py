@@ -63,7 +63,8 @@ def allow_of(url: str, allow: Iterable[str]) -> AllowList:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{url!r} is no URL of a server: write http://host:port/path or https://")
+        # What stands in it may be a secret.
+        raise ValueError("its url is none of a server: write http://host:port/path or https://")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return AllowList.parse((f"{host}:{port}", *allow))

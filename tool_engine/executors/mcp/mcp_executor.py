@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import Any, Final
 
@@ -58,7 +59,9 @@ class MCPExecutor(ToolExecutor):
         )
         content = result.get("content") or []
         if result.get("isError"):
-            raise ToolExecutionError(_read_texts(content) or _NOTHING)
+            structured = result.get("structuredContent")
+            said = _read_texts(content) or ("" if structured is None else json.dumps(structured))
+            raise ToolExecutionError(said or _NOTHING)
         output: dict[str, Any] = {"content": content}
         if "structuredContent" in result:
             output["structuredContent"] = result["structuredContent"]

@@ -365,7 +365,7 @@ def _describe_error(error: BaseException) -> str:
         return error.message if is_own else f"it refused the connection: {error.message}"
     if isinstance(error, ValidationError):
         return f"its answer is none: {describe_invalid(error)}"
-    return words_of(error)
+    return str(error) if isinstance(error, BadServerError) else words_of(error)
 
 
 def _dump_model(model: Any) -> dict[str, Any]:

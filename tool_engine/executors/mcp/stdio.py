@@ -122,10 +122,23 @@ class StdioTransport:
                 bufsize=0,
             )
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise BadServerError(
-                f"its program {self._command[0]!r} cannot be started: {reason}; correct its command"
-            ) from None
+            raise self._explain_start(error) from None
+
+    def _explain_start(self, error: OSError | ValueError) -> BadServerError:
+        reason = getattr(error, "strerror", None) or str(error)
+        if self._cwd is not None and getattr(error, "filename", None) == self._cwd:
+            return BadServerError(
+                f"its program cannot run in the folder {self._cwd!r}: {reason}; correct its cwd"
+            )
+        program = self._command[0]
+        if len(self._command) == 1 and " " in program:
+            return BadServerError(
+                f"its program {program!r} cannot be started: {reason}; write its arguments as "
+                "items of their own"
+            )
+        return BadServerError(
+            f"its program {program!r} cannot be started: {reason}; correct its command"
+        )
 
     async def _connect_pipes(self, process: subprocess.Popen[bytes]) -> tuple[Any, Any]:
         loop = asyncio.get_running_loop()
