@@ -208,7 +208,23 @@ def test_refused_call_does_not_run(command: Command, url: str, token: str) -> No
 def test_pending_of_all_sessions(command: Command, url: str, token: str) -> None:
     """What waits is listed with its token."""
     assert [each["session_id"] for each in listed(command, url, "pending")] == ["chat-1"]
-    assert token in command("--records", url, "sessions", "pending").out
+    assert "chat-1 asks until " in command("--records", url, "sessions", "pending").out
+
+
+def test_pending_names_who_asks(command: Command, url: str) -> None:
+    """Many callers of one engine ask in its name, so it says for whom it does."""
+
+    async def ask() -> None:
+        store = ToolKnowledgeStore(SQLRecordStorage(url))
+        await store.approvals.put(request_for("engine", "t-1", principal="mcp-client:ann"))
+        await store.approvals.put(request_for("engine", "t-2", conversation_id="mail 7"))
+        await store.approvals.put(request_for("engine", "t-3", conversation_id="engine"))
+        await store.close()
+
+    asyncio.run(ask())
+    out = command("--records", url, "sessions", "pending").out
+    asked = [line.partition(" until ")[0] for line in out.splitlines() if " until " in line]
+    assert asked == ["engine asks for mcp-client:ann", "engine asks for mail 7", "engine asks"]
 
 
 def test_tool_has_changed_meanwhile(command: Command, url: str, token: str, tools: Path) -> None:

@@ -250,7 +250,9 @@ def _print_requests(requests: Sequence[ApprovalRequest]) -> None:
     console = make_console()
     for each in requests:
         expires = datetime.fromtimestamp(each.expires_at, UTC)
-        head = f"{each.session_id} asks until {local_time(expires)}: {each.token}"
+        who = each.principal or each.conversation_id
+        of = f" for {who}" if who not in ("", each.session_id) else ""
+        head = f"{each.session_id} asks{of} until {local_time(expires)}: {each.token}"
         console.print(plain(head, "bold"), soft_wrap=True)
         console.print(plain(describe(each)), soft_wrap=True)
 
