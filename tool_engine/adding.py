@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tool_engine.calls.home_loop import at_home
+from tool_engine.catalog.generations import ReloadChanges, changes_between
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.interfaces import CatalogSource, ToolExecutor
 from tool_engine.model.tool import server_of
 
 if TYPE_CHECKING:
-    from tool_engine.catalog.generations import ReloadChanges
     from tool_engine.config import ToolEngineConfig
     from tool_engine.executors.executor_registry import ExecutorRegistry
     from tool_engine.following import SourceFollowers
@@ -56,6 +57,13 @@ class AddsSources:
         quarantined = (each.tool for each in self._reloader.quarantined.values())
         return self._hub.list_states((*self.index, *quarantined))
 
+    def list_mcp_errors(self) -> list[tuple[str, str]]:
+        """Return what of `load_errors` is about servers, and not about definitions."""
+        named = self._reloader.servers
+        found = {*named.errors, *named.refusals}
+        errors = self._reloader.errors
+        return [each for each in errors if each in found or each[0].startswith("<mcp:")]
+
     def _make_followers(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
         # By name: few processes have an engine, and fewer a source.
         following = import_module("tool_engine.following")
@@ -91,9 +99,26 @@ class AddsSources:
             await hub.sync()
 
     async def _reload_all(self) -> ReloadChanges:
-        changes = await self._reloader.reload(await self._followers.read_all())
+        readings = await self._followers.read_all()
+        return await self._change_all(lambda: self._reloader.reload(readings))
+
+    async def _change_all(self, work: Callable[[], Awaitable[ReloadChanges]]) -> ReloadChanges:
+        """Run `work`, let servers come and go by it, and return what both have changed."""
+        before = self.index
+        changes = await work()
+        if self._find_hub() is None:
+            return changes
         await self._sync_servers()
-        return changes
+        return changes_between(before, self.index)
+
+    async def _take_configured(self) -> None:
+        """Have the servers of the configuration known, whether they run or not."""
+        if self.config.mcp_servers is not None and self._find_hub() is None:
+            # By name: most engines have no servers.
+            room = import_module("tool_engine.mcp_servers.configured")
+            self._reloader.take_configured(
+                await asyncio.to_thread(room.read_definitions, self.config.mcp_servers)
+            )
 
     async def _stop_following(self) -> None:
         if self._hub is not None:

@@ -286,7 +286,8 @@ class ToolEngine(
             EngineClosedError: The engine is closed.
         """
         self._require_open()
-        return await self._reloader.lock_tools(names)
+        await self._take_configured()
+        return await self._change_all(lambda: self._reloader.lock_tools(names))
 
     @at_home
     async def check_lock(self) -> list[LockState]:
@@ -297,6 +298,7 @@ class ToolEngine(
             EngineClosedError: The engine is closed.
         """
         self._require_open()
+        await self._take_configured()
         return await self._reloader.check_lock()
 
     @property

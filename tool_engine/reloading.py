@@ -24,16 +24,16 @@ from tool_engine.catalog.approval.lock_state import LockState, by_key
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.definition_files import SETTLE_TIME
 from tool_engine.catalog.folder.engine_files import EngineFiles
-from tool_engine.catalog.folder.file_servers import FileServers
 from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import PATIENCE, Catalog
 from tool_engine.catalog.folder.group_merging import with_registered
 from tool_engine.catalog.folder.merging import merge_folder, new_tools
+from tool_engine.catalog.folder.named_servers import NamedServers
 from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.catalog.former_secrets import FormerSecrets
 from tool_engine.catalog.generations import Generations, ReloadChanges, changes_between
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.kinds import Definition
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.source_tools import Reading, SourceTools
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
 from tool_engine.errors import EngineClosedError
@@ -110,7 +110,7 @@ class Reloader:
         self._registrations = 0
         self._wanted = ToolIndex()
         self._offered = self._wanted
-        self.servers = FileServers(self._approvals)
+        self.servers = NamedServers(self._approvals)
         self.sources = SourceTools()
         self._folder_errors: list[tuple[str, str]] = []
         self.errors: list[tuple[str, str]] = []
@@ -243,7 +243,7 @@ class Reloader:
         tools = [tool for tool in shown.values() if tool.source is not None]
         await self._code.read(tools)
         groups = [each for each in self._wanted.groups.values() if each.source is not None]
-        return by_key((*tools, *groups, *self.servers.wanted.values()))
+        return by_key((*tools, *groups, *self.servers.lockable.values()))
 
     async def stop(self) -> None:
         """Stop watching; a running reload ends first, or is given up."""
@@ -455,10 +455,17 @@ class Reloader:
         self.servers.on_change()
         return changes
 
+    def take_configured(self, servers: Iterable[ServerDefinition]) -> None:
+        """Take in which servers the configuration names; they need an approval too."""
+        self.servers.configured = tuple(servers)
+        self.note_server_errors(self.servers.errors)
+
     def note_server_errors(self, errors: Iterable[tuple[str, str]]) -> None:
         """Take in what is wrong with the servers that were asked for."""
-        before, self.servers.errors = self.servers.errors, sorted(errors)
-        self.errors = sorted({*set(self.errors) - set(before), *self.servers.errors})
+        before = {*self.servers.errors, *self.servers.refusals}
+        self.servers.errors = sorted(errors)
+        now = {*self.servers.errors, *self.servers.choose()}
+        self.errors = sorted({*set(self.errors) - before, *now})
         self._publish_errors()
 
     def _publish_changes(self, before: ToolIndex, passed: Passed, changes: ReloadChanges) -> None:

@@ -209,6 +209,137 @@ async def test_tools_of_a_server_need_an_approval_of_their_own(folder: Path) -> 
         assert await said(engine, "echo", text="hi") == "hi"
 
 
+async def test_a_program_of_the_configuration_needs_an_approval_too(folder: Path) -> None:
+    """Whatever names it: a file, a mapping, or settings; another one does not run."""
+    trace = folder / "trace"
+
+    def programs(code: str) -> list[Any]:
+        made = {"command": sys.executable, "args": ["-c", code]}
+        name_servers(folder, odd=made)
+        settings = MCPServerSettings(name="odd", command=(sys.executable, "-c", code))
+        return [str(folder / ".mcp.json"), {"odd": made}, [settings]]
+
+    good, evil = (f"open({str(trace)!r}, 'a').write({word!r})" for word in ("good", "evil"))
+    for number in range(3):
+        (folder / "tools.lock").unlink(missing_ok=True)
+        async with engine_of(folder, mcp_servers=programs(good)[number], lock="enforce") as engine:
+            assert not trace.exists()
+            (state,) = engine.list_mcp_servers()
+            assert (state.name, state.state, state.tools) == ("odd", "is quarantined", ())
+            message = "the server 'odd' is quarantined, and does not run: "
+            assert message in str(engine.load_errors)
+            await engine.lock_tools(["server:odd"])
+            await until(trace.exists)
+        assert "[servers]\nodd = " in (folder / "tools.lock").read_text()
+        trace.unlink()
+        async with engine_of(folder, mcp_servers=programs(good)[number], lock="enforce"):
+            await until(trace.exists)
+        trace.unlink()
+        async with engine_of(folder, mcp_servers=programs(evil)[number], lock="enforce") as engine:
+            assert "is not the one that was approved" in engine.load_errors[-1][1]
+            assert not trace.exists()
+
+
+async def test_an_approved_server_of_the_configuration_stops_when_it_changes(folder: Path) -> None:
+    name_servers(folder, one=entry("one"))
+    async with engine_of(folder, lock="enforce") as engine:
+        await engine.lock_tools(["server:one"])
+        await engine.lock_tools(["server:one", "echo"])
+        assert await said(engine, "echo", text="hi") == "hi"
+        name_servers(folder, one=entry("other"))
+        changes = await engine.reload()
+        assert changes["removed"] == ["echo"]
+        assert engine.list_mcp_servers()[0].state == "is quarantined"
+        await engine.lock_tools(["server:one"])
+        assert await said(engine, "echo", text="hi") == "hi"
+
+
+async def test_an_approval_holds_where_the_project_is_checked_out(folder: Path) -> None:
+    """The lock file is kept with the project, and says nothing of the machine."""
+    for name in ("here", "there"):
+        (folder / name / "tools").mkdir(parents=True)
+        name_servers(folder / name, one={**entry("one"), "cwd": "."})
+    async with engine_of(folder / "here", lock="enforce") as engine:
+        await engine.lock_tools(["server:one"])
+    (folder / "there" / "tools.lock").write_text((folder / "here" / "tools.lock").read_text())
+    async with engine_of(folder / "there", lock="enforce") as engine:
+        assert engine.load_errors == []
+
+
+async def test_the_lock_knows_servers_that_do_not_run_yet(folder: Path) -> None:
+    name_servers(folder, one=entry())
+    async with engine_of(folder, lock="enforce", mcp_autostart=False) as engine:
+        assert [each.name for each in await engine.check_lock()] == ["server:one"]
+        await engine.lock_tools()
+    assert "[servers]\none = " in (folder / "tools.lock").read_text()
+
+
+async def test_a_reload_tells_what_servers_have_changed(folder: Path) -> None:
+    name_servers(folder, one=entry("one", expose=["echo"]))
+    async with engine_of(folder) as engine:
+        name_servers(folder, one=entry("one", expose=["whoami"]))
+        assert await engine.reload() == {"added": ["whoami"], "modified": [], "removed": ["echo"]}
+        name_servers(folder, one=entry("one", expose=["whoami"], timeout=3))
+        assert await engine.reload() == {"added": [], "modified": ["whoami"], "removed": []}
+        name_servers(folder)
+        write(folder, "shout", SHOUT)
+        assert await engine.reload() == {"added": ["shout"], "modified": [], "removed": ["whoami"]}
+    name_servers(folder, one=entry("one", expose=["echo"]))
+    (folder / "tools" / "shout.yaml").unlink()
+    async with engine_of(folder) as engine:
+        await engine.lock_tools()
+    (folder / "tools.lock").write_text(
+        (folder / "tools.lock").read_text().replace("\none = ", "\ntwo = ")
+    )
+    async with engine_of(folder, lock="enforce") as engine:
+        assert len(engine.index) == 0
+        changes = await engine.lock_tools(["server:one"])
+        assert changes == {"added": ["echo"], "modified": [], "removed": []}
+
+
+async def test_a_file_names_a_tool_that_its_server_has(folder: Path) -> None:
+    name_servers(folder, one=entry("one", expose=["echo"]))
+    write(folder, "shout", {**SHOUT, "entry": {**SHOUT["entry"], "tool": "eco"}})
+    async with engine_of(folder) as engine:
+        ((place, message),) = engine.load_errors
+        assert place == f"{folder}/tools/shout.yaml"
+        what = "the server 'one' of the tool 'shout' has no tool 'eco'; did you mean 'echo'?"
+        assert message == f"{place}: {what}"
+        write(folder, "shout", {**SHOUT, "entry": {**SHOUT["entry"], "tool": "whoami"}})
+        await engine.reload()
+        assert engine.load_errors == [], "a file may name what is not exposed"
+
+
+async def test_each_failure_is_told_once_and_as_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is named is there, also where nothing can be done with it."""
+    monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
+    unset = {"command": "x", "args": ["${NO_SUCH_VARIABLE}"]}
+    off = {**entry("off"), "disabled": True}
+    name_servers(folder, wrong={"command": 3}, unset=unset, off=off)
+    for name in ("wrong", "unset", "off"):
+        write(folder, name, {**SHOUT, "name": name, "entry": {**SHOUT["entry"], "server": name}})
+    engine = engine_of(folder)
+    told: list[str] = []
+    engine.subscribe(lambda event: told.append(str(event.error)), "load_error")
+    async with engine:
+        assert [place for place, _ in engine.load_errors] == [str(folder / ".mcp.json")] * 2
+        assert sorted(told) == sorted(text for _, text in engine.load_errors)
+        assert engine.list_mcp_errors() == engine.load_errors
+        place = folder / ".mcp.json"
+        assert f"the entry of the server 'wrong' in {place} is wrong" in await said(engine, "wrong")
+        assert "needs the variable NO_SUCH_VARIABLE" in await said(engine, "unset")
+        assert f"the server 'off' is turned off in {place}" in await said(engine, "off")
+
+
+async def test_settings_that_do_not_fit_a_tool_have_their_place(folder: Path) -> None:
+    name_servers(folder, one=entry("one", tools={"echo": {"retry": {"attempts": 3}}}))
+    async with engine_of(folder) as engine:
+        ((_, message),) = engine.load_errors
+        assert f"'mcp:one' is left out: {folder}/.mcp.json: retry: retry applies only" in message
+
+
 async def test_a_server_over_http(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its address may be a variable's, and it may come and go like a program."""
     with serve_http() as url:

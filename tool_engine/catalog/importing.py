@@ -222,20 +222,20 @@ def read_listed(listed: ListedTool) -> Tool:
         raise ConfigurationError(listed.fault)
     notes = list(listed.notes)
     definition = _write_definition(listed.entry, notes) | dict(listed.definition)
-    tool = _read_definition(definition, notes)
+    tool = _read_definition(definition, notes, listed.place)
     return replace(tool, findings=[*tool.findings, *notes])
 
 
-def _read_definition(definition: dict[str, Any], notes: list[str]) -> Tool:
+def _read_definition(definition: dict[str, Any], notes: list[str], place: str) -> Tool:
     """Read a definition; what it says of the output is left out rather than the tool."""
     try:
-        return ToolConfigLoader().from_mapping(definition)
+        return ToolConfigLoader().from_mapping(definition, place)
     except DefinitionError as error:
         if not all((each.path or "").startswith("output") for each in error.problems):
             raise
         del definition["output"], definition["output_mode"]
         notes.append(f"the declared output is not held, and was left out: {error.problems[0]}")
-        return ToolConfigLoader().from_mapping(definition)
+        return ToolConfigLoader().from_mapping(definition, place)
 
 
 def _write_definition(entry: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:

@@ -26,6 +26,13 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """The file that the definition came from; None: the program."""
     findings: tuple[str, ...] = ()
     """Warnings about the definition, each with its place and cure."""
+    folder: str = ""
+    """Where its paths count from; what is approved says only where they are in there."""
+
+    @property
+    def place(self) -> str:
+        """The file that names it, or the setting."""
+        return self.source or "mcp_servers"
 
 
 Definition = Tool | ToolGroup | ServerDefinition

@@ -24,6 +24,9 @@ class ListedTool(msgspec.Struct, frozen=True):
     fault: str = ""
     """Why it is left out; empty: it is not."""
 
+    place: str = "<code>"
+    """Where `definition` is written: what is wrong with the tool is said of it."""
+
     @property
     def name(self) -> str:
         """What it is called here."""

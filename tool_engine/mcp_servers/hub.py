@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.source_tools import Reading
-from tool_engine.errors import ToolEngineError
+from tool_engine.errors import ToolEngineError, ToolExecutionError
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.following import Follower, SourceFollowers
-from tool_engine.mcp_servers.configured import Configured, ConfiguredServers, Server
+from tool_engine.mcp_servers.configured import Configured, ConfiguredServers, Server, define_server
 from tool_engine.mcp_servers.settings import settings_of
 from tool_engine.mcp_servers.state import MCPServerState
 from tool_engine.model.checks.nearness import suggest_near
@@ -64,6 +64,8 @@ class ServerHub:
         self._places: dict[str, str] = {}
         self._wrong: list[Error] = []
         self._failed: dict[str, str] = {}
+        self._unused: dict[str, str] = {}
+        """Why servers that are named have no settings."""
         self._late: dict[str, asyncio.Task[None]] = {}
         self._disabled: list[str] = []
         self._findings: dict[str, tuple[str, ...]] = {}
@@ -72,8 +74,10 @@ class ServerHub:
         self._seen = ToolIndex()
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._of_files: tuple[ServerDefinition, ...] = ()
-        self._is_due = False
+        self._approved: tuple[ServerDefinition, ...] = ()
+        self._broken: dict[str, str] = {}
+        """Where the servers are named whose entry is wrong."""
+        self._is_due = self._is_begun = False
         self._is_closed = False
         self._watch: asyncio.Task[None] | None = None
 
@@ -89,16 +93,16 @@ class ServerHub:
             self._describe_server(name, place, tuple(sorted(names.get(f"mcp:{name}", ()))))
             for name, place in self._places.items()
         ]
-        for name, why in self._reloader.servers.refused.items():
-            # What a file says that is not approved is not even shown.
+        for name, place in self._broken.items():
             if name not in self._places:
-                found.append(
-                    MCPServerState(name=name, place="", state="is quarantined", findings=(why,))
-                )
+                found.append(MCPServerState(name=name, place=place, state="has a wrong entry"))
         return found
 
     def _describe_server(self, name: str, place: str, tools: tuple[str, ...]) -> MCPServerState:
         source, is_enabled = self._sources.get(name), name not in self._disabled
+        if (why := self._reloader.servers.refused.get(name)) is not None:
+            # Nothing else that it says is shown before it is approved.
+            return MCPServerState(name=name, place=place, state="is quarantined", findings=(why,))
         known: dict[str, Any] = {
             "name": name,
             "place": place,
@@ -117,13 +121,35 @@ class ServerHub:
         )
 
     def find(self, name: str) -> MCPSource | None:
-        return self._sources.get(name)
+        """Return a server that is used; None: none of this name is named.
+
+        Raises:
+            ToolExecutionError: It is named, and not used; the message says why.
+        """
+        source = self._sources.get(name)
+        if source is None and (why := self._explain_unused(name)):
+            raise ToolExecutionError(why)
+        return source
+
+    def _explain_unused(self, name: str) -> str:
+        for reasons in (self._reloader.servers.refused, self._unused, self._failed):
+            if name in reasons:
+                return reasons[name]
+        if name in self._disabled:
+            return f"the server {name!r} is turned off in {self._places[name]}"
+        if name in self._broken:
+            return f"the entry of the server {name!r} in {self._broken[name]} is wrong"
+        return ""
 
     async def sync(self) -> None:
         """Make the servers those that are wanted, and wait for them, but not for long."""
         async with self._lock:
-            self._is_due, self._of_files = False, self._reloader.servers.approved
-            wanted = self._choose_servers(await asyncio.to_thread(self._configured.read))
+            configured = await asyncio.to_thread(self._configured.read)
+            self._reloader.take_configured(map(define_server, configured.servers))
+            self._is_due, self._approved = False, self._reloader.servers.approved
+            wanted = self._choose_servers(configured)
+            # Before, no tool's server is missing.
+            self._is_begun = True
             for name in [name for name in self._sources if name not in wanted]:
                 self._late.pop(name, None)
                 await self._followers.remove(self._sources.pop(name))
@@ -148,6 +174,7 @@ class ServerHub:
         made = import_module("tool_engine.executors.mcp.mcp_source").MCPSource
         name, known = settings.name, self._sources.get(settings.name)
         source: MCPSource = made(settings)
+        source.place = self._places[name]
         patience = settings.connect_timeout + _LEEWAY
         try:
             follower = self._followers.begin(source, patience, replaces=known)
@@ -194,10 +221,10 @@ class ServerHub:
         """Take in that files or tools have changed."""
         if self._is_closed or self._is_due:
             return
-        if self._reloader.servers.approved != self._of_files:
+        if self._reloader.servers.approved != self._approved:
             self._is_due = True
             self._spawn_task(self.sync())
-        else:
+        elif self._is_begun:
             self._tell_errors()
 
     async def close(self) -> None:
@@ -213,13 +240,17 @@ class ServerHub:
         """Return the settings of the servers that are used, by name; note what is wrong."""
         wanted: dict[str, MCPServerSettings] = {}
         self._wrong, self._disabled = list(configured.errors), []
-        self._places, self._findings = {}, {}
-        for server in (*configured.servers, *self._reloader.servers.approved):
+        self._places, self._findings, self._unused = {}, {}, {}
+        self._broken = dict(configured.broken)
+        named = self._reloader.servers
+        for server in (*configured.servers, *named.wanted.values()):
             place = _place_of(server)
             if server.name in self._places:
                 self._wrong.append((place, _describe_rival(server, place, self._places)))
                 continue
             self._places[server.name] = place
+            if server.name in named.refused:
+                continue
             if isinstance(server, MCPServerSettings):
                 wanted[server.name] = server
                 continue
@@ -230,6 +261,7 @@ class ServerHub:
             try:
                 wanted[server.name] = settings_of(server)
             except ToolEngineError as error:
+                self._unused[server.name] = str(error)
                 self._wrong.append((place, str(error)))
         return wanted
 
@@ -242,15 +274,25 @@ class ServerHub:
         for name in self._late:
             found.append((self._places.get(name, name), _describe_late(name, self._patience)))
         for tool_name, server in self._calls.items():
-            if server not in self._places:
-                found.append(self._describe_unknown(tool_name, server))
+            tool = self._seen.get_or_raise(tool_name)
+            if what := self._find_fault(tool, server):
+                found.append((str(tool.source), f"{tool.source}: {what}"))
         self._reloader.note_server_errors(found)
 
-    def _describe_unknown(self, tool_name: str, server: str) -> Error:
-        place = str(self._seen.get_or_raise(tool_name).source)
-        cure = suggest_near(server, self._places) or "; name it in mcp_servers, or in a file"
-        what = f"the tool {tool_name!r} is of the server {server!r}, which is not there"
-        return place, f"{place}: {what}{cure}"
+    def _find_fault(self, tool: Tool, server: str) -> str:
+        """Return why the server of a file's tool has none such; what is said elsewhere is none."""
+        if server in self._broken:
+            return ""
+        if server not in self._places:
+            cure = suggest_near(server, self._places) or "; name it in mcp_servers, or in a file"
+            return f"the tool {tool.name!r} is of the server {server!r}, which is not there{cure}"
+        source = self._sources.get(server)
+        known = None if source is None else source.list_own_names()
+        own_name = tool.implementation_config["tool"]
+        if known is None or own_name in known:
+            return ""
+        cure = suggest_near(own_name, known)
+        return f"the server {server!r} of the tool {tool.name!r} has no tool {own_name!r}{cure}"
 
     def _note_calls(self) -> None:
         """Note which tools of files name a server."""
@@ -294,7 +336,7 @@ def _load_sdk() -> None:
 
 
 def _place_of(server: Server) -> str:
-    return (server.source if isinstance(server, ServerDefinition) else None) or "mcp_servers"
+    return define_server(server).place
 
 
 def _describe_rival(server: Server, place: str, places: dict[str, str]) -> str:

@@ -7,10 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from tool_engine.catalog.definition.server_variables import MARK, VARIABLE
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.errors import ConfigurationError
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
+from tool_engine.model.json.plain import read_plain
 
 _OF_TOOLS: Final = (
     *("timeout", "permission", "effect", "idempotent", "concurrency", "rate", "result"),
@@ -47,6 +50,16 @@ def settings_of(server: ServerDefinition) -> MCPServerSettings:
         tools={name: _definition_of(each) for name, each in content.get("tools", {}).items()},
         **fields,
     )
+
+
+def describe_settings(settings: MCPServerSettings) -> ServerDefinition:
+    """Return settings as a definition, by which they are approved."""
+    unsaid = msgspec.structs.asdict(MCPServerSettings(name=settings.name))
+    fields = msgspec.structs.asdict(settings)
+    said = {key: value for key, value in fields.items() if value != unsaid[key]}
+    # Only to be compared, so what is no JSON may be its text.
+    data = msgspec.json.encode(read_plain(said), enc_hook=repr)
+    return ServerDefinition(name=settings.name, content=msgspec.json.decode(data))
 
 
 def _definition_of(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,9 @@ _HEAD: Final = """\
 """
 SERVER_PREFIX: Final = "server:"
 """The prefix of a server's name where tools and servers are named side by side."""
-_NOT_CONTENT: Final = frozenset({"id", "definition_hash", "source", "findings", "once_secret"})
+_NOT_CONTENT: Final = frozenset(
+    {"id", "definition_hash", "source", "findings", "once_secret", "folder"}
+)
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _TABLES: Final = ("tools", "groups", "servers")
@@ -247,7 +249,11 @@ def content_hash(tool: Definition) -> str:
     if isinstance(tool, Tool) and is_source_name(tool.source):
         # Another executor runs it than that of a file's tool which says the same.
         content["origin"] = tool.origin
-    return f"sha256:{hashlib.sha256(_encode_value(content)).hexdigest()}"
+    said = _encode_value(content)
+    if isinstance(tool, ServerDefinition) and tool.folder:
+        # An approval holds wherever the project is checked out.
+        said = said.replace(_encode_value(tool.folder)[1:-1], b"${workspaceFolder}")
+    return f"sha256:{hashlib.sha256(said).hexdigest()}"
 
 
 def is_hash(text: str) -> bool:

@@ -48,7 +48,10 @@ def server_faults(definition: Mapping[str, Any]) -> list[Fault]:
 
 
 def build_server(
-    definition: Mapping[str, Any], source: str | None, findings: Sequence[str] = ()
+    definition: Mapping[str, Any],
+    source: str | None,
+    findings: Sequence[str] = (),
+    folder: str = "",
 ) -> ServerDefinition:
     """Return the server of a definition without faults."""
     content = {key: value for key, value in definition.items() if key not in _NO_CONTENT}
@@ -65,6 +68,7 @@ def build_server(
         definition_hash=hashlib.sha256(said).hexdigest(),
         source=source,
         findings=tuple(findings),
+        folder=folder,
     )
 
 

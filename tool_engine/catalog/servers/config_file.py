@@ -116,7 +116,7 @@ def _read_list(
             continue
         warnings = [_place_fault(each, (key, name)) for each in findings]
         said = [str(each) for each in _locate_faults(warnings, source, document)]
-        found.servers.append(build_server(definition, source, said))
+        found.servers.append(build_server(definition, source, said, folder))
     return found
 
 

@@ -69,6 +69,8 @@ class MCPSource(CatalogSource):
             server = replace(server, **settings)
         self.settings = server
         self.origin = server.origin
+        self.place = f"<{server.origin}>"
+        """Where the settings are written."""
         self.prefix = shorten_name(server.name)[:LONGEST_PREFIX]
         options = {"server": in_memory, "auth": auth, "callbacks": dict(callbacks or {})}
         self._notify: Callable[[], None] | None = None
@@ -109,6 +111,13 @@ class MCPSource(CatalogSource):
             *(ListedTool({"name": name}, fault=text) for name, text in self._list_faults()),
         ]
 
+    def list_own_names(self) -> list[str] | None:
+        """Return the names of the server's last list, exposed or not; None: there is no list."""
+        connection = self.connection
+        if not connection.is_connected or connection.tools is None:
+            return None
+        return [*(each["name"] for each in connection.tools), *connection.faults]
+
     async def close(self) -> None:
         """End the connection, after the calls that run."""
         await self.connection.close()
@@ -126,7 +135,7 @@ class MCPSource(CatalogSource):
         known = self._made.get(listed["name"])
         if known is not None and known[0] == listed:
             return known[1]
-        return make_listed(listed, self.settings)
+        return replace(make_listed(listed, self.settings), place=self.place)
 
 
 def make_settings(name: str, *, is_in_memory: bool = False, **fields: Any) -> MCPServerSettings:

@@ -1,4 +1,4 @@
-"""Which servers do files name, and which of them may run?"""
+"""Which servers do the files and the configuration name, and which of them may run?"""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tool_engine.catalog.loader import duplicate_error
 Error = tuple[str, str]
 
 
-class FileServers:
-    """The servers of tools that the files of a folder define.
+class NamedServers:
+    """The servers of tools that are named, and those of them that are approved.
 
     Args:
         approvals: A server starts a program, so it runs only as it is approved.
@@ -20,10 +20,14 @@ class FileServers:
 
     def __init__(self, approvals: Approvals) -> None:
         self.wanted: Mapping[str, ServerDefinition] = {}
-        """By name, approved or not."""
+        """Those of files by name, approved or not."""
+        self.configured: tuple[ServerDefinition, ...] = ()
+        """Those of the configuration, approved or not."""
         self.approved: tuple[ServerDefinition, ...] = ()
         self.refused: dict[str, str] = {}
         """Why the others may not run, by name."""
+        self.refusals: list[Error] = []
+        """The same, by place."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when something may be different, and after each change of the tools."""
         self.errors: list[Error] = []
@@ -31,7 +35,12 @@ class FileServers:
         self._approvals = approvals
 
     def __repr__(self) -> str:
-        return f"FileServers({[*self.wanted]}, refused={[*self.refused]})"
+        return f"NamedServers({[*self.lockable]}, refused={[*self.refused]})"
+
+    @property
+    def lockable(self) -> dict[str, ServerDefinition]:
+        """All by name; the configuration comes before files."""
+        return {**self.wanted, **{each.name: each for each in self.configured}}
 
     def take(self, found: Sequence[ServerDefinition]) -> list[Error]:
         """Take in what the files define; return what is wrong with it.
@@ -60,8 +69,13 @@ class FileServers:
 
     def choose(self) -> list[Error]:
         """Choose those that may run; return why the others may not."""
-        self.refused = self._approvals.refuse_servers(self.wanted.values())
+        named = self.lockable
+        wanted = [each for each in named.values() if each.is_enabled]
+        self.refused = self._approvals.refuse_servers(wanted)
         self.approved = tuple(
-            each for each in self.wanted.values() if each.name not in self.refused
+            each
+            for each in (*self.configured, *self.wanted.values())
+            if each.name not in self.refused
         )
-        return [(str(self.wanted[name].source), why) for name, why in self.refused.items()]
+        self.refusals = [(named[name].place, why) for name, why in self.refused.items()]
+        return self.refusals
