@@ -8,13 +8,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tool_engine.cli.completion import names_in
 from tool_engine.cli.console import visible
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
+
+if TYPE_CHECKING:
+    from tool_engine.engine import ToolEngine
 
 NOT_LOADED: Final = "tool_not_loaded"
 """The type of the error about a tool whose file could not be loaded."""
@@ -26,19 +29,19 @@ def report_broken(settings: Settings, files: int) -> None:
         sys.stderr.write(f"{summary}; see tool-engine validate {visible(settings.tools)}\n")
 
 
-def report_load_errors(settings: Settings, errors: Iterable[tuple[str, str]]) -> None:
+def report_load_errors(settings: Settings, engine: ToolEngine) -> None:
     """Say how many files could not be loaded, and whether a server gave no tools."""
-    places = [place for place, _ in errors]
+    of_servers = engine.list_mcp_errors()
+    files = {place for place, text in engine.load_errors if (place, text) not in of_servers}
     if settings.is_without_folder:
-        places = [place for place in places if place != settings.tools]
-    files = [place for place in places if not _is_of_server(settings, place)]
+        files.discard(settings.tools)
     report_broken(settings, len(files))
-    if len(files) < len(places):
+    report_servers(of_servers)
+
+
+def report_servers(errors: Iterable[tuple[str, str]]) -> None:
+    if any(errors):
         sys.stderr.write("not all servers could be used; see tool-engine mcp list\n")
-
-
-def _is_of_server(settings: Settings, place: str) -> bool:
-    return place.startswith("<mcp:") or place == settings.mcp_config
 
 
 def missing_tool(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -93,7 +94,8 @@ def test_list_says_how_it_is_with_each(place: Path, cli: Run) -> None:
     name_servers(place, gone={"command": str(place / "no-program")}, wrong={"command": 3})
     code, out, _ = cli("mcp", "list", "--json", "--mcp-config", config)
     said = json.loads(out)
-    assert (code, [each["name"] for each in said["servers"]]) == (1, ["gone"])
+    states = [(each["name"], each["state"]) for each in said["servers"]]
+    assert (code, states[1:], states[0][0]) == (1, [("wrong", "has a wrong entry")], "gone")
     assert any("mcpServers.wrong.command" in each["message"] for each in said["errors"])
 
 
@@ -113,6 +115,11 @@ def test_call_takes_the_names_of_the_server(place: Path, cli: Run) -> None:
     assert (code, json.loads(out)["error"]) == (1, "no x")
     code, _, err = cli("--mcp-config", config, "mcp", "call", "two", "ecko")
     assert (code, err) == (2, "error: the server 'two' has no tool 'ecko'; did you mean 'echo'?\n")
+    name_servers(place, one=entry("one"), two={"command": 3})
+    code, _, err = cli("--mcp-config", config, "mcp", "call", "two", "echo")
+    said = "the server 'two' has a wrong entry; see tool-engine mcp list\n"
+    assert (code, err.splitlines()[-1]) == (1, f"error: {said}".strip())
+    name_servers(place, one=entry("one"), two=entry("two"))
     code, _, err = cli("--mcp-config", config, "mcp", "call", "too", "echo")
     assert (code, err) == (2, "error: there is no server 'too'; did you mean 'two'?\n")
     # So does `call`, by the names here.
@@ -187,6 +194,10 @@ def test_diff_shows_what_was_said_and_is_said_now(place: Path, cli: Run) -> None
     # None of them is called meanwhile.
     env = {**os.environ, "TOOL_ENGINE_LOCK": "enforce"}
     program = [sys.executable, "-m", "tool_engine.cli", "--mcp-config", config]
+    listed = subprocess.run(
+        check=False, args=[*program, "mcp", "list"], capture_output=True, text=True, env=env
+    )
+    assert "2: other (quarantined), search (quarantined)" in listed.stdout
     ended = subprocess.run(
         check=False,
         args=[*program, "mcp", "call", "web", "search", "query=x"],
@@ -225,7 +236,82 @@ def test_what_a_server_has_that_does_not_run_is_not_gone(place: Path, cli: Run) 
     assert out.splitlines() == [
         "changed  server:web 1.0.0",
         "tools.lock: 1 server, 1 changed: not approved",
-        "tools.lock: 1 tool of sources not looked at; name the engine that has them with --app",
+        "tools.lock: 1 tool not compared, as not all servers run; see tool-engine mcp list",
+    ]
+
+
+def test_what_a_server_has_that_is_down_is_not_compared(place: Path, cli: Run) -> None:
+    """Nothing is offered that would take its approvals away; nor is it all right."""
+    (place / "tools").mkdir()
+    web, one = give_tools(place, SEARCH), entry("one", expose=["echo"])
+    config = name_servers(place, web=web, one=one)
+    assert cli("--mcp-config", config, "lock")[0] == 0
+    (search,) = re.findall("^search = .*", (place / "tools.lock").read_text(), re.MULTILINE)
+    (place / "listed.py").write_text("raise SystemExit(1)")
+    code, out, _ = cli("--mcp-config", config, "mcp", "diff")
+    assert code == 1
+    assert "tools.lock: 1 tool of servers, 0 not as approved\n" in out
+    assert "not compared, as not all servers run: search\n" in out
+    assert "the server 'web' is down" in out
+    assert "--approve" not in out
+    code, out, _ = cli("--mcp-config", config, "mcp", "diff", "--json")
+    said = json.loads(out)
+    assert (code, said["tools"], said["not_compared"], said["down"]) == (1, [], ["search"], ["web"])
+    assert cli("--mcp-config", config, "mcp", "diff", "one")[0] == 0
+    code, out, _ = cli("--mcp-config", config, "lock", "--check")
+    assert (code, out.splitlines()) == (
+        1,
+        [
+            "tools.lock: 1 tool, 2 servers, nothing changed",
+            "tools.lock: 1 tool not compared, as not all servers run; see tool-engine mcp list",
+        ],
+    )
+    code, _, err = cli("--mcp-config", config, "lock")
+    said = "nothing was written: not all servers could be used; mend what is wrong, or approve "
+    said += "single tools with --approve NAME"
+    assert (code, err.splitlines()[-1]) == (1, f"error: {said}")
+    # One that is turned off is no mistake, and keeps its approvals.
+    name_servers(place, web={**web, "disabled": True}, one=one)
+    assert cli("--mcp-config", config, "mcp", "diff")[0] == 0
+    assert cli("--mcp-config", config, "lock")[0] == 0
+    assert search in (place / "tools.lock").read_text()
+
+
+def test_another_program_of_the_configuration_does_not_run(place: Path, cli: Run) -> None:
+    (place / "tools").mkdir()
+    config = name_servers(place, web=give_tools(place, SEARCH))
+    assert cli("--mcp-config", config, "lock")[0] == 0
+    assert "[servers]\nweb = " in (place / "tools.lock").read_text()
+    trace = place / "trace"
+    code = f"open({str(trace)!r}, 'w')"
+    name_servers(place, web={"command": sys.executable, "args": ["-c", code]})
+    code_, out, _ = cli("--mcp-config", config, "lock", "--check")
+    assert (code_, "changed  server:web" in out, trace.exists()) == (1, True, False)
+    code_, out, _ = cli("--mcp-config", config, "mcp", "diff")
+    assert (code_, "is not the one that was approved" in out, trace.exists()) == (1, True, False)
+
+
+def test_list_show_and_search_know_what_call_knows(place: Path, cli: Run) -> None:
+    config = name_servers(place, web=give_tools(place, SEARCH))
+    code, out, err = cli("--mcp-config", config, "list", "--json")
+    assert (code, [each["name"] for each in json.loads(out)["tools"]], err) == (0, ["search"], "")
+    code, out, _ = cli("--mcp-config", config, "show", "search", "--json")
+    assert (code, json.loads(out)["origin"]) == (0, "mcp:web")
+    assert "search" in cli("--mcp-config", config, "search", "searches")[1]
+    name_servers(place, web=give_tools(place, SEARCH), wrong={"command": 3})
+    code, out, err = cli("--mcp-config", config, "list", "--strict")
+    assert (code, "search" in out) == (1, True)
+    assert err == "not all servers could be used; see tool-engine mcp list\n"
+
+
+def test_files_and_servers_are_counted_apart(place: Path, cli: Run) -> None:
+    config = name_servers(place, web=give_tools(place, SEARCH), a={"command": 3}, b={"command": 3})
+    (place / "tools").mkdir()
+    (place / "tools" / "wrong.yaml").write_text("name: wrong\n")
+    _, _, err = cli("--mcp-config", config, "call", "search", "query=x")
+    assert err.splitlines() == [
+        "1 file could not be loaded; see tool-engine validate tools",
+        "not all servers could be used; see tool-engine mcp list",
     ]
 
 

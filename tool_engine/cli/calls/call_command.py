@@ -9,12 +9,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tool_engine.cli.broken import missing_tool
+from tool_engine.cli.broken import missing_tool, report_servers
 from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
 from tool_engine.cli.calls.caller import CALLER, find_approver
 from tool_engine.cli.calls.progress_line import ProgressLine
 from tool_engine.cli.console import json_text, make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
+from tool_engine.cli.logs import hide_load_errors
 from tool_engine.cli.options import (
     JSONOption,
     NameArgument,
@@ -26,6 +27,7 @@ from tool_engine.cli.options import (
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import findings_table
+from tool_engine.engine import ToolEngine
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.content.blocks import read_content, write_text
@@ -94,6 +96,14 @@ def print_result(result: ToolExecutionResult) -> None:
     console.print(plain(write_text(parts) if parts else json_text(output)), soft_wrap=True)
 
 
+async def _start_servers(engine: ToolEngine) -> None:
+    is_reported = bool(engine.list_mcp_errors())
+    with hide_load_errors():
+        await engine.start_mcp_servers()
+    if not is_reported:
+        report_servers(engine.list_mcp_errors())
+
+
 async def _call_tool(
     settings: Settings, request: Request, params: dict[str, Any], *, as_json: bool
 ) -> int:
@@ -104,7 +114,7 @@ async def _call_tool(
     async with recording_engine(settings, approver=find_approver(), **off) as engine:
         tool = engine.get(request.name)
         if tool is None or server_of(tool) is not None:
-            await engine.start_mcp_servers()
+            await _start_servers(engine)
         tool = engine.get(request.name)
         for each in engine.quarantined():
             if each.name == request.name and tool is None:

@@ -189,6 +189,8 @@ class LoadedFolder(NamedTuple):
     groups: dict[str, ToolGroup]
     errors: list[tuple[str, str]]
     """Each file that could not be loaded, and why."""
+    server_errors: tuple[tuple[str, str], ...] = ()
+    """What is wrong with servers, where they were asked."""
 
 
 def load_folder(settings: Settings) -> LoadedFolder:

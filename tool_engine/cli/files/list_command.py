@@ -9,12 +9,11 @@ import msgspec
 import typer
 
 from tool_engine.catalog.approval.locked_group import PREFIX
-from tool_engine.cli.broken import report_broken
 from tool_engine.cli.console import make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
-from tool_engine.cli.files.checking import load_folder
 from tool_engine.cli.files.facts import group_facts, tool_facts
 from tool_engine.cli.files.locking import lock_states, report_unapproved
+from tool_engine.cli.files.server_tools import load_tools, report_folder
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import (
@@ -75,10 +74,11 @@ def run_command(
 def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: bool) -> int:
     """Print the filtered tools, and report files that did not load."""
     _check_category(filters.category)
-    known, known_groups, errors = load_folder(settings)
+    folder = load_tools(settings)
+    known, errors = folder.tools, [*folder.errors, *folder.server_errors]
     tools = [tool for tool in known.values() if filters.matches(tool)]
     groups = {
-        name: group for name, group in known_groups.items() if filters.matches_group(group, tools)
+        name: group for name, group in folder.groups.items() if filters.matches_group(group, tools)
     }
     states = lock_states(settings, [*tools, *groups.values()])
     if as_json:
@@ -99,7 +99,7 @@ def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: b
         if groups:
             make_console().print(groups_table(groups, known.values()))
         report_unapproved(settings, states)
-        report_broken(settings, len(errors))
+        report_folder(settings, folder)
     return EXIT_FAILED if strict and errors else EXIT_OK
 
 

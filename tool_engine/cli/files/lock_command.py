@@ -45,6 +45,7 @@ from tool_engine.errors import LockFileError
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
+_NOT_RUNNING: Final = "not compared, as not all servers run; see tool-engine mcp list"
 _STYLES: Final = {NEW: "green", CHANGED: "yellow", GONE: "red"}
 
 
@@ -94,7 +95,7 @@ def run_command(
         write_messages([*broken, *([report.problem] if report.problem else [])])
         _print_report(report)
     is_other = any(each.status != APPROVED for each in report.states) or broken or report.problem
-    return EXIT_FAILED if check and is_other else EXIT_OK
+    return EXIT_FAILED if check and (is_other or report.is_down) else EXIT_OK
 
 
 class _Report(NamedTuple):
@@ -104,7 +105,10 @@ class _Report(NamedTuple):
     problem: str | None = None
     """Why the file of before could not be read."""
     unseen: list[str] = []
-    """The tools of sources in the file, where only the folder was looked at."""
+    """The tools of sources in the file that were not looked at."""
+    why_unseen: str = "of sources not looked at; name the engine that has them with --app"
+    is_down: bool = False
+    """Whether a server that is wanted does not run."""
 
 
 def lock_folder(
@@ -147,7 +151,9 @@ def lock_servers(
     No program runs here that is not approved, unless all is to be approved.
     """
     lock = ENFORCE if names or check else "off"
-    engine = ToolEngine(settings.engine_config(lock=lock, lock_file=file))
+    # That a server may run is no reason to run it.
+    is_needed = not names or any(kind_named(each) == "tool" for each in names)
+    engine = ToolEngine(settings.engine_config(lock=lock, lock_file=file, mcp_autostart=is_needed))
     reports: list[tuple[_Report, list[str]]] = []
 
     async def lock_tools() -> int:
@@ -178,7 +184,8 @@ async def _lock_engine(
     engine: ToolEngine, names: Sequence[str], *, check: bool
 ) -> tuple[_Report, list[str]]:
     path = engine.config.lock_file or default_lock_file(engine.config.tools_directory)
-    broken = [f"{file}: {text}" for file, text in engine.load_errors if file != path]
+    wrong = [each for each in engine.load_errors if each[0] != path]
+    broken = [text if text.startswith(file) else f"{file}: {text}" for file, text in wrong]
     problem = None
     try:
         states = await engine.check_lock()
@@ -191,29 +198,40 @@ async def _lock_engine(
         states = _choose_states(states, names, path)
     elif broken and not check:
         write_messages(broken)
-        raise _refuse_writing(len(broken))
+        of_servers = engine.list_mcp_errors()
+        files = {file for file, text in wrong if (file, text) not in of_servers}
+        raise _refuse_writing(len(files), is_down=bool(of_servers))
     else:
         states = [each for each in states if each.name not in unseen]
     if not check:
-        await engine.lock_tools(names or None)
+        # What a server has that is turned off stays approved.
+        chosen = names or ([each.name for each in states] if unseen else None)
+        await engine.lock_tools(chosen)
     if problem is not None:
         states = [LockState(each.name, NEW, each.version) for each in await engine.check_lock()]
-    return _Report(path, states, not check, problem, [] if names else unseen), broken
+    is_down = any(each.is_enabled and not each.is_connected for each in engine.list_mcp_servers())
+    seen = _Report(path, states, not check, problem, [] if names else unseen, _NOT_RUNNING, is_down)
+    return seen, broken
 
 
 def _find_unseen(engine: ToolEngine, path: str, states: Sequence[LockState]) -> list[str]:
-    """Return the approved tools of servers that do not run, and may have them still."""
-    down = {f"mcp:{each.name}" for each in engine.list_mcp_servers() if not each.is_connected}
+    """Return the approved tools that servers may have still: one of them does not run.
+
+    The names of tools depend on all servers.
+    """
     gone = [each.name for each in states if each.status == GONE]
-    if not down or not gone:
+    if not gone or all(each.is_connected for each in engine.list_mcp_servers()):
         return []
     lock, _ = read_lock(path, is_needed=False, is_checked=False)
-    return [name for name in gone if name in lock.tools and lock.tools[name].origin in down]
+    origins = {name: lock.tools[name].origin or "" for name in gone if name in lock.tools}
+    return [name for name, origin in origins.items() if origin.startswith("mcp:")]
 
 
-def _refuse_writing(count: int) -> CommandError:
+def _refuse_writing(count: int, *, is_down: bool = False) -> CommandError:
+    wrong = [f"{count_text(count, 'file')} could not be loaded"] if count else []
+    wrong += ["not all servers could be used"] if is_down else []
     return CommandError(
-        f"nothing was written: {count_text(count, 'file')} could not be loaded; mend "
+        f"nothing was written: {', and '.join(wrong)}; mend "
         "what is wrong, or approve single tools with --approve NAME",
         error_type="definition_error",
         exit_code=EXIT_FAILED,
@@ -299,8 +317,7 @@ def _print_report(report: _Report) -> None:
     console.print(plain(summary), soft_wrap=True)
     if report.unseen:
         count = count_text(len(report.unseen), "tool")
-        note = f"{count} of sources not looked at; name the engine that has them with --app"
-        console.print(plain(f"{path}: {note}"), soft_wrap=True)
+        console.print(plain(f"{path}: {count} {report.why_unseen}"), soft_wrap=True)
 
 
 def _without_code(row: dict[str, Any]) -> dict[str, Any]:

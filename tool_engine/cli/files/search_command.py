@@ -9,10 +9,9 @@ import typer
 
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.search import ToolSearch
-from tool_engine.cli.broken import report_broken
 from tool_engine.cli.console import make_console, print_json
 from tool_engine.cli.failures import EXIT_OK
-from tool_engine.cli.files.checking import load_folder
+from tool_engine.cli.files.server_tools import load_tools, report_folder
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text, tools_table
@@ -37,7 +36,7 @@ def run_command(
 
 
 def search_tools(settings: Settings, words: Sequence[str], limit: int, *, as_json: bool) -> int:
-    folder = load_folder(settings)
+    folder = load_tools(settings)
     tools, broken = ToolIndex(folder.tools.values()), len(folder.errors)
     matches = ToolSearch().find(tools, " ".join(words), limit)
     if as_json:
@@ -45,7 +44,7 @@ def search_tools(settings: Settings, words: Sequence[str], limit: int, *, as_jso
         return EXIT_OK
     title = f"{count_text(len(matches), 'tool')} of {len(tools)} in {settings.tools}, best first"
     make_console().print(tools_table([match.tool for match in matches], title))
-    report_broken(settings, broken)
+    report_folder(settings, folder)
     return EXIT_OK
 
 

@@ -9,12 +9,12 @@ import msgspec
 import typer
 
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.cli.broken import missing_tool, report_broken
+from tool_engine.cli.broken import missing_tool
 from tool_engine.cli.calls.call_arguments import example_arguments
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK
-from tool_engine.cli.files.checking import load_folder
 from tool_engine.cli.files.facts import group_facts, tool_facts
+from tool_engine.cli.files.server_tools import load_tools, report_folder
 from tool_engine.cli.options import JSONOption, NameArgument, ToolsOption, settings_of
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import fact_table, parameters_table
@@ -38,14 +38,15 @@ def run_command(
 
 
 def show_tool(settings: Settings, name: str, *, as_json: bool) -> int:
-    tools, groups, errors = load_folder(settings)
+    folder = load_tools(settings, name)
+    tools, groups = folder.tools, folder.groups
     tool = ToolIndex(tools.values()).find(name)
     if tool is None and name in groups:
         return _show_group(groups[name], tools, as_json=as_json)
     if tool is None:
         if not as_json:
-            report_broken(settings, len(errors))
-        raise missing_tool(settings, name, [*tools, *groups], errors)
+            report_folder(settings, folder)
+        raise missing_tool(settings, name, [*tools, *groups], folder.errors)
     if as_json:
         print_json({**tool_facts(tool), **_tool_details(tool)})
     else:

@@ -48,7 +48,9 @@ def _find_tool(engine: ToolEngine, server: str, name: str) -> Tool:
             raise CommandError(each.message, error_type="tool_quarantined", exit_code=EXIT_FAILED)
     if not state.is_connected and not known:
         raise CommandError(
-            f"the server {server!r} {state.state}", error_type="server_down", exit_code=EXIT_FAILED
+            f"the server {server!r} {state.state}; see tool-engine mcp list",
+            error_type="server_down",
+            exit_code=EXIT_FAILED,
         )
     raise CommandError(
         f"the server {server!r} has no tool {name!r}{suggest_name(name, known)}",

@@ -8,15 +8,16 @@ from typing import Final, NamedTuple
 
 from tool_engine.catalog.approval.approved_texts import read_texts
 from tool_engine.catalog.approval.lock import ToolLock, default_lock_file
-from tool_engine.catalog.approval.lock_state import APPROVED, CHANGED, LockState
+from tool_engine.catalog.approval.lock_state import APPROVED, CHANGED, GONE, LockState
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
-from tool_engine.cli.mcp.word_request import Request, find_server, open_servers
+from tool_engine.cli.mcp.word_request import Request, find_server, is_down, open_servers
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
 from tool_engine.config import ENFORCE
 from tool_engine.engine import ToolEngine
+from tool_engine.mcp_servers.state import MCPServerState
 from tool_engine.model.tool import Tool
 
 _KIND: Final = "mcp:"
@@ -45,17 +46,30 @@ async def _diff_tools(settings: Settings, request: Request) -> int:
         origin = f"{_KIND}{find_server(engine, request.words[0]).name}" if request.words else _KIND
         present = _list_tools(engine, origin)
         states = {each.name: each for each in await engine.check_lock() if each.kind == "tool"}
+        servers = [each for each in engine.list_mcp_servers() if not each.is_connected]
     names = {name for name, each in lock.tools.items() if (each.origin or "").startswith(origin)}
+    # The names of tools depend on all servers, so that none is gone as long as one does not run.
+    unseen = {name for name in names if servers and states[name].status == GONE}
     compared = [
         _compare_tool(states[name], known.get(name), present.get(name))
-        for name in sorted({*names, *present})
+        for name in sorted({*names, *present} - unseen)
     ]
     different = [each for each in compared if each.status != APPROVED]
+    down = [each for each in servers if is_down(each) and f"{_KIND}{each.name}".startswith(origin)]
     if request.as_json:
-        print_json({"file": lock.file, "tools": [each._asdict() for each in different]})
+        tools = [each._asdict() for each in different]
+        print_json(
+            {
+                "file": lock.file,
+                "tools": tools,
+                "not_compared": sorted(unseen),
+                "down": [each.name for each in down],
+            }
+        )
     else:
         _print_compared(different, len(compared), lock.file)
-    return EXIT_FAILED if different else EXIT_OK
+        _print_unseen(down, unseen)
+    return EXIT_FAILED if different or down else EXIT_OK
 
 
 def _list_tools(engine: ToolEngine, origin: str) -> dict[str, Tool]:
@@ -77,6 +91,16 @@ def _compare_tool(state: LockState, old: Tool | None, new: Tool | None) -> _Comp
 
 def _write_lines(tool: Tool) -> list[str]:
     return ToolConfigLoader().export_to_yaml(tool).splitlines()
+
+
+def _print_unseen(down: list[MCPServerState], unseen: set[str]) -> None:
+    console = make_console()
+    for each in down:
+        for text in each.findings or [f"the server {each.name!r} {each.state}"]:
+            console.print(plain(visible(text), "red"), soft_wrap=True)
+    if unseen:
+        text = f"not compared, as not all servers run: {', '.join(sorted(unseen))}"
+        console.print(plain(visible(text), "yellow"), soft_wrap=True)
 
 
 def _print_compared(different: list[_Compared], count: int, file: str) -> None:

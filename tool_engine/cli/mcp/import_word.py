@@ -89,7 +89,7 @@ def _choose_tools(engine: ToolEngine, server: str, names: tuple[str, ...]) -> li
             )
     if not known:
         raise CommandError(
-            f"the server {server!r} {state.state}, and gives no tools",
+            f"the server {server!r} {state.state}, and gives no tools; see tool-engine mcp list",
             error_type="server_down",
             exit_code=EXIT_FAILED,
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
-from tool_engine.cli.mcp.word_request import Request, open_servers, server_errors
+from tool_engine.cli.mcp.word_request import Request, is_down, open_servers
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import make_table
 from tool_engine.mcp_servers.state import MCPServerState
@@ -24,15 +24,15 @@ def run_word(settings: Settings, request: Request) -> int:
 
 async def _list_servers(settings: Settings, *, as_json: bool) -> int:
     async with open_servers(settings) as engine:
-        states, errors = engine.list_mcp_servers(), server_errors(settings, engine)
+        states, errors = engine.list_mcp_servers(), engine.list_mcp_errors()
         quarantined = {each.name for each in engine.quarantined()}
     if as_json:
         rows = [_to_dict(each, quarantined) for each in states]
         found = [{"file": file, "message": text} for file, text in errors]
         print_json({"servers": rows, "errors": found})
     else:
-        _print_states(states, errors)
-    is_bad = errors or any(each.is_enabled and not each.is_connected for each in states)
+        _print_states(states, errors, quarantined)
+    is_bad = errors or any(map(is_down, states))
     return EXIT_FAILED if is_bad else EXIT_OK
 
 
@@ -41,11 +41,16 @@ def _to_dict(state: MCPServerState, quarantined: set[str]) -> dict[str, Any]:
     return {**state.to_dict(), "quarantined": waiting}
 
 
-def _print_states(states: list[MCPServerState], errors: list[tuple[str, str]]) -> None:
+def _print_states(
+    states: list[MCPServerState], errors: list[tuple[str, str]], quarantined: set[str]
+) -> None:
     console = make_console()
     table = make_table("", "server", "state", "version", "tools")
     for each in states:
-        names = ", ".join(each.tools[:_MOST_NAMES])
+        shown = each.tools[:_MOST_NAMES]
+        names = ", ".join(
+            f"{name} (quarantined)" if name in quarantined else name for name in shown
+        )
         more = ", …" if len(each.tools) > _MOST_NAMES else ""
         table.add_row(
             plain(each.name, "bold cyan"),

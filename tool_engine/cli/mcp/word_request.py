@@ -37,7 +37,7 @@ async def open_servers(settings: Settings, **changes: Any) -> AsyncIterator[Tool
     async with contextlib.AsyncExitStack() as stack:
         with hide_load_errors():
             await stack.enter_async_context(engine)
-        if not engine.list_mcp_servers() and not _has_server_errors(settings, engine):
+        if not engine.list_mcp_servers() and not engine.list_mcp_errors():
             raise CommandError(
                 "no server is named: name a file such as .mcp.json with --mcp-config FILE, or "
                 f"write a file with kind: mcp_server into {settings.tools}",
@@ -62,15 +62,6 @@ def own_name(tool: Tool) -> str:
     return str(entry.get("tool", tool.name)) if server_of(tool) is not None else tool.name
 
 
-def server_errors(settings: Settings, engine: ToolEngine) -> list[tuple[str, str]]:
-    """Return what is wrong with servers, and not with other files."""
-    places = {each.place for each in engine.list_mcp_servers()} | {settings.mcp_config}
-    return [
-        (place, text)
-        for place, text in engine.load_errors
-        if place.startswith("<mcp:") or place in places
-    ]
-
-
-def _has_server_errors(settings: Settings, engine: ToolEngine) -> bool:
-    return bool(server_errors(settings, engine))
+def is_down(state: MCPServerState) -> bool:
+    """Return True for a server that is wanted, and whose tools are not known now."""
+    return state.is_enabled and not state.is_connected

@@ -76,7 +76,7 @@ async def recording_engine(
     async with contextlib.AsyncExitStack() as stack:
         with hide_load_errors():
             await stack.enter_async_context(engine)
-        report_load_errors(settings, engine.load_errors)
+        report_load_errors(settings, engine)
         yield engine
 
 
