@@ -21,7 +21,9 @@ REMOVE = "cli/mcp/import_word.py: remove it, or name another folder with --outpu
 NAME_IT = "executors/mcp/file_tool.py: name it in mcp_servers, or in a file with kind: mcp_server"
 SET_IT = "mcp_servers/settings.py: set it before the engine starts, or write ${env:…:-default}"
 SAME = "executors/mcp/file_tool.py: write the same permission into the file"
-TRIED = {ANOTHER, REMOVE, NAME_IT, SET_IT, SAME}
+LISTED = "see tool-engine mcp list"
+OF_CALL, OF_IMPORT = (f"cli/mcp/{word}_word.py: {LISTED}" for word in ("call", "import"))
+TRIED = {OF_CALL, OF_IMPORT, ANOTHER, REMOVE, NAME_IT, SET_IT, SAME}
 SHOUT = {
     "name": "shout",
     "description": "Shouts.",
@@ -104,3 +106,16 @@ async def test_a_permission_of_the_server(tmp_path: Path) -> None:
         await engine.reload()
         asked = await engine.execute("shout", {"text": "hi"})
         assert asked.error_type == "execution_rejected"
+
+
+def test_servers_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The list says what is wrong."""
+    config = tmp_path / ".mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"one": {"command": 3}}}))
+    words = ["--mcp-config", str(config), "--tools", str(tmp_path), "--records", "none", "mcp"]
+    for cure, asked in ((OF_CALL, ["call", "one", "echo"]), (OF_IMPORT, ["import", "one"])):
+        assert run([*words, *asked]) == 1
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert names_cure(cure, said), said
+    assert run([*words, "list"]) == 1
+    assert "mcpServers.one.command: expected text" in capsys.readouterr().out
