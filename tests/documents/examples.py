@@ -118,6 +118,9 @@ class DocumentRun:
         """What a reader's shell and prompt of Python have, and give back when they end."""
         environment, modules = dict(os.environ), set(sys.modules)
         sys.path.insert(0, str(self.folder))
+        # The pages' `python` and `tool-engine` are those of this installation, for what a block of
+        # Python starts as well as for a command.
+        os.environ["PATH"] = os.pathsep.join([SCRIPTS, os.environ.get("PATH", os.defpath)])
         try:
             yield
         finally:
@@ -228,7 +231,6 @@ class DocumentRun:
             # The pages show what a terminal shows, without its colours.
             "TTY_COMPATIBLE": "1",
             "TERM": "dumb",
-            "PATH": os.pathsep.join([SCRIPTS, os.environ.get("PATH", os.defpath)]),
             "COLUMNS": "100",
             "NO_COLOR": "1",
         }
