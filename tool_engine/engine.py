@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
 from tool_engine.calls.blocking import BlockingCalls, OwnLoop
 from tool_engine.calls.call_id import name_engine
+from tool_engine.calls.closing import LAST_GRACE, close_backend, end_calls
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
@@ -51,7 +52,6 @@ from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
-from tool_engine.model.json.plain import name_of
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.settings.databases import checked_sources
 from tool_engine.model.tool import Tool, is_source_name
@@ -60,14 +60,11 @@ from tool_engine.sources.place import describe_engine
 from tool_engine.validation import ToolParameterValidator
 
 if TYPE_CHECKING:
+    from tool_engine.calls.engine_calls import EngineCalls
     from tool_engine.catalog.approval.lock_state import LockState
     from tool_engine.reloading import Reloader
 
 _log = get_logger(__name__)
-_LAST_GRACE: Final = 1.0
-"""Seconds that cancelled work has to end."""
-_HEAD_START: Final = 1.0
-"""Seconds more that a backend gets, since it has to keep the time itself."""
 
 
 @live("pass it on as it is, or make another one with ToolEngine(engine.config)")
@@ -331,12 +328,12 @@ class ToolEngine(
             stack.push_async_callback(self.store.close)
             stack.push_async_callback(self._bus.log.close)
             stack.push_async_callback(self._bus.close)
-            patience = max(self.config.close_timeout, _LAST_GRACE)
+            patience = max(self.config.close_timeout, LAST_GRACE)
             stack.push_async_callback(self._registry.close, patience)
             stack.push_async_callback(self._followers.close_sources, patience)
             stack.push_async_callback(self._end_leftovers)
             stack.push_async_callback(
-                _end_calls, self._pipeline, self._admission, self.config.close_timeout
+                end_calls, self._pipeline, self._admission, self.config.close_timeout
             )
             stack.push_async_callback(self._reloader.stop)
             stack.push_async_callback(self._stop_following)
@@ -345,9 +342,9 @@ class ToolEngine(
         """End work that continues without its caller, then close the backend."""
         async with contextlib.AsyncExitStack() as stack:
             if self._backend is not self._local:
-                stack.push_async_callback(_close_backend, self._backend)
-            stack.push_async_callback(self._local.close, _LAST_GRACE)
-            stuck = await self._runs.close(_LAST_GRACE)
+                stack.push_async_callback(close_backend, self._backend)
+            stack.push_async_callback(self._local.close, LAST_GRACE)
+            stuck = await self._runs.close(LAST_GRACE)
             if stuck:
                 _log.warning("close_left_threads", threads=stuck)
 
@@ -437,6 +434,12 @@ class ToolEngine(
         self._reloader.publish_removed(tool)
         self._reloader.restore_name(tool.name)
 
+    @property
+    def calls(self) -> EngineCalls:
+        """The calls of this engine that are on their way, whichever surface they came through."""
+        made = import_module("tool_engine.calls.engine_calls").EngineCalls
+        return made(self._pipeline, self._run_at_home)  # type: ignore[no-any-return]
+
     # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView`, `EventsView`, ...
 
     def get_statistics(self) -> dict[str, Any]:
@@ -481,6 +484,7 @@ class ToolEngine(
         context: ToolExecutionContext | None = None,
         *,
         on_progress: Callable[[ToolProgress], object] | None = None,
+        call_id: str | None = None,
     ) -> Coroutine[Any, Any, ToolExecutionResult]:
         """Run one tool: `await engine.execute(...)`.
 
@@ -491,12 +495,14 @@ class ToolEngine(
             params: Its arguments.
             context: Who calls, and within which limits.
             on_progress: Hears how far the tool has come, as it reports it: a plain function.
+            call_id: The id that it is to have, from `engine.calls.reserve_id()`; None: a new one.
 
         Raises:
-            ConfigurationError: The context is none, or `on_progress` is no plain function.
+            ConfigurationError: The context is none, `on_progress` is no plain function, or the id
+                is not reserved.
             asyncio.CancelledError: The caller was cancelled; the call is recorded as `cancelled`.
         """
-        return self._execute(tool_name, params, context, on_progress=on_progress)
+        return self._execute(tool_name, params, context, on_progress=on_progress, call_id=call_id)
 
     def refuse(
         self,
@@ -560,41 +566,3 @@ def _loop_time() -> float:
         return asyncio.get_running_loop().time()
     except RuntimeError:
         return time.monotonic()
-
-
-async def _close_backend(backend: ExecutionBackend) -> None:
-    """Close a backend; one that hangs does not keep the engine from closing."""
-    clock = asyncio.timeout(_LAST_GRACE + _HEAD_START)
-    try:
-        async with clock:
-            await backend.close(_LAST_GRACE)
-    except TimeoutError:
-        if not clock.expired():
-            raise
-        _log.warning("close_left_backend", backend=name_of(backend))
-
-
-async def _end_calls(
-    pipeline: Pipeline,
-    controller: AdmissionController,
-    timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to this function
-) -> None:
-    """Refuse new calls, give running ones `timeout` seconds, then abort them.
-
-    An aborted call has its record and its final event when this returns. A cancellation of this
-    asks for haste: running calls are aborted without the wait.
-    """
-    pipeline.close()
-    controller.close()
-    is_done = False
-    async with contextlib.AsyncExitStack() as stack:
-        # The last to be entered is the first to be left, and a cancellation stops none of them.
-        stack.push_async_callback(controller.drain, _LAST_GRACE)
-        stack.push_async_callback(pipeline.end_questions, _LAST_GRACE)
-        try:
-            await pipeline.end_questions(_LAST_GRACE)
-            is_done = await controller.drain(timeout)
-        finally:
-            if not is_done:
-                pipeline.abort()
-                await controller.drain(_LAST_GRACE)

@@ -23,10 +23,12 @@ from unittest.mock import patch
 
 from tests.calls.virtual_loop import VirtualLoop
 
-__all__ = ["SWEEPS", "Scene", "Stage", "SteppingLoop", "Strikes", "perform"]
+__all__ = ["SWEEPS", "Scene", "Stage", "SteppingLoop", "Strikes", "perform", "stops"]
 
 BOUND = 10_000.0
 MOST_STEPS = 2_000
+AFTER = 12
+"""Callbacks in a row without anything to stop, after which a call has ended."""
 TURNS = 4
 """Steps of the loop in which the bystanders take their places."""
 
@@ -164,12 +166,14 @@ class Strikes:
         cancel_at: The callbacks of the loop before which the call is cancelled.
         task: The number of a task that is cancelled in place of the call.
         all_at: The callback before which every task is cancelled, as `asyncio.run` does at its end.
+        stop_at: The callback before which the engine is asked to end the call.
     """
 
     throw_at: int = 0
     cancel_at: tuple[int, ...] = ()
     task: int | None = None
     all_at: int = 0
+    stop_at: int = 0
 
     @property
     def hits_bystanders(self) -> bool:
@@ -179,6 +183,8 @@ class Strikes:
     def __str__(self) -> str:
         if self.throw_at:
             return f"thrown in at await {self.throw_at}"
+        if self.stop_at:
+            return f"stopped before callback {self.stop_at}"
         if self.all_at:
             return f"every task cancelled before callback {self.all_at}"
         who = "the call" if self.task is None else f"task {self.task}"
@@ -200,6 +206,8 @@ class Stage:
     """Whether the scene closes its guests."""
     is_throw_absorbed: bool = False
     """Whether the call takes a `CancelledError` that is thrown in for one of a tool's own."""
+    stop: Callable[[], bool] = lambda: False
+    """Asks the engine to end the call; says whether it will."""
     after: Callable[[], object] = lambda: None
     """Lets the bystanders end, once the call has."""
     at_last: Callable[[], object] = lambda: None
@@ -277,12 +285,17 @@ class _Performance:
         planned: dict[int, Callable[[], object]] = dict.fromkeys(strikes.cancel_at, self._cancel)
         if strikes.all_at:
             planned[strikes.all_at] = self._cancel_all
+        if strikes.stop_at:
+            planned[strikes.stop_at] = self._stop
         return planned
 
     def _cancel(self) -> None:
         number = self.strikes.task
         target = self.victim if number is None else self.stage.loop.tasks[number]
         self.stage.hits += target.cancel("struck")
+
+    def _stop(self) -> None:
+        self.stage.hits += self.stage.stop()
 
     def _cancel_all(self) -> None:
         self.stage.hits += not self.victim.done()
@@ -298,7 +311,7 @@ class _Performance:
     def _check_victim(self) -> None:
         """A cancellation reaches the canceller; without one, the scene ends as it is written."""
         victim, stage = self.victim, self.stage
-        if not stage.hits:
+        if not stage.hits or self.strikes.stop_at:
             victim.result()
         elif self.strikes.task is None and not (self.strikes.throw_at and stage.is_throw_absorbed):
             assert victim.cancelled(), f"the cancellation was swallowed: {victim}"
@@ -369,6 +382,21 @@ SWEEPS: dict[str, Callable[[Scene], Iterator[Strikes]]] = {
     "all": general_cancels,
 }
 """How a scene is swept, by name; each plays it and yields the strikes that met something."""
+
+
+def stops(scene: Scene) -> int:
+    """Plays a scene with the call stopped before callback number k, for every k.
+
+    Returns:
+        How often there was something to stop: not before a call waits, nor after its last wait.
+    """
+    hits, since = 0, 0
+    for k in range(1, MOST_STEPS):
+        is_hit = bool(perform(scene, Strikes(stop_at=k)).hits)
+        hits, since = hits + is_hit, 0 if is_hit else since + 1
+        if since > AFTER:
+            return hits
+    raise AssertionError(f"scene {name_of(scene)!r} does not end in {MOST_STEPS} steps")
 
 
 def _until_over(scene: Scene, strikes_at: Callable[[int], Strikes]) -> Iterator[Strikes]:

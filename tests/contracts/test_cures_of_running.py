@@ -74,7 +74,9 @@ DERIVED = (
     "tool_engine.interfaces.…, which has what may be left out"
 )
 TRIED |= {OF_A_FILE, OF_MEMORY, OF_DATABASE, OF_READER, STREAM, CALLBACK}
-TRIED |= {OWN_LIMITS, ONE_EACH, DERIVED}
+RESERVED = "calls/present.py: reserve one for each call with engine.calls.reserve_id()"
+OF_A_TOOL = "calls/present.py: leave it out"
+TRIED |= {OWN_LIMITS, ONE_EACH, DERIVED, RESERVED, OF_A_TOOL}
 
 
 def check(row: str, error: object) -> None:
@@ -455,3 +457,32 @@ async def heard_by(is_quick: asyncio.Event, *, buffer: int) -> list[str | None]:
             await turns(5)
         is_quick.set()
     return heard
+
+
+# Calls.
+
+
+async def test_an_id_of_a_call() -> None:
+    """An id is reserved for each call; a tool has none for its own."""
+    engine = ToolEngine()
+    errors: list[ConfigurationError] = []
+    used = engine.calls.reserve_id()
+
+    async def inner() -> Any:
+        with pytest.raises(ConfigurationError) as caught:
+            await engine.execute("answer", call_id=engine.calls.reserve_id())
+        errors.append(caught.value)
+        return (await engine.execute("answer")).output
+
+    async def give() -> int:
+        return answer()
+
+    engine.register_tool({**HEAD, "name": "answer", "effect": "read"}, give)
+    engine.register_tool({**HEAD, "name": "inner", "effect": "read"}, inner)
+    await engine.execute("answer", call_id=used)
+    with pytest.raises(ConfigurationError) as caught:
+        await engine.execute("answer", call_id=used)
+    check(RESERVED, caught.value)
+    assert (await engine.execute("answer", call_id=engine.calls.reserve_id())).is_success
+    assert (await engine.execute("inner")).output == {"result": 42}
+    check(OF_A_TOOL, errors[0])

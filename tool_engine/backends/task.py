@@ -48,6 +48,8 @@ ABORTED: Final = "aborted"
 """End reason: the engine closed."""
 SUPERSEDED: Final = "superseded"
 """End reason: another call took its place."""
+STOPPED: Final = "stopped"
+"""End reason: the call was cancelled by other than its caller."""
 TIMED_OUT: Final = "timed out"
 _enter_call: Final = current_call.set
 _TURNS: Final = 8
@@ -122,13 +124,17 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         """True if no caller waits for a value any more."""
         return self.cancellation is not None or self.end_reason is not None
 
-    def start(self, caller: asyncio.Task[Any] | None) -> None:
-        """Run the function to its first wait or its end; `caller` is the running task, if any."""
+    def start(self, caller: asyncio.Task[Any] | None) -> bool:
+        """Run the function to its first wait or its end; return True if it has ended.
+
+        Args:
+            caller: The running task, if any.
+        """
         self._steps = steps = _drive_steps(self)
         self._context = room = copy_context()
         if caller is None:
             self._run_step(None, None)
-            return
+            return self.is_done
         # The same as `_step`, written out: this is all that most runs have.
         loop = self._loop
         _make_current(loop, self)
@@ -142,6 +148,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             _make_current(loop, caller)
         if self._callbacks is not None and self.is_done:
             self._tell_callbacks()
+        return self.is_done
 
     def _run_step(self, caller: asyncio.Task[Any] | None, error: BaseException | None) -> None:
         """Run to the next wait or the end as the current task; the tool sees `error`."""

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from tool_engine.backends.task import ABORTED, SUPERSEDED, ToolTask
+from tool_engine.backends.task import ABORTED, STOPPED, SUPERSEDED, ToolTask
 from tool_engine.calls.failure import Failure, failure_of
 from tool_engine.calls.plan import Plan
 from tool_engine.errors import ToolEngineError, UnboundContextError
@@ -85,6 +85,8 @@ class Call(msgspec.Struct, eq=False):
     """The tools, by identity, whose results its own result may reveal, because its tool called
     them. Empty: it has tried to; None: it has called nothing.
     """
+    stopped: str | None = None
+    """Why it was cancelled from outside; None: it was not."""
     called_as: str | None = None
     """The alias by which the tool was called; None: by its name."""
     seen: tuple[Tool, VisibleCall] | None = None
@@ -137,6 +139,13 @@ class Call(msgspec.Struct, eq=False):
     def above_of(self, owner: Any) -> Call | None:
         """Return the call above one of `owner` that this call makes: never two of one engine."""
         return self if self.owner is not owner else self.above
+
+    @property
+    def cancelled(self) -> Failure:
+        """Why it ends without its tool's having failed: its caller's wish, or that of others."""
+        if self.stopped is None:
+            return CANCELLED
+        return Failure("cancelled", f"the call was cancelled from outside: {self.stopped}")
 
     @property
     def is_over(self) -> bool:
@@ -294,6 +303,8 @@ def end_of(call: Call, run: Run, seconds: float) -> Failure:
         return CANCELLED
     if run.end_reason is ABORTED:
         return _ABORTED
+    if run.end_reason is STOPPED:
+        return call.cancelled
     if run.end_reason is SUPERSEDED:
         return _SUPERSEDED
     if run.error is not None and not run.is_timed_out:

@@ -16,6 +16,7 @@ from tool_engine.calls.call import CANCELLED, Call
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of
 from tool_engine.calls.plan import Plan
+from tool_engine.calls.present import ASKING, PresentCalls, StoppedError, Wait
 from tool_engine.interfaces import CallScope
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal
@@ -43,11 +44,19 @@ class Consents:
     Args:
         ending: Ends the refused calls.
         scope: Approves calls of no conversation; None: those that need approval are refused.
+        present: Knows the calls that wait.
         home: The engine.
     """
 
-    def __init__(self, ending: CallEnding, scope: CallScope | None, home: object = None) -> None:
+    def __init__(
+        self,
+        ending: CallEnding,
+        scope: CallScope | None,
+        present: PresentCalls,
+        home: object = None,
+    ) -> None:
         self._ending = ending
+        self._present = present
         self.scope = scope
         self.home = home
         self._waiting: dict[asyncio.Timeout, asyncio.AbstractEventLoop] = {}
@@ -143,8 +152,11 @@ class Consents:
                     # Copied so that they cannot change during the request.
                     arguments = copied(arguments)
                     await let_others_run(packed)
-                    refusal = await self._find_refusal(call, plan, arguments)
+                    with Wait(self._present, call, ASKING):
+                        refusal = await self._find_refusal(call, plan, arguments)
                     await let_others_run(packed)
+                except StoppedError:
+                    refusal = Refusal(*call.cancelled[:2])
                 except RecursionError:
                     refusal = Refusal(
                         "execution_rejected", "the arguments nest too deep to be shown"

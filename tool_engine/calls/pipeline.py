@@ -38,6 +38,7 @@ from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.calls.nesting import context_of, inner_context, joined_context, nested_context
 from tool_engine.calls.plan import Plan, Planner
+from tool_engine.calls.present import QUEUED, PresentCalls, StoppedError, Wait
 from tool_engine.calls.progress import take_report
 from tool_engine.calls.retrying import Retries
 from tool_engine.calls.returned_value import Ready
@@ -92,12 +93,13 @@ class Pipeline:
         self._runs = runs
         self._local = local
         self._ending = ending
-        self._flights = Flights(ending)
         self._bus = bus
         self._prefix = id_prefix
         self._plans: dict[str, Plan] = {}
-        self.consents = Consents(ending, scope, engine)
         self._retries = Retries(controller, runs, ending, self._suspend_run)
+        self.present = PresentCalls(id_prefix, runs, self._retries.pauses)
+        self._flights = Flights(ending, self.present)
+        self.consents = Consents(ending, scope, self.present, engine)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
         self.home_loop = HomeLoop(engine)
@@ -144,13 +146,6 @@ class Pipeline:
         """Raise the error for every call from now on, and record nothing."""
         self._plans, self._disowned = {}, error
 
-    async def end_questions(
-        self,
-        timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to the caller
-    ) -> None:
-        """Wait, after `close`, until every call that waited for consent has ended."""
-        await self.consents.drain(timeout)
-
     def abort(self) -> None:
         """End the calls that are still running as `engine_closed`."""
         self._runs.abort()
@@ -163,21 +158,23 @@ class Pipeline:
         context: ToolExecutionContext | None = None,
         *,
         on_progress: Callable[[ToolProgress], object] | None = None,
+        call_id: str | None = None,
         parent: Slot | None = _UNASKED,
         leads: Flight | None = None,
     ) -> ToolExecutionResult:
         """Take one call through all steps; see `ToolEngine.execute`."""
         context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
-            return await self._execute_at_home(tool_name, params, context)
+            return await self._execute_at_home(tool_name, params, context, call_id)
         near, is_own = current_call.get() or context._call, context._is_of_own  # noqa: SLF001 - its own
         if near is not None and parent is _UNASKED:
-            return await self._make_inner_call(near, tool_name, params, context)
+            return await self._make_inner_call(near, tool_name, params, context, call_id)
         try:
             plan, packed = None if is_own else self._plans.get(tool_name), pack_plain(params)
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
             plan, packed = None, b""
-        call = Call(self, next_serial(), name_call(self._prefix), tool_name, packed, context, plan)
+        own_id = name_call(self._prefix) if call_id is None else self.present.claim_id(call_id)
+        call = Call(self, next_serial(), own_id, tool_name, packed, context, plan)
         call.above = near and near.above_of(self)
         if leads is not None:
             call, plan, arguments = leads.call, leads.plan, leads.arguments
@@ -199,13 +196,11 @@ class Pipeline:
         try:
             if self._bus.has_subscribers:
                 self._announce_start(call, slot)
-            at = slot.acquired_at
-            deadline = at + plan.timeout if context is ANONYMOUS else call.deadline_from(at)
+            deadline = slot.acquired_at + plan.timeout if context is ANONYMOUS else call.deadline
             run = ToolTask(loop, deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)
-            run.start(task_of(loop))
-            if not run.is_done:
+            if not run.start(task_of(loop)):
                 await self._suspend_run(call, plan, slot, run)
             if run.is_troubled or (output := plan.ready(run.value)) is None:
                 run, output = await self._finish_run(call, plan, slot, run)
@@ -274,9 +269,10 @@ class Pipeline:
         return now if refusal is None else Failure(*msgspec.structs.astuple(refusal))
 
     async def _make_inner_call(
-        self, near: Call, tool_name: str, params: Any, context: ToolExecutionContext
+        self, near: Call, tool_name: str, params: Any, context: Any, call_id: str | None
     ) -> ToolExecutionResult:
         """Make a call for the tool of `near`, or for work that it has started."""
+        self.present.check_inner(call_id)
         is_here = near.owner is self
         if not is_here:
             return await self._make_across(near, tool_name, params, context)
@@ -484,10 +480,13 @@ class Pipeline:
         queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
         began, slot = self._time(), None
         try:
-            slot = await self._controller.admit(request, queued, call.call_id)
+            with Wait(self.present, call, QUEUED):
+                slot = await self._controller.admit(request, queued, call.call_id)
             now = self.recheck(call, arguments)
         except AdmissionError as error:
             now = refusal_of(error)
+        except StoppedError:
+            now = call.cancelled
         except BaseException:
             call.waited = self._time() - began
             if slot is None:
@@ -510,9 +509,9 @@ class Pipeline:
         return await self.home_loop.carry(work)
 
     async def _execute_at_home(
-        self, tool_name: str, params: Any, context: ToolExecutionContext | None
+        self, tool_name: str, params: Any, context: ToolExecutionContext, call_id: str | None
     ) -> ToolExecutionResult:
-        take = partial(self.execute, tool_name, params, context)
+        take = partial(self.execute, tool_name, params, context, call_id=call_id)
         return await self.home_loop.carry(take, context)
 
     def _use_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -568,8 +567,7 @@ class Pipeline:
         ask = self._local.in_thread
         asking = ToolTask(loop, run.deadline, self._runs, call, ask, asks)
         asking.leaves_on_cancel = True
-        asking.start(task_of(loop))
-        if not asking.is_done:
+        if not asking.start(task_of(loop)):
             await self._suspend_run(call, plan, slot, asking)
         return asking
 

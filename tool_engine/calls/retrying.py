@@ -40,11 +40,12 @@ class Retries:
         self._runs = runs
         self._ending = ending
         self._suspend = suspend
-        self._pauses: set[Call] = set()
+        self.pauses: set[Call] = set()
+        """The calls between two attempts."""
 
     def abort(self) -> None:
         """End the pauses, and with them the calls, as `engine_closed`."""
-        for call in self._pauses:
+        for call in self.pauses:
             call.end_pause(ABORTED)
 
     async def run(
@@ -81,8 +82,7 @@ class Retries:
             params = deepcopy(call.arguments)
             run = ToolTask(loop, deadline, self._runs, call, None, params or {})
             call.bind_run(run, plan)
-            run.start(task_of(loop))
-            if not run.is_done:
+            if not run.start(task_of(loop)):
                 await self._suspend(call, plan, slot, run)
                 call.run = None
 
@@ -93,7 +93,7 @@ class Retries:
         controller, is_back = self._controller, False
         controller.park(slot)
         call.bell = bell = get_running_loop().create_future()
-        self._pauses.add(call)
+        self.pauses.add(call)
         try:
             await asyncio.wait([bell], timeout=seconds)
             if bell.done():
@@ -101,7 +101,7 @@ class Retries:
             is_back = True
             return await _unpark_slot(controller, slot, deadline, bell)
         finally:
-            self._pauses.discard(call)
+            self.pauses.discard(call)
             if not is_back:
                 controller.stay_parked(slot)
 

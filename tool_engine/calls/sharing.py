@@ -23,6 +23,7 @@ from tool_engine.calls.call import CANCELLED, Call, too_late
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure
 from tool_engine.calls.plan import Plan
+from tool_engine.calls.present import SHARING, PresentCalls, StoppedError, Wait
 from tool_engine.interfaces import Slot
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool, is_same
@@ -116,10 +117,12 @@ class Flights:
 
     Args:
         ending: Ends those that follow.
+        present: Knows those that wait.
     """
 
-    def __init__(self, ending: CallEnding) -> None:
+    def __init__(self, ending: CallEnding, present: PresentCalls) -> None:
         self._ending = ending
+        self._present = present
         self._flights: dict[Any, Flight] = {}
         self._followed: dict[str, Flight] = {}
         """For each sharing call, by its id, the flight that it follows."""
@@ -195,10 +198,13 @@ class Flights:
             result = None
         for follower in flight.followers:
             shared = None
-            if result is not None and _may_have(flight, result, follower, runner):
+            # What has landed cannot be stopped, and what was stopped before gets no result.
+            self._present.waits.pop(follower.call.call_id, None)
+            found = None if follower.call.stopped is not None else result
+            if found is not None and _may_have(flight, found, follower, runner):
                 _note_shared(flight, follower.call)
                 shared = follower.context.run(
-                    self._ending.share, follower.call, result, now - follower.began, flight.call
+                    self._ending.share, follower.call, found, now - follower.began, flight.call
                 )
             follower.landed.set_result(shared)
 
@@ -213,10 +219,16 @@ class Flights:
         until, now = -inf, loop.time()
         try:
             # The deadline moves while the leader waits for its slot: it is computed again.
-            while not follower.landed.done() and until < (later := follower.deadline(flight, now)):
-                until = later
-                await asyncio.wait([follower.landed], timeout=max(0.0, until - now))
-                now = loop.time()
+            with Wait(self._present, follower.call, SHARING):
+                while not follower.landed.done() and until < (
+                    later := follower.deadline(flight, now)
+                ):
+                    until = later
+                    await asyncio.wait([follower.landed], timeout=max(0.0, until - now))
+                    now = loop.time()
+        except StoppedError:
+            if not follower.has_result:
+                return self._ending.fail(follower.call, follower.call.cancelled)
         except BaseException:
             if not follower.has_result:
                 self._ending.fail(follower.call, CANCELLED)

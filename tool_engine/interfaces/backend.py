@@ -103,8 +103,8 @@ class Run(Protocol):
     def is_ending(self) -> bool:
         """Whether no caller waits for the attempt's value any more."""
 
-    def start(self, caller: asyncio.Task[Any] | None) -> None:
-        """Run to the first wait or the end, within the task `caller`."""
+    def start(self, caller: asyncio.Task[Any] | None) -> bool:
+        """Run to the first wait or the end, within the task `caller`; return True at the end."""
 
     def end(self, reason: str) -> None:
         """Cancel the work and let the caller go on."""

@@ -1,0 +1,153 @@
+"""Which calls are on their way, and how is one of them ended by other than its caller?
+
+A call that waits for nothing is over before it could be looked for. So only those are known that
+wait: for consent, for a slot, for the call whose run they share, for their tool, or for another
+attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from tool_engine.backends.runs import Runs
+from tool_engine.backends.task import STOPPED, task_of
+from tool_engine.calls.call_id import name_call
+from tool_engine.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tool_engine.calls.call import Call
+
+ASKING: Final = "asking"
+QUEUED: Final = "queued"
+SHARING: Final = "sharing"
+RUNNING: Final = "running"
+PAUSING: Final = "pausing"
+_MOST_RESERVED: Final = 100_000
+
+
+class StoppedError(Exception):
+    """A wait has ended because its call was ended from outside."""
+
+
+class PresentCalls:
+    """The calls of one pipeline that are on their way.
+
+    Args:
+        prefix: The beginning of their ids.
+        runs: The runs that callers wait for.
+        pauses: The calls between two attempts.
+    """
+
+    def __init__(self, prefix: str, runs: Runs, pauses: Collection[Call]) -> None:
+        self._prefix = prefix
+        self._runs = runs
+        self._pauses = pauses
+        self._reserved: dict[str, None] = {}
+        self.waits: dict[str, Wait] = {}
+        """Those that wait before they run, by id."""
+
+    def reserve_id(self) -> str:
+        """Return the id of a call that is still to be made."""
+        call_id = name_call(self._prefix)
+        self._reserved[call_id] = None
+        if len(self._reserved) > _MOST_RESERVED:
+            del self._reserved[next(iter(self._reserved))]
+        return call_id
+
+    def claim_id(self, call_id: str) -> str:
+        """Return a reserved id, which is good for one call.
+
+        Raises:
+            ConfigurationError: It is none, or it was used.
+        """
+        if not isinstance(call_id, str) or call_id not in self._reserved:
+            raise ConfigurationError(
+                f"{call_id!r} is no id that waits for its call; reserve one for each call with "
+                "engine.calls.reserve_id()"
+            )
+        del self._reserved[call_id]
+        return call_id
+
+    def check_inner(self, call_id: str | None) -> None:
+        """Raise `ConfigurationError` if a tool gives the id of a call that it makes."""
+        if call_id is not None:
+            raise ConfigurationError("a call that a tool makes takes no call_id; leave it out")
+
+    def __iter__(self) -> Iterator[tuple[Call, str, float]]:
+        """Yield each call with its state, and when that began on the loop's clock."""
+        for wait in self.waits.values():
+            yield wait.call, wait.state, wait.began
+        for run in self._runs.running:
+            yield run.call, RUNNING, run.call.slot.acquired_at
+        for call in self._pauses:
+            yield call, PAUSING, call.slot.acquired_at
+
+    def stop(self, call_id: str, reason: str) -> bool:
+        """End a call, whose caller gets a result; False: it has ended, or there is none."""
+        wait = self.waits.get(call_id)
+        if wait is not None:
+            return wait.stop(reason)
+        for run in self._runs.running:
+            if run.call.call_id == call_id:
+                if run.is_ending:
+                    return False
+                run.call.stopped = reason
+                run.end(STOPPED)
+                return True
+        for call in self._pauses:
+            if call.call_id == call_id and not call.bell.done():
+                call.stopped = reason
+                call.end_pause(STOPPED)
+                return True
+        return False
+
+
+class Wait:
+    """One wait of a call, which can be ended from outside: a context for the task that waits.
+
+    Leaving it raises `StoppedError` where that ended it, and a cancellation by its caller as that.
+
+    Args:
+        present: Where the call is listed meanwhile.
+        call: The call.
+        state: What it waits for.
+    """
+
+    __slots__ = ("_cancels", "_is_stopped", "_present", "_task", "began", "call", "state")
+
+    def __init__(self, present: PresentCalls, call: Call, state: str) -> None:
+        self._present = present
+        self.call = call
+        self.state = state
+        self._is_stopped = False
+
+    def __enter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.began = loop.time()
+        self._task: Any = task_of(loop)
+        self._cancels = self._task.cancelling()
+        self._present.waits[self.call.call_id] = self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._present.waits.pop(self.call.call_id, None)
+        if not self._is_stopped:
+            return
+        is_only = self._task.uncancel() <= self._cancels
+        if is_only and kind in (None, asyncio.CancelledError):
+            raise StoppedError from error
+
+    def stop(self, reason: str) -> bool:
+        """End the wait, and with it the call; False: that was done before."""
+        if self._is_stopped:
+            return False
+        self._is_stopped, self.call.stopped = True, reason
+        self._task.cancel()
+        return True
