@@ -1,0 +1,87 @@
+"""What does a client see of slots and queues, and what may an operator try?"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from tool_engine.admission.snapshot import ConcurrencySnapshot
+from tool_engine.server.operation import Asked, operation
+from tool_engine.server.problems import make_invalid
+
+
+class Limits(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Limits to try; what is left out is as it is now."""
+
+    max_concurrent: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    buckets: dict[str, Annotated[int, Meta(ge=0, le=1_000_000)]] | None = None
+    strategy: str | None = None
+    queue_size: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
+    queue_timeout: Annotated[float, Meta(gt=0)] | None = None
+
+
+class SimulationRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What if these had been the limits?"""
+
+    limits: Limits = msgspec.field(default_factory=Limits)
+    last: Annotated[int, Meta(ge=1, le=100_000, description="The newest calls to replay.")] = 1000
+    seed: Annotated[int, Meta(ge=0)] = 0
+
+
+class Simulation(msgspec.Struct):
+    """How the newest calls went, and how they would have gone."""
+
+    calls: int
+    original: dict[str, Any]
+    simulated: dict[str, Any]
+    notes: list[str]
+    """What the figures do not say."""
+
+
+@operation("GET", "/v1/admission", scope="read", answer=ConcurrencySnapshot)
+async def get_admission(asked: Asked) -> Any:
+    """Show slots and queues at this moment.
+
+    Single calls are the principal's own; one that operates sees all.
+    """
+    snapshot = asked.engine.controller.snapshot()
+    if asked.owner is None:
+        return snapshot.to_dict()
+    own = {each.call_id for each in await asked.engine.calls.list(caller_id=asked.owner)}
+    return msgspec.structs.replace(
+        snapshot,
+        keys={},
+        tool_keys={},
+        held=[each for each in snapshot.held if each.call_id in own],
+        waiting=[each for each in snapshot.waiting if each.call_id in own],
+    ).to_dict()
+
+
+@operation("POST", "/v1/simulations", scope="operate", answer=Simulation, body=SimulationRequest)
+async def simulate_limits(asked: Asked) -> Any:
+    """Replay the newest calls under other limits, on a clock of its own."""
+    from tool_engine.testing.simulation import simulate
+    from tool_engine.testing.trace import Trace
+
+    body: SimulationRequest = asked.body
+    records = await asked.engine.query_call_records(limit=body.last)
+    if not any(each.reached_executor for each in records):
+        raise make_invalid("no call that ran is kept; call a tool first")
+    said = {
+        name: each for name, each in msgspec.structs.asdict(body.limits).items() if each is not None
+    }
+    now = asked.engine.controller.config
+    config = msgspec.structs.replace(now, **said) if said else now
+    report = await asyncio.to_thread(simulate, Trace.of(records), config, seed=body.seed)
+    return Simulation(
+        len(report.original_calls),
+        msgspec.to_builtins(report.original.total),
+        msgspec.to_builtins(report.simulated.total),
+        list(report.notes),
+    )
+
+
+OPERATIONS = (get_admission, simulate_limits)

@@ -1,0 +1,225 @@
+"""How does a client call a tool, and see and end what it has called?"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from tool_engine.admission.snapshot import WaitExplanation
+from tool_engine.calls.engine_calls import PresentCall
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.record import ToolCallRecord
+from tool_engine.server.operation import Asked, Reply, operation
+from tool_engine.server.problems import Problem, make_unknown
+from tool_engine.server.streaming import (
+    Write,
+    pass_on,
+    send_heartbeat,
+    write_engine_event,
+    write_event,
+)
+from tool_engine.server.tools import find_tool
+
+CALLER_TYPE: Final = "http"
+"""The `caller_type` of calls that clients make."""
+_EVENTS: Final = "text/event-stream"
+_STREAMED: Final = {
+    "text/event-stream": {"schema": {"type": "string"}},
+}
+
+
+class CallRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One call of a tool."""
+
+    arguments: dict[str, Any] = {}
+    timeout: Annotated[float, Meta(gt=0, le=1e9, description="Seconds it may run.")] | None = None
+    conversation_id: Annotated[str, Meta(max_length=500)] | None = None
+    priority: Annotated[int, Meta(ge=0, le=9, description="Smaller is more urgent.")] | None = None
+
+
+class CallState(msgspec.Struct, kw_only=True):
+    """A call, on its way or ended."""
+
+    call_id: str
+    tool_name: str
+    state: str
+    """`asking`, `queued`, `sharing`, `running`, `pausing` or `ended`."""
+    seconds: float
+    """How long it has been in this state; of one that has ended, how long its tool ran."""
+    caller_id: str | None
+    conversation_id: str | None
+    parent_call_id: str | None
+    record: ToolCallRecord | None = None
+    """What is kept of one that has ended."""
+
+
+class CallList(msgspec.Struct):
+    items: list[CallState]
+
+
+class CancelQuery(msgspec.Struct, forbid_unknown_fields=True):
+    reason: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+
+
+class Cancelled(msgspec.Struct):
+    is_cancelled: bool
+    """False: it had ended before."""
+
+
+@operation(
+    "POST",
+    "/v1/tools/{name}/calls",
+    scope="call",
+    answer=ToolExecutionResult,
+    body=CallRequest,
+    errors=(404, 503),
+    also=_STREAMED,
+    headers={"accept": "`text/event-stream`: what happens to the call is told as it happens."},
+    is_cancelled_with_client=True,
+)
+async def call_tool(asked: Asked) -> Any:
+    """Call a tool, and answer with its result, also where it failed.
+
+    A client that leaves cancels its call. With `Accept: text/event-stream` the answer is a stream
+    of the events of the call, of which the last one is `result`.
+    """
+    if asked.served.is_draining:
+        raise Problem(503, "draining", "no more calls are taken here; try again", retry_after=5.0)
+    tool = find_tool(asked, asked.path["name"])
+    context = make_context(asked)
+    if _EVENTS in asked.headers.get("accept", ""):
+        return Reply(stream=partial(_stream_call, asked, tool.name, context))
+    result = await asked.engine.execute(tool.name, asked.body.arguments, context)
+    return result.to_dict()
+
+
+def make_context(asked: Asked) -> ToolExecutionContext:
+    """Return the context of a call that a client makes."""
+    body: CallRequest = asked.body
+    return ToolExecutionContext(
+        caller_id=asked.principal.name,
+        caller_type=CALLER_TYPE,
+        conversation_id=body.conversation_id,
+        timeout=body.timeout,
+        priority=body.priority,
+    )
+
+
+async def _stream_call(
+    asked: Asked, name: str, context: ToolExecutionContext, write: Write
+) -> None:
+    engine = asked.engine
+    call_id = engine.calls.reserve_id()
+
+    async def take(event: ToolEngineEvent | None) -> bool:
+        if event is None:
+            await send_heartbeat(write)
+        elif event.execution_result is not None:
+            return True
+        else:
+            await write(write_engine_event(event))
+        return False
+
+    async with engine.events(call_id=call_id) as events:
+        work = engine.execute(name, asked.body.arguments, context, call_id=call_id)
+        task = asyncio.create_task(work, name="tool-engine-http-call")
+        try:
+            await pass_on(events, take)
+            result = await task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    await write(write_event("result", result.to_dict()))
+
+
+@operation("GET", "/v1/calls", scope="call", answer=CallList)
+async def list_calls(asked: Asked) -> Any:
+    """List the calls that are on their way: the principal's own, or all for one that operates."""
+    found = await asked.engine.calls.list(caller_id=asked.owner)
+    return CallList([_describe(each) for each in found if asked.principal.may_use(each.tool_name)])
+
+
+@operation("GET", "/v1/calls/{call_id}", scope="call", answer=CallState, errors=(404,))
+async def get_call(asked: Asked) -> Any:
+    """Show a call, on its way or ended."""
+    found = await _find_call(asked)
+    if isinstance(found, PresentCall):
+        return _describe(found)
+    state = CallState(
+        call_id=asked.path["call_id"],
+        tool_name=found.tool_name,
+        state="ended",
+        seconds=found.execution_time,
+        caller_id=found.caller_id,
+        conversation_id=found.conversation_id,
+        parent_call_id=found.parent_call_id,
+    )
+    return {**msgspec.structs.asdict(state), "record": found.to_dict()}
+
+
+@operation(
+    "DELETE",
+    "/v1/calls/{call_id}",
+    scope="call",
+    answer=Cancelled,
+    query=CancelQuery,
+    errors=(404,),
+)
+async def cancel_call(asked: Asked) -> Any:
+    """End a call that is on its way; who waits for it gets a result that says so and why."""
+    found = await _find_call(asked)
+    reason = asked.query.reason or f"{asked.principal.name} wished so"
+    is_there = isinstance(found, PresentCall)
+    call_id = asked.path["call_id"]
+    return Cancelled(is_there and await asked.engine.calls.cancel(call_id, reason))
+
+
+@operation(
+    "GET",
+    "/v1/calls/{call_id}/explanation",
+    scope="call",
+    answer=WaitExplanation,
+    errors=(404,),
+)
+async def explain_call(asked: Asked) -> Any:
+    """Say why a call waits, behind whom, and for about how much longer."""
+    await _find_call(asked)
+    explanation = asked.engine.controller.explain(asked.path["call_id"])
+    return explanation.to_dict()
+
+
+async def _find_call(asked: Asked) -> PresentCall | ToolCallRecord:
+    """Return a call of the principal's.
+
+    Raises:
+        Problem: There is none; one of others is none.
+    """
+    call_id, owner = asked.path["call_id"], asked.owner
+    found: PresentCall | ToolCallRecord | None = await asked.engine.calls.find(call_id)
+    if found is None:
+        records = await asked.engine.query_call_records(call_id=call_id, limit=1)
+        found = records[0] if records else None
+    is_own = found is not None and owner in (None, found.caller_id)
+    if found is None or not is_own or not asked.principal.may_use(found.tool_name):
+        raise make_unknown("call", call_id)
+    return found
+
+
+def _describe(call: PresentCall) -> CallState:
+    return CallState(
+        call_id=call.call_id,
+        tool_name=call.tool_name,
+        state=call.state,
+        seconds=call.seconds,
+        caller_id=call.caller_id,
+        conversation_id=call.conversation_id,
+        parent_call_id=call.parent_call_id,
+    )
+
+
+OPERATIONS = (call_tool, list_calls, get_call, cancel_call, explain_call)

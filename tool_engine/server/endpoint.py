@@ -1,0 +1,260 @@
+"""How does a request become an operation, and what it returns an answer?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from tool_engine.access.principal import Principal
+from tool_engine.errors import (
+    ConfigurationError,
+    EngineClosedError,
+    RecordsUnavailableError,
+    ToolEngineError,
+)
+from tool_engine.logger import get_logger
+from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
+from tool_engine.redaction import trace_of
+from tool_engine.server.operation import Asked, Operation, Reply
+from tool_engine.server.problems import Problem, make_invalid
+from tool_engine.server.served import Served
+
+_log: Final = get_logger(__name__)
+_JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream"
+_AT_ONCE: Final = 1 << 16
+"""Bytes that are read or written on the event loop; more in a thread."""
+_PATIENCE: Final = 0.05
+"""Seconds of work after which its client is watched."""
+_MOST_DIGITS: Final = 200
+
+
+class Endpoint:
+    """An ASGI app that does one operation.
+
+    Args:
+        operation: The operation.
+        served: What it works with.
+    """
+
+    def __init__(self, operation: Operation, served: Served) -> None:
+        self._operation = operation
+        self._served = served
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            asked = await self._read_request(scope, receive)
+            answer = await self._do(asked, receive)
+        except Problem as problem:
+            status, body, headers = problem.write()
+            await _send_body(send, status, body, headers)
+            return
+        if answer is None and self._operation.answer is not None:
+            return  # its client has left
+        reply = answer if isinstance(answer, Reply) else Reply(answer)
+        if reply.stream is not None:
+            await _send_stream(reply, receive, send)
+            return
+        status = reply.status if reply.status != 200 else self._operation.status
+        headers = {"content-type": _JSON, **reply.headers}
+        if reply.text is not None:
+            body = reply.text.encode()
+        elif reply.value is None:
+            body = b""
+            del headers["content-type"]
+        else:
+            body = await write_json(reply.value)
+        await _send_body(send, status, body, headers)
+
+    async def _do(self, asked: Asked, receive: Any) -> Any:
+        work = self._operation.handler(asked)
+        try:
+            if self._operation.is_cancelled_with_client:
+                return await _while_client_waits(work, receive)
+            return await work
+        except Problem:
+            raise
+        except (EngineClosedError, RecordsUnavailableError) as error:
+            raise Problem(503, "not-available", str(error), retry_after=1.0) from error
+        except ConfigurationError as error:
+            raise make_invalid(str(error)) from error
+        except ToolEngineError as error:
+            raise Problem(409, "not-possible", str(error)) from error
+        except Exception as error:
+            _log.error("request_failed", operation=self._operation.name, error=trace_of(error))
+            detail = "the server has failed; its log says how"
+            raise Problem(500, "server-error", detail) from error
+
+    async def _read_request(self, scope: Any, receive: Any) -> Asked:
+        operation = self._operation
+        principal: Principal = scope["principal"]
+        if operation.scope is not None and not principal.may(operation.scope):
+            raise Problem(
+                403,
+                "not-allowed",
+                f"{principal.name!r} may not do this; it takes the scope {operation.scope!r}",
+            )
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        query = _read_query(operation, scope["query_string"])
+        body = await self._read_body(receive) if operation.body is not None else None
+        return Asked(self._served, principal, scope["path_params"], query, body, headers)
+
+    async def _read_body(self, receive: Any) -> Any:
+        parts = []
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Problem(400, "invalid-request", "the body has not come whole; send it again")
+            parts.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                break
+        data = b"".join(parts)
+        if not data and not self._operation.is_body_needed:
+            return self._operation.body and self._operation.body()
+        if len(data) <= _AT_ONCE:
+            return _read_as(data, self._operation.body)
+        return await asyncio.to_thread(_read_as, data, self._operation.body)
+
+
+def _read_as(data: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.convert(read_json(data.decode()), kind)
+    except UnicodeDecodeError:
+        raise make_invalid("the body is no UTF-8; write JSON in UTF-8") from None
+    except RecursionError:
+        raise make_invalid("the body nests too deep; send less") from None
+    except msgspec.ValidationError as error:
+        raise Problem(422, "invalid-body", f"the body does not fit: {error}") from error
+    except RefusedJSONError as error:
+        raise make_invalid(f"the body is refused: {error}; write each key once") from error
+    except ValueError as error:
+        raise make_invalid(f"the body is no JSON: {error}; write one JSON object") from error
+
+
+def _read_query(operation: Operation, text: bytes) -> Any:
+    try:
+        pairs = parse_qsl(
+            text.decode("ascii"), keep_blank_values=True, strict_parsing=bool(text), errors="strict"
+        )
+    except (ValueError, UnicodeError):
+        raise make_invalid(
+            "the query of the address cannot be read; write name=value&..."
+        ) from None
+    if operation.query is None:
+        if pairs:
+            raise make_invalid(f"{pairs[0][0][:80]!r} is no parameter here; leave it out")
+        return None
+    values: dict[str, str] = {}
+    for name, value in pairs:
+        if name in values:
+            raise make_invalid(f"{name[:80]!r} stands twice in the address; give it once")
+        if len(value) > _MOST_DIGITS * 10:
+            raise make_invalid(f"{name[:80]!r} is too long; give a shorter one")
+        values[name] = value
+    try:
+        return msgspec.convert(values, operation.query, strict=False)
+    except msgspec.ValidationError as error:
+        raise make_invalid(f"a parameter of the address does not fit: {error}") from error
+
+
+async def _while_client_waits(work: Any, receive: Any) -> Any:
+    """Return what the work returns; None: its client has left, and the work was cancelled.
+
+    Work that is done soon costs its client no watching.
+    """
+    loop = asyncio.get_running_loop()
+    task: Any = asyncio.current_task()
+    watches: list[asyncio.Task[None]] = []
+    has_left = False
+
+    async def watch() -> None:
+        nonlocal has_left
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        has_left = True
+        task.cancel()
+
+    timer = loop.call_later(_PATIENCE, lambda: watches.append(loop.create_task(watch())))
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if has_left and task.uncancel() == 0:
+            return None
+        raise
+    finally:
+        timer.cancel()
+        for each in watches:
+            each.cancel()
+
+
+async def write_json(value: Any) -> bytes:
+    """Return a value as JSON; a large one is written in a thread."""
+    if isinstance(value, Sized):
+        return await asyncio.to_thread(msgspec.json.encode, value.value)
+    return msgspec.json.encode(value)
+
+
+class Sized(msgspec.Struct):
+    """A value that is too large to be written on the event loop."""
+
+    value: Any
+
+
+async def _send_body(send: Any, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    if status not in (204, 304):
+        raw.append((b"content-length", b"%d" % len(body)))
+    raw += _ALWAYS
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": b"" if status in (204, 304) else body})
+
+
+_ALWAYS: Final = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
+
+async def _send_stream(reply: Reply, receive: Any, send: Any) -> None:
+    """Send events until they end or the client has left."""
+    raw = [(b"content-type", _EVENTS.encode()), *_ALWAYS, (b"x-accel-buffering", b"no")]
+    await send({"type": "http.response.start", "status": reply.status, "headers": raw})
+
+    async def write(piece: bytes) -> None:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    stream = reply.stream
+    assert stream is not None  # noqa: S101 - the caller has looked
+    work = partial(stream, write)
+    if await _while_client_listens(work(), receive):
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _while_client_listens(work: Any, receive: Any) -> bool:
+    """Write until the end; False: the client has left."""
+    writing = asyncio.ensure_future(work)
+
+    async def wait_for_end() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    leaving = asyncio.create_task(wait_for_end())
+    try:
+        await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not writing.done():
+            return False
+        writing.result()
+        return True
+    finally:
+        for each in (writing, leaving):
+            each.cancel()
+        await asyncio.gather(writing, leaving, return_exceptions=True)

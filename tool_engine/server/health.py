@@ -1,0 +1,72 @@
+"""Is the server alive, does it take calls, and how is it doing?"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.errors import MissingExtraError
+from tool_engine.server.operation import Asked, Reply, operation
+from tool_engine.server.problems import Problem
+
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Health(msgspec.Struct):
+    status: str
+
+
+@operation("GET", "/healthz", scope=None, answer=Health)
+async def check_health(asked: Asked) -> Any:
+    """Say that the server is alive."""
+    del asked
+    return Health("ok")
+
+
+@operation("GET", "/readyz", scope=None, answer=Health, errors=(503,))
+async def check_readiness(asked: Asked) -> Any:
+    """Say whether calls are taken: not before the tools are loaded, nor while it drains."""
+    if asked.served.is_draining:
+        raise Problem(503, "draining", "no more calls are taken here", retry_after=5.0)
+    if not asked.engine.get_statistics()["is_loaded"]:
+        raise Problem(503, "not-loaded", "the tools are being loaded", retry_after=1.0)
+    return Health("ready")
+
+
+@operation(
+    "GET",
+    "/metrics",
+    scope="operate",
+    answer=str,
+    errors=(501,),
+    also={"text/plain": {"schema": {"type": "string"}}},
+)
+async def write_metrics(asked: Asked) -> Any:
+    """Write the metrics as Prometheus reads them."""
+    served = asked.served
+    if served.metrics is None:
+        try:
+            room = import_module("tool_engine.observability.prometheus")
+        except MissingExtraError as error:
+            raise Problem(501, "no-metrics", str(error)) from error
+        served.metrics = room.instrument(asked.engine)
+    written = import_module("prometheus_client").generate_latest
+    text = (await asyncio.to_thread(written, served.metrics.registry)).decode()
+    return Reply(text=text, headers={"content-type": _TEXT})
+
+
+@operation(
+    "GET",
+    "/openapi.json",
+    scope=None,
+    answer=dict[str, Any],
+)
+async def describe_api(asked: Asked) -> Any:
+    """Describe this API, as OpenAPI 3.1."""
+    return Reply(text=asked.served.description.decode())
+
+
+OPERATIONS = (check_health, check_readiness, write_metrics, describe_api)

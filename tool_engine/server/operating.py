@@ -1,0 +1,151 @@
+"""What may an operator do to the engine while it serves?"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from tool_engine.server.operation import Asked, operation
+
+
+class Changes(msgspec.Struct, kw_only=True):
+    """The names of what has changed."""
+
+    generation: int
+    added: list[str]
+    modified: list[str]
+    removed: list[str]
+    groups_added: list[str] = []
+    groups_modified: list[str] = []
+    groups_removed: list[str] = []
+
+
+class LoadError(msgspec.Struct):
+    file: str
+    message: str
+
+
+class QuarantinedName(msgspec.Struct):
+    name: str
+    message: str
+
+
+class GenerationState(msgspec.Struct):
+    number: int
+    cause: str
+    at: datetime
+    added: list[str]
+    modified: list[str]
+    removed: list[str]
+
+
+class EngineState(msgspec.Struct):
+    """The engine at this moment."""
+
+    generation: int
+    tools: int
+    is_paused: bool
+    is_draining: bool
+    load_errors: list[LoadError]
+    quarantined: list[QuarantinedName]
+    generations: list[GenerationState]
+    """Those that `rollback` takes, oldest first."""
+
+
+class RollbackRequest(msgspec.Struct, forbid_unknown_fields=True):
+    generation: int
+
+
+class DrainRequest(msgspec.Struct, forbid_unknown_fields=True):
+    timeout: Annotated[float, Meta(gt=0, le=3600, description="Seconds to wait.")] = 30.0
+
+
+class Drained(msgspec.Struct):
+    is_drained: bool
+    """False: calls still run."""
+    running: int
+
+
+class Paused(msgspec.Struct):
+    is_paused: bool
+
+
+@operation("GET", "/v1/engine", scope="operate", answer=EngineState)
+async def get_engine(asked: Asked) -> Any:
+    """Show what is loaded, what could not be, and what waits for approval."""
+    engine = asked.engine
+    return EngineState(
+        engine.generation,
+        len(engine.list_names()),
+        engine.controller.snapshot().is_paused,
+        asked.served.is_draining,
+        [LoadError(file, message) for file, message in engine.load_errors],
+        [QuarantinedName(each.tool.name, each.message) for each in engine.quarantined()],
+        [
+            GenerationState(
+                each.number, each.cause, each.at, each.added, each.modified, each.removed
+            )
+            for each in engine.generations()
+        ],
+    )
+
+
+@operation("POST", "/v1/reload", scope="operate", answer=Changes)
+async def reload_tools(asked: Asked) -> Any:
+    """Read all definitions again."""
+    changes = await asked.engine.reload()
+    return {"generation": asked.engine.generation, **changes}
+
+
+@operation(
+    "POST", "/v1/rollback", scope="operate", answer=Changes, body=RollbackRequest, errors=(409,)
+)
+async def roll_back(asked: Asked) -> Any:
+    """Return to the definitions of a generation that is kept."""
+    changes = await asked.engine.rollback(asked.body.generation)
+    return {"generation": asked.engine.generation, **changes}
+
+
+@operation("POST", "/v1/pause", scope="operate", answer=Paused)
+async def pause_calls(asked: Asked) -> Any:
+    """Let no more calls start; those that come wait."""
+    asked.engine.controller.pause()
+    return Paused(True)
+
+
+@operation("POST", "/v1/resume", scope="operate", answer=Paused)
+async def resume_calls(asked: Asked) -> Any:
+    """Let calls start again, after a pause or a drain."""
+    asked.engine.controller.resume()
+    asked.served.is_draining = asked.served.ending.is_set()
+    return Paused(False)
+
+
+@operation(
+    "POST",
+    "/v1/drain",
+    scope="operate",
+    answer=Drained,
+    body=DrainRequest,
+    is_body_needed=False,
+    is_cancelled_with_client=True,
+)
+async def drain_calls(asked: Asked) -> Any:
+    """Take no more calls, and wait until those that run and wait have ended."""
+    asked.served.is_draining = True
+    controller = asked.engine.controller
+    is_drained = await controller.drain(asked.body.timeout)
+    return Drained(is_drained, controller.get_metrics().current_concurrent)
+
+
+OPERATIONS = (
+    get_engine,
+    reload_tools,
+    roll_back,
+    pause_calls,
+    resume_calls,
+    drain_calls,
+)

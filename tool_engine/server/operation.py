@@ -1,0 +1,105 @@
+"""What is one thing that the API does?
+
+An operation is written once: what a router and a description of the API need stands beside what
+answers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from tool_engine.access.principal import Principal
+
+if TYPE_CHECKING:
+    from tool_engine.engine import ToolEngine
+    from tool_engine.server.served import Served
+
+EventSource: TypeAlias = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
+"""Writes a stream of events, piece by piece, until it has ended."""
+
+
+class Asked(msgspec.Struct):
+    """One request, read and checked as its operation declares."""
+
+    served: Served
+    principal: Principal
+    path: Mapping[str, str]
+    """The parts of the path that are named."""
+    query: Any
+    body: Any
+    headers: Mapping[str, str]
+    """By name in lower case."""
+
+    @property
+    def engine(self) -> ToolEngine:
+        return self.served.engine
+
+    @property
+    def owner(self) -> str | None:
+        """Whose things may be seen: the principal's own; None: those of all."""
+        return None if self.principal.may("operate") else self.principal.name
+
+
+class Reply(msgspec.Struct):
+    """An answer that is more than a value."""
+
+    value: Any = None
+    status: int = 200
+    headers: dict[str, str] = {}
+    text: str | None = None
+    """A text in the place of JSON; `headers` say which kind."""
+    stream: EventSource | None = None
+    """A stream of events in the place of a body."""
+
+
+Handler: TypeAlias = Callable[[Asked], Awaitable[Any]]
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One thing that the API does."""
+
+    method: str
+    path: str
+    scope: str | None
+    """What its principal must be allowed to do; None: anyone may."""
+    answer: Any
+    """The type of a successful answer; None: it has no body; `str`: it is a text."""
+    handler: Handler
+    query: type[msgspec.Struct] | None = None
+    body: type[msgspec.Struct] | None = None
+    is_body_needed: bool = True
+    status: int = 200
+    errors: tuple[int, ...] = ()
+    """The statuses of its own problems, beside those that all operations have."""
+    also: Mapping[str, Any] = {}
+    """Further answers, as OpenAPI writes them, by status or, for 200, by media type."""
+    headers: Mapping[str, str] = {}
+    """The request headers that it heeds, with what they mean."""
+    is_cancelled_with_client: bool = False
+    """Whether its work ends when its client has left."""
+
+    @property
+    def name(self) -> str:
+        return self.handler.__name__
+
+    @property
+    def summary(self) -> str:
+        return (self.handler.__doc__ or "").strip().partition("\n")[0]
+
+    @property
+    def description(self) -> str:
+        """What its documentation says after the first line."""
+        lines = (self.handler.__doc__ or "").strip().partition("\n")[2].splitlines()
+        return "\n".join(line.strip() for line in lines).strip()
+
+
+def operation(method: str, path: str, **fields: Any) -> Callable[[Handler], Operation]:
+    """Make an operation of the function that answers it; see `Operation`."""
+
+    def make(handler: Handler) -> Operation:
+        return Operation(method=method, path=path, handler=handler, **fields)
+
+    return make

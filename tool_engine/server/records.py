@@ -1,0 +1,129 @@
+"""What can be asked about the calls that have ended?"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tool_engine.model.record import ToolCallRecord
+from tool_engine.model.session import SessionInfo
+from tool_engine.server.operation import Asked, operation
+from tool_engine.server.paging import Cursor, Limit, make_cursor, read_cursor
+from tool_engine.server.problems import make_unknown
+
+_Text = Annotated[str, Meta(max_length=500)]
+_Time = Annotated[datetime, Meta(tz=True)]
+
+
+class _Filters(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    tool_name: _Text | None = None
+    conversation_id: _Text | None = None
+    session_id: _Text | None = None
+    caller_id: _Text | None = None
+    error_type: _Text | None = None
+    outcome: Literal["succeeded", "failed", "timeout", "cancelled", "rejected"] | None = None
+    start: Annotated[_Time, Meta(description="Ended at this time or later.")] | None = None
+    end: Annotated[_Time, Meta(description="Ended before this time.")] | None = None
+
+
+class RecordQuery(_Filters):
+    limit: Limit = 100
+    cursor: Cursor | None = None
+
+
+class StatisticsQuery(_Filters):
+    pass
+
+
+class RecordPage(msgspec.Struct):
+    items: list[ToolCallRecord]
+    """The newest first."""
+    next: str | None = None
+    """The cursor of the next page; null: this is the last."""
+
+
+class Statistics(msgspec.Struct):
+    """Totals of the calls that are kept and match."""
+
+    total_records: int
+    success_count: int
+    failure_count: int
+    success_rate: float
+    """Percent."""
+    avg_execution_time: float
+    total_execution_time: float
+    tool_distribution: dict[str, int]
+    error_distribution: dict[str, int]
+    dropped_records: int
+    """Calls that are not kept any more, and not counted here."""
+    outcomes: dict[str, int]
+    execution_time: dict[str, float]
+    queue_wait: dict[str, float]
+    by_tool: dict[str, Any]
+    by_bucket: dict[str, Any]
+
+
+class SessionQuery(msgspec.Struct, forbid_unknown_fields=True):
+    limit: Limit = 100
+    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+
+
+class SessionList(msgspec.Struct):
+    items: list[SessionInfo]
+
+
+@operation("GET", "/v1/records", scope="read", answer=RecordPage, query=RecordQuery)
+async def list_records(asked: Asked) -> Any:
+    """List the records of calls, the newest first.
+
+    They are of the principal's own calls; one that operates sees all.
+    """
+    query: RecordQuery = asked.query
+    filters = _make_filters(asked)
+    before = None if query.cursor is None else read_cursor(query.cursor)
+    found = await asked.engine.query_call_records(**filters, limit=query.limit + 1, before=before)
+    page = found[: query.limit]
+    shown = [each.to_dict() for each in page if asked.principal.may_use(each.tool_name)]
+    is_more = len(found) > query.limit
+    return {"items": shown, "next": make_cursor(page[-1].record_id) if is_more else None}
+
+
+@operation("GET", "/v1/records/{record_id}", scope="read", answer=ToolCallRecord, errors=(404,))
+async def get_record(asked: Asked) -> Any:
+    """Show the record of one call."""
+    found = await asked.engine.store.get(asked.path["record_id"])
+    is_own = found is not None and asked.owner in (None, found.caller_id)
+    if found is None or not is_own or not asked.principal.may_use(found.tool_name):
+        raise make_unknown("record", asked.path["record_id"])
+    return found.to_dict()
+
+
+@operation("GET", "/v1/statistics", scope="read", answer=Statistics, query=StatisticsQuery)
+async def get_statistics(asked: Asked) -> Any:
+    """Sum up the calls: the principal's own, or all for one that operates."""
+    return await asked.engine.store.get_call_statistics(**_make_filters(asked))
+
+
+@operation("GET", "/v1/sessions", scope="operate", answer=SessionList, query=SessionQuery)
+async def list_sessions(asked: Asked) -> Any:
+    """List the conversations that are kept, the one that was saved last first."""
+    sessions = asked.engine.store.sessions
+    found = await sessions.list(asked.query.limit, asked.query.offset)
+    return SessionList(list(found))
+
+
+def _make_filters(asked: Asked) -> dict[str, Any]:
+    query = msgspec.structs.asdict(asked.query)
+    filters = {name: value for name, value in query.items() if name in _Filters.__struct_fields__}
+    if asked.owner is not None:
+        if filters["caller_id"] not in (None, asked.owner):
+            # What others have called is not there.
+            filters["record_id"] = ""
+        filters["caller_id"] = asked.owner
+    return filters
+
+
+OPERATIONS = (list_records, get_record, get_statistics, list_sessions)

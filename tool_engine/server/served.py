@@ -1,0 +1,32 @@
+"""What do all requests to one server share?"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tool_engine.engine import ToolEngine
+
+
+class Served:
+    """The engine behind one app, and the state of its service.
+
+    Args:
+        engine: An open engine.
+    """
+
+    def __init__(self, engine: ToolEngine) -> None:
+        self.engine = engine
+        self.is_draining = False
+        """Whether no more calls are taken."""
+        self.ending = asyncio.Event()
+        """Set when streams must end, since the server does."""
+        self.metrics: Any = None
+        """What writes the metrics, once they were asked for."""
+        self.description: bytes = b""
+        """The description of the API, as JSON."""
+
+    def end(self) -> None:
+        """Take no more calls, and end the streams of events."""
+        self.is_draining = True
+        self.ending.set()

@@ -1,0 +1,89 @@
+"""How do events reach a client one by one, as `text/event-stream` has them?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.events.stream import EventStream
+from tool_engine.model.event import ToolEngineEvent
+
+Write = Callable[[bytes], Awaitable[None]]
+_HEARTBEAT: Final = 15.0
+"""Seconds of silence after which a comment says that the stream is alive."""
+_COMMENT: Final = b":\n\n"
+_MOST_KEPT: Final = 256
+_written: Final[dict[int, tuple[ToolEngineEvent, bytes]]] = {}
+"""The newest events as they stand on the wire: many clients read the same ones."""
+
+
+def write_event(name: str, value: Any, number: int | None = None) -> bytes:
+    """Return one event as it stands on the wire."""
+    head = b"event: %s\n" % name.encode()
+    if number is not None:
+        head += b"id: %d\n" % number
+    return head + b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+def write_engine_event(event: ToolEngineEvent) -> bytes:
+    """Return an event of the engine as it stands on the wire; made once for all clients."""
+    known = _written.get(id(event))
+    if known is not None and known[0] is event:
+        return known[1]
+    made = write_event(event.event_type.value, describe_event(event), event.sequence)
+    _written[id(event)] = event, made
+    if len(_written) > _MOST_KEPT:
+        del _written[next(iter(_written))]
+    return made
+
+
+def describe_event(event: ToolEngineEvent) -> dict[str, Any]:
+    """Return an event as JSON values, with the name of its tool and not the definition."""
+    values = event.to_dict()
+    del values["tool"]
+    return values
+
+
+async def pass_on(
+    events: EventStream,
+    take: Callable[[ToolEngineEvent | None], Awaitable[bool]],
+    ending: asyncio.Event | None = None,
+) -> None:
+    """Hand on the events until they or the server end.
+
+    Args:
+        events: The events.
+        take: Takes each of them, and None after each long silence; True: it was the last one.
+        ending: Set when the server ends; None: that does not matter.
+    """
+    stop = None if ending is None else asyncio.ensure_future(ending.wait())
+    coming: asyncio.Future[Any] = asyncio.ensure_future(anext(events))
+    try:
+        while True:
+            waits: set[asyncio.Future[Any]] = {coming} if stop is None else {coming, stop}
+            await asyncio.wait(waits, timeout=_HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                try:
+                    event = coming.result()
+                except StopAsyncIteration:
+                    return
+                coming = asyncio.ensure_future(anext(events))
+                if await take(event):
+                    return
+            elif stop is not None and stop.done():
+                return
+            else:
+                await take(None)
+    finally:
+        for each in (coming, stop):
+            if each is not None:
+                each.cancel()
+                await asyncio.wait([each])
+
+
+async def send_heartbeat(write: Write) -> None:
+    """Say that the stream is alive."""
+    await write(_COMMENT)
