@@ -15,19 +15,19 @@ import pytest
 
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
 from tool_engine import ToolConfigLoader, ToolEngine
+from tool_engine.access.tokens import TokenFile
 from tool_engine.approval.policy import PermissionRule
 from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server import MCPServer
-from tool_engine.mcp_server.tokens import TokenFile
 from tool_engine.model.permission import Permission
 
 ADDRESS = "mcp_server/http.py: name an address of this machine and a free port, or 0 for any"
 PROMPT = "mcp_server/prompts.py: give it another name"
 RESOURCE = "mcp_server/resources.py: give it another URI"
-HASH = "mcp_server/tokens.py: get it with `printf %s TOKEN | sha256sum`"
-OWN_TOKEN = "mcp_server/tokens.py: give each a token of its own"
-LIST = "mcp_server/tokens.py: it is a list of …"
-WRITE = "mcp_server/tokens.py: write a list of …"
+HASH = "access/tokens.py: get it with `printf %s TOKEN | sha256sum`"
+OWN_TOKEN = "access/tokens.py: give each a token of its own"
+LIST = "access/tokens.py: it is a list of …"
+WRITE = "access/tokens.py: write a list of …"
 MAY = (
     "model/permission.py: write client_may_answer into the definition of each tool "
     "whose clients may"
@@ -95,7 +95,9 @@ def test_token_files(tmp_path: Path, row: str, wrong: str | None) -> None:
     assert names_cure(row, str(raised.value)), raised.value
     path.write_text(entry("ann", "a") + entry("bob", "b"))
     tokens = TokenFile(str(path))
-    assert asyncio.run(tokens.find_name("b")) == "bob"
+    found = asyncio.run(tokens.find_principal("b"))
+    assert found is not None
+    assert found.name == "bob"
 
 
 def test_who_may_answer() -> None:

@@ -23,8 +23,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tests.mcp_server.conftest import ERAS, text_of
 from tool_engine import ConfigurationError, ToolEngine
+from tool_engine.access.tokens import TokenFile
 from tool_engine.mcp_server import MCPServer
-from tool_engine.mcp_server.tokens import TokenFile
 
 DEADLINE = 30.0
 TOOL = """
@@ -271,6 +271,11 @@ async def test_a_server_ends_at_a_signal(tools: Path) -> None:
     assert code == 128 + signal.SIGTERM
 
 
+async def find_name(tokens: TokenFile, token: str) -> str | None:
+    found = await tokens.find_principal(token)
+    return None if found is None else found.name
+
+
 async def test_a_token_file_that_breaks_keeps_what_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,15 +283,15 @@ async def test_a_token_file_that_breaks_keeps_what_was_read(
     path = tmp_path / "tokens.yaml"
     write_tokens(path, ann="a")
     tokens = await asyncio.to_thread(TokenFile, str(path))
-    monkeypatch.setattr("tool_engine.mcp_server.tokens._PAUSE", 0.0)
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
     tokens._next_look = 0.0
 
     path.write_text("- {name: [")
-    broken = await tokens.find_name("a")
+    broken = await find_name(tokens, "a")
     write_tokens(path, bob="b", carol="c")
 
     assert broken == "ann"
-    assert [await tokens.find_name(each) for each in "abc"] == [None, "bob", "carol"]
+    assert [await find_name(tokens, each) for each in "abc"] == [None, "bob", "carol"]
 
 
 PAY = """

@@ -14,8 +14,6 @@ import mcp_types as types
 
 from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
 
-LONGEST: Final = 4 << 20
-"""The most bytes of one message."""
 _AT_ONCE: Final = 1 << 16
 """Bytes of a message that is checked on the event loop."""
 

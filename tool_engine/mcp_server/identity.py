@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from mcp.server.auth.middleware.auth_context import get_access_token
+
+_ALL: Final = ("*",)
 
 
 def connection_of(session: Any) -> Any:
@@ -14,6 +16,11 @@ def connection_of(session: Any) -> Any:
     The SDK makes a session for each request, and keeps the connection to itself.
     """
     return getattr(session, "_connection", None)
+
+
+def find_patterns() -> tuple[str, ...]:
+    """Return the patterns of the tools that the owner of the request's token may use."""
+    return getattr(get_access_token(), "tools", _ALL)
 
 
 Principal = str | Callable[[Any], str | None] | None

@@ -7,11 +7,13 @@ import binascii
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from tool_engine.interfaces.source import Source, find_for_model
+from tool_engine.mcp_server.identity import find_patterns
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.newest import keep_newest
@@ -74,7 +76,7 @@ class PageCache:
     def __init__(self, engine: Source) -> None:
         self._engine = engine
         self._generation: object = None
-        self._pages: OrderedDict[tuple[str, str | None], Any] = OrderedDict()
+        self._pages: OrderedDict[Any, Any] = OrderedDict()
 
     async def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         """Return a page that was made before, or make it: a middleware of the SDK."""
@@ -85,7 +87,7 @@ class PageCache:
         if generation is None or generation != self._generation:
             self._pages.clear()
             self._generation = generation
-        key = ctx.protocol_version, cursor
+        key = ctx.protocol_version, cursor, find_patterns()
         page = self._pages.get(key)
         if page is None:
             page = await call_next(ctx)
@@ -108,7 +110,8 @@ class Listing:
         self._engine = engine
         self._selection = selection
         self._page_size = page_size
-        self._made: _Listed | None = None
+        self._made: OrderedDict[tuple[str, ...], _Listed] = OrderedDict()
+        """By the patterns of the tools that a client may use."""
 
     def read_page(self, cursor: str | None, *, is_modern: bool) -> Page:
         """Return a page of the list.
@@ -160,12 +163,14 @@ class Listing:
 
     def _list_now(self) -> _Listed:
         generation = self._engine.generation
-        made = self._made
+        patterns = find_patterns()
+        made = self._made.get(patterns)
         if made is None or made.generation != generation:
-            made = self._made = self._list_tools(generation)
+            made = self._list_tools(generation, patterns)
+            keep_newest(self._made, patterns, made, _MOST_PAGES)
         return made
 
-    def _list_tools(self, generation: object) -> _Listed:
+    def _list_tools(self, generation: object, patterns: tuple[str, ...]) -> _Listed:
         picks = self._selection.picks
         find_groups = self._engine.find_groups
         shown = [
@@ -173,6 +178,8 @@ class Listing:
             for tool in self._engine.list_all()
             if tool.is_enabled and picks(tool, find_groups(tool) if self._selection.groups else {})
         ]
+        if "*" not in patterns:
+            shown = [each for each in shown if any(fnmatchcase(each.name, one) for one in patterns)]
         return _Listed(generation, shown)
 
 

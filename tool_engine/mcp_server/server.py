@@ -20,6 +20,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from tool_engine.access.listening import LOOPBACK, serve_app
+from tool_engine.access.tokens import TokenFile
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError, answering
@@ -27,7 +29,7 @@ from tool_engine.mcp_server.calling import ClientCalls
 from tool_engine.mcp_server.changes import Changes
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
 from tool_engine.mcp_server.finding import Finder
-from tool_engine.mcp_server.http import BodyGuard, TokenGuard, serve_app
+from tool_engine.mcp_server.http import BodyGuard, TokenGuard
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
@@ -37,7 +39,6 @@ from tool_engine.mcp_server.resources import Resource, Resources
 from tool_engine.mcp_server.rounds import STATE_HOLDS
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.mcp_server.stdio import open_stdio
-from tool_engine.mcp_server.tokens import TokenFile
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.copying import live
@@ -53,7 +54,6 @@ def _find_version() -> str:
 _VERSION: Final = _find_version()
 ALL: Final = "all"
 SEARCH: Final = "search"
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _ANY: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 _OWN_HOSTS: Final = ("127.0.0.1", "127.0.0.1:*", "localhost", "localhost:*", "[::1]", "[::1]:*")
 _SCHEMES: Final = ("http", "https")
@@ -251,7 +251,7 @@ class MCPServer:
         Raises:
             ConfigurationError: The address cannot be served at, or needs a token file.
         """
-        if host not in _LOOPBACK and token_file is None:
+        if host not in LOOPBACK and token_file is None:
             raise ConfigurationError(
                 f"all who reach {host} could call every tool: pass a token_file, or serve at "
                 "127.0.0.1"

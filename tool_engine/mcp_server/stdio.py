@@ -14,7 +14,8 @@ import mcp_types as types
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
-from tool_engine.mcp_server.bodies import LONGEST, Refused, check_message
+from tool_engine.access.bodies import LONGEST
+from tool_engine.mcp_server.bodies import Refused, check_message
 
 _AT_ONCE: Final = 1 << 16
 """Bytes that are read at once."""

@@ -1,0 +1,154 @@
+"""At which address is a server reached, and who can hold it up?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tool_engine.errors import ConfigurationError
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+GRACE: Final = 5
+"""Seconds that open requests get when the server ends."""
+_LONGEST_END: Final = 2.0
+"""Seconds beyond the grace after which a server is not waited for any more."""
+_HEAD_LIMIT: Final = 10.0
+"""Seconds within which the head of a request must have come."""
+_IDLE_LIMIT: Final = 75
+"""Seconds for which a connection stays open between two requests."""
+_MOST_CONNECTIONS: Final = 20_000
+
+
+async def serve_app(
+    app: Any,
+    host: str,
+    port: int,
+    on_ready: Callable[[str], object] | None,
+    path: str,
+    *,
+    grace: float = GRACE,
+    on_end: Callable[[], object] | None = None,
+) -> None:
+    """Serve an ASGI app until this is cancelled.
+
+    Args:
+        app: The app.
+        host: The address.
+        port: The port; 0: any that is free.
+        on_ready: Gets the URL, once it answers.
+        path: What the URL ends in.
+        grace: Seconds that open requests get when it ends.
+        on_end: Called when it begins to end.
+
+    Raises:
+        ConfigurationError: The address cannot be served at.
+    """
+    listener = open_listener(host, port)
+    config = uvicorn.Config(
+        app,
+        http=TimedProtocol,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=_IDLE_LIMIT,
+        timeout_graceful_shutdown=round(grace),
+        limit_concurrency=_MOST_CONNECTIONS,
+        lifespan="on",
+    )
+    server = _Server(config)
+    try:
+        if on_ready is not None:
+            bound = listener.getsockname()
+            shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+            on_ready(f"http://{shown}:{bound[1]}{path}")
+        await _run_until_cancelled(server, listener, grace, on_end)
+    finally:
+        listener.close()
+
+
+async def _run_until_cancelled(
+    server: uvicorn.Server,
+    listener: socket.socket,
+    grace: float,
+    on_end: Callable[[], object] | None,
+) -> None:
+    """Serve; when this is cancelled, open requests get a moment to end."""
+    serving = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        if on_end is not None:
+            on_end()
+        server.should_exit = True
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([serving], timeout=grace + _LONGEST_END)
+        serving.cancel()
+        await asyncio.wait([serving])
+        raise
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals of the process to the program."""
+
+    def capture_signals(self) -> Any:
+        return contextlib.nullcontext()
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    name = "127.0.0.1" if host == "localhost" else host
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    # The protocol is named so that asyncio sends small answers at once (TCP_NODELAY).
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((name, port))
+        listener.listen(1_024)
+    except OSError as error:
+        listener.close()
+        raise ConfigurationError(
+            f"cannot serve at {host}:{port}: {error.strerror or error}; name an address of this "
+            "machine and a free port, or 0 for any"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 as uvicorn has it, but that a client must send the head of a request in time."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._time_head()
+
+    def data_received(self, data: bytes) -> None:
+        if self._head_timer is None and self.conn.their_state is h11.IDLE:
+            self._time_head()
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._end_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_timer()
+        super().connection_lost(exc)
+
+    def _time_head(self) -> None:
+        self._head_timer = self.loop.call_later(_HEAD_LIMIT, self._close_late)
+
+    def _end_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _close_late(self) -> None:
+        self._head_timer = None
+        if self.conn.their_state is h11.IDLE:
+            self.transport.close()

@@ -1,0 +1,186 @@
+"""Whose tokens does a server take, and for what?"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.access.principal import SCOPES, Principal
+from tool_engine.catalog.yaml.strict_yaml import load_all
+from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.logger import get_logger
+from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.named_file import read_named, why_unread
+
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_FORM: Final = '- {name: ann, sha256: "..."}, with what `printf %s TOKEN | sha256sum` prints'
+_PAUSE: Final = 1.0
+"""Seconds between two looks at the file."""
+_FIELDS: Final = frozenset({"name", "sha256", "scopes", "tools", "expires"})
+_USUAL: Final = ("call", "read")
+"""The scopes of an entry that names none."""
+_LONGEST: Final = 1_024
+"""The most characters of a token that is looked at."""
+
+_log: Final = get_logger(__name__)
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    principal: Principal
+    expires: datetime | None
+
+
+class TokenFile:
+    """The tokens whose requests are taken, read again when the file has changed.
+
+    The file holds no token, only the SHA-256 of each: a YAML list of `{name: ..., sha256: ...}`,
+    with `scopes`, `tools` (patterns of names) and `expires` where they differ from `[call, read]`,
+    all and never. While it cannot be read, what was read last counts.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigurationError: It cannot be read, or holds something else.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._state = self._read_state()
+        self._entries = self._read_entries()
+        self._next_look = monotonic() + _PAUSE
+
+    async def find_principal(self, token: str) -> Principal | None:
+        """Return who a token belongs to; None: it is not taken."""
+        if monotonic() >= self._next_look:
+            self._next_look = monotonic() + _PAUSE
+            await asyncio.to_thread(self._look_again)
+        if len(token) > _LONGEST:
+            return None
+        sent = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+        found = None
+        for known, entry in self._entries.items():
+            # Each is compared, so that the time says nothing about which one was near.
+            if hmac.compare_digest(known, sent):
+                found = entry
+        if found is None or (found.expires is not None and found.expires <= datetime.now(UTC)):
+            return None
+        return found.principal
+
+    def _look_again(self) -> None:
+        try:
+            state = self._read_state()
+            if state != self._state:
+                self._entries, self._state = self._read_entries(), state
+        except ToolEngineError as error:
+            _log.warning("token_file_unread", path=str(self._path), error=str(error))
+
+    def _read_state(self) -> tuple[int, int, int]:
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise self._explain_unread(why_unread(error)) from error
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read_entries(self) -> Mapping[str, _Entry]:
+        try:
+            text = read_named(self._path)
+        except OSError as error:
+            raise self._explain_unread(why_unread(error)) from error
+        documents = load_all(text, str(self._path))
+        listed = documents[0] if len(documents) == 1 else None
+        if not isinstance(listed, list) or not listed:
+            raise ConfigurationError(
+                f"the token file {str(self._path)!r} holds no tokens; write a list of {_FORM}"
+            )
+        entries: dict[str, _Entry] = {}
+        for place, each in enumerate(listed):
+            known, entry = self._read_entry(f"{self._path}, entry {place + 1}", each)
+            if known in entries:
+                raise ConfigurationError(
+                    f"{self._path}: the token of {entry.principal.name!r} is also that of "
+                    f"{entries[known].principal.name!r}; give each a token of its own"
+                )
+            entries[known] = entry
+        return entries
+
+    def _explain_unread(self, why: str) -> ConfigurationError:
+        path = str(self._path)
+        return ConfigurationError(
+            f"the token file {path!r} cannot be read: {why}; it is a list of {_FORM}"
+        )
+
+    def _read_entry(self, where: str, entry: Any) -> tuple[str, _Entry]:
+        if not isinstance(entry, Mapping) or not {"name", "sha256"} <= set(entry):
+            raise ConfigurationError(f"{where}: an entry is {_FORM}")
+        for key in entry:
+            if key not in _FIELDS:
+                raise ConfigurationError(
+                    f"{where}: {key!r} is no field of an entry{suggest_near(key, _FIELDS)}; "
+                    f"write {', '.join(sorted(_FIELDS))}"
+                )
+        name, known = entry["name"], entry["sha256"]
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigurationError(f"{where}: name must be a text that is not empty")
+        if not isinstance(known, str) or _SHA256.fullmatch(known) is None:
+            raise ConfigurationError(
+                f"{where}: sha256 must be 64 of the characters 0-9 and a-f, in quotes; get it with "
+                "`printf %s TOKEN | sha256sum`"
+            )
+        scopes = read_scopes(entry.get("scopes", list(_USUAL)), where)
+        tools = read_patterns(entry.get("tools", ["*"]), where)
+        return known, _Entry(
+            Principal(name, scopes, tools), _read_time(entry.get("expires"), where)
+        )
+
+
+def read_scopes(scopes: Any, where: str) -> frozenset[str]:
+    """Return the scopes of a list.
+
+    Raises:
+        ConfigurationError: There is no such scope, or it is no list.
+    """
+    if isinstance(scopes, list | tuple) and all(each in SCOPES for each in scopes):
+        return frozenset(scopes)
+    raise ConfigurationError(
+        f"{where}: scopes must be a list of {', '.join(SCOPES)}, got {scopes!r}"
+    )
+
+
+def read_patterns(patterns: Any, where: str) -> tuple[str, ...]:
+    """Return the patterns of names of a list.
+
+    Raises:
+        ConfigurationError: It is no list of texts.
+    """
+    is_list = isinstance(patterns, list | tuple) and not isinstance(patterns, str)
+    if is_list and all(isinstance(each, str) and each for each in patterns):
+        return tuple(patterns)
+    raise ConfigurationError(
+        f"{where}: tools must be a list of names or patterns, such as ['notes_*'], got {patterns!r}"
+    )
+
+
+def _read_time(value: Any, where: str) -> datetime | None:
+    if value is None:
+        return None
+    text = value.isoformat() if isinstance(value, datetime) else value
+    try:
+        read = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        read = None
+    if read is None or read.tzinfo is None:
+        raise ConfigurationError(
+            f"{where}: expires must be a time with its zone, such as 2027-01-31T12:00:00Z, got "
+            f"{value!r}"
+        )
+    return read
