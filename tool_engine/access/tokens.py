@@ -76,6 +76,10 @@ class TokenFile:
             return None
         return found.principal
 
+    def list_principals(self) -> list[Principal]:
+        """Return who has tokens, in the order of the file."""
+        return [each.principal for each in self._entries.values()]
+
     def _look_again(self) -> None:
         try:
             state = self._read_state()

@@ -41,6 +41,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "mcp",
         "Serve the tools to clients of the Model Context Protocol, or use servers of it.",
     ),
+    "serve": ("serving", "Serve the tools over HTTP, to any language."),
+    "token": ("serving", "Make, list and revoke the tokens of those who may use a server."),
     "parse": (
         "formats",
         "Show what a protocol reads in a reply, and exit with 1 when a call of it cannot be run.",

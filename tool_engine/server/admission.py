@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from tool_engine.admission.snapshot import ConcurrencySnapshot
 from tool_engine.server.operation import Asked, operation
-from tool_engine.server.problems import make_invalid
+from tool_engine.server.problems import Problem
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -60,7 +60,14 @@ async def get_admission(asked: Asked) -> Any:
     ).to_dict()
 
 
-@operation("POST", "/v1/simulations", scope="operate", answer=Simulation, body=SimulationRequest)
+@operation(
+    "POST",
+    "/v1/simulations",
+    scope="operate",
+    answer=Simulation,
+    body=SimulationRequest,
+    errors=(409,),
+)
 async def simulate_limits(asked: Asked) -> Any:
     """Replay the newest calls under other limits, on a clock of its own."""
     from tool_engine.testing.simulation import simulate
@@ -69,7 +76,7 @@ async def simulate_limits(asked: Asked) -> Any:
     body: SimulationRequest = asked.body
     records = await asked.engine.query_call_records(limit=body.last)
     if not any(each.reached_executor for each in records):
-        raise make_invalid("no call that ran is kept; call a tool first")
+        raise Problem(409, "no-calls", "no call that ran is kept; call a tool first")
     said = {
         name: each for name, each in msgspec.structs.asdict(body.limits).items() if each is not None
     }

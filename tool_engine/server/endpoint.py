@@ -6,22 +6,16 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
-from urllib.parse import parse_qsl
 
 import msgspec
 
 from tool_engine.access.principal import Principal
-from tool_engine.errors import (
-    ConfigurationError,
-    EngineClosedError,
-    RecordsUnavailableError,
-    ToolEngineError,
-)
+from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.logger import get_logger
-from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
 from tool_engine.redaction import trace_of
 from tool_engine.server.operation import Asked, Operation, Reply
-from tool_engine.server.problems import Problem, make_invalid
+from tool_engine.server.problems import Problem
+from tool_engine.server.reading import read_body, read_query
 from tool_engine.server.served import Served
 
 _log: Final = get_logger(__name__)
@@ -31,7 +25,6 @@ _AT_ONCE: Final = 1 << 16
 """Bytes that are read or written on the event loop; more in a thread."""
 _PATIENCE: Final = 0.05
 """Seconds of work after which its client is watched."""
-_MOST_DIGITS: Final = 200
 
 
 class Endpoint:
@@ -81,8 +74,6 @@ class Endpoint:
             raise
         except (EngineClosedError, RecordsUnavailableError) as error:
             raise Problem(503, "not-available", str(error), retry_after=1.0) from error
-        except ConfigurationError as error:
-            raise make_invalid(str(error)) from error
         except ToolEngineError as error:
             raise Problem(409, "not-possible", str(error)) from error
         except Exception as error:
@@ -102,7 +93,7 @@ class Endpoint:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
-        query = _read_query(operation, scope["query_string"])
+        query = read_query(scope["query_string"], operation.query)
         body = await self._read_body(receive) if operation.body is not None else None
         return Asked(self._served, principal, scope["path_params"], query, body, headers)
 
@@ -119,49 +110,8 @@ class Endpoint:
         if not data and not self._operation.is_body_needed:
             return self._operation.body and self._operation.body()
         if len(data) <= _AT_ONCE:
-            return _read_as(data, self._operation.body)
-        return await asyncio.to_thread(_read_as, data, self._operation.body)
-
-
-def _read_as(data: bytes, kind: Any) -> Any:
-    try:
-        return msgspec.convert(read_json(data.decode()), kind)
-    except UnicodeDecodeError:
-        raise make_invalid("the body is no UTF-8; write JSON in UTF-8") from None
-    except RecursionError:
-        raise make_invalid("the body nests too deep; send less") from None
-    except msgspec.ValidationError as error:
-        raise Problem(422, "invalid-body", f"the body does not fit: {error}") from error
-    except RefusedJSONError as error:
-        raise make_invalid(f"the body is refused: {error}; write each key once") from error
-    except ValueError as error:
-        raise make_invalid(f"the body is no JSON: {error}; write one JSON object") from error
-
-
-def _read_query(operation: Operation, text: bytes) -> Any:
-    try:
-        pairs = parse_qsl(
-            text.decode("ascii"), keep_blank_values=True, strict_parsing=bool(text), errors="strict"
-        )
-    except (ValueError, UnicodeError):
-        raise make_invalid(
-            "the query of the address cannot be read; write name=value&..."
-        ) from None
-    if operation.query is None:
-        if pairs:
-            raise make_invalid(f"{pairs[0][0][:80]!r} is no parameter here; leave it out")
-        return None
-    values: dict[str, str] = {}
-    for name, value in pairs:
-        if name in values:
-            raise make_invalid(f"{name[:80]!r} stands twice in the address; give it once")
-        if len(value) > _MOST_DIGITS * 10:
-            raise make_invalid(f"{name[:80]!r} is too long; give a shorter one")
-        values[name] = value
-    try:
-        return msgspec.convert(values, operation.query, strict=False)
-    except msgspec.ValidationError as error:
-        raise make_invalid(f"a parameter of the address does not fit: {error}") from error
+            return read_body(data, self._operation.body)
+        return await asyncio.to_thread(read_body, data, self._operation.body)
 
 
 async def _while_client_waits(work: Any, receive: Any) -> Any:
@@ -209,6 +159,7 @@ class Sized(msgspec.Struct):
 
 async def _send_body(send: Any, status: int, body: bytes, headers: Mapping[str, str]) -> None:
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    raw.append(_KEPT if "etag" in headers else _NOT_KEPT)
     if status not in (204, 304):
         raw.append((b"content-length", b"%d" % len(body)))
     raw += _ALWAYS
@@ -216,9 +167,11 @@ async def _send_body(send: Any, status: int, body: bytes, headers: Mapping[str, 
     await send({"type": "http.response.body", "body": b"" if status in (204, 304) else body})
 
 
+_NOT_KEPT: Final = (b"cache-control", b"no-store")
+_KEPT: Final = (b"cache-control", b"private, no-cache")
+"""Of what has an `ETag`: a client may keep it, and asks each time whether it still holds."""
 _ALWAYS: Final = [
     (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
@@ -226,7 +179,7 @@ _ALWAYS: Final = [
 
 async def _send_stream(reply: Reply, receive: Any, send: Any) -> None:
     """Send events until they end or the client has left."""
-    raw = [(b"content-type", _EVENTS.encode()), *_ALWAYS, (b"x-accel-buffering", b"no")]
+    raw = [(b"content-type", _EVENTS.encode()), _NOT_KEPT, *_ALWAYS, (b"x-accel-buffering", b"no")]
     await send({"type": "http.response.start", "status": reply.status, "headers": raw})
 
     async def write(piece: bytes) -> None:

@@ -15,9 +15,9 @@ from tool_engine.server.problems import ProblemDetails, list_errors
 
 _TEMPLATE: Final = "#/components/schemas/{name}"
 _PART: Final = re.compile(r"\{(\w+)\}")
-_ALWAYS: Final = (400, 408, 413, 421, 429, 500)
+_ALWAYS: Final = (400, 403, 408, 409, 413, 421, 429, 500, 503)
 """The statuses of problems that any operation has."""
-_WITH_RIGHTS: Final = (401, 403)
+_WITH_RIGHTS: Final = (401,)
 
 
 def describe_operations(operations: Iterable[Operation]) -> dict[str, Any]:

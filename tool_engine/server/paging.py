@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from tool_engine.server.problems import Problem, make_invalid
+from tool_engine.server.problems import Problem
 
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000, description="The most items of one answer.")]
 Cursor: TypeAlias = Annotated[
@@ -38,4 +38,5 @@ def read_cursor(cursor: str) -> str:
 
 
 def _make_refusal(cursor: str) -> Problem:
-    return make_invalid(f"no answer gave the cursor {cursor[:80]!r}; take `next` of the one before")
+    detail = f"no answer gave the cursor {cursor[:80]!r}; take `next` of the one before"
+    return Problem(404, "unknown-cursor", detail)

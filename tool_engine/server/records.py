@@ -75,7 +75,7 @@ class SessionList(msgspec.Struct):
     items: list[SessionInfo]
 
 
-@operation("GET", "/v1/records", scope="read", answer=RecordPage, query=RecordQuery)
+@operation("GET", "/v1/records", scope="read", answer=RecordPage, query=RecordQuery, errors=(404,))
 async def list_records(asked: Asked) -> Any:
     """List the records of calls, the newest first.
 

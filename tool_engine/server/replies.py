@@ -8,11 +8,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols import get_protocol
 from tool_engine.protocols.cycle import parse_reply
 from tool_engine.server.operation import Asked, operation
+from tool_engine.server.problems import Problem
 
 
 class ReplyRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -35,12 +37,15 @@ class ReadReply(msgspec.Struct):
     stop_reason: str | None
 
 
-@operation("POST", "/v1/replies", scope="read", answer=ReadReply, body=ReplyRequest)
+@operation("POST", "/v1/replies", scope="read", answer=ReadReply, body=ReplyRequest, errors=(404,))
 async def read_reply(asked: Asked) -> Any:
     """Show which calls a protocol reads in a reply, without running any."""
     engine, may_use = asked.engine, asked.principal.may_use
     tools = [each for each in engine.list_all() if each.is_enabled and may_use(each.name)]
-    protocol = get_protocol(asked.body.protocol, tools=tools)
+    try:
+        protocol = get_protocol(asked.body.protocol, tools=tools)
+    except ConfigurationError as error:
+        raise Problem(404, "unknown-protocol", str(error)) from error
     found: ParsedReply = await asyncio.to_thread(parse_reply, protocol, asked.body.reply)
     return ReadReply(
         asked.body.protocol,

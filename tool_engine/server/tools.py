@@ -23,7 +23,7 @@ _SHOWN: Final = ("testing", "published")
 _MOST_NEAR: Final = 3
 _UNLESS_KNOWN: Final = {"if-none-match": "An `ETag`: the answer is 304 while it still holds."}
 _UNCHANGED: Final = {"304": {"description": "What the client has still holds."}}
-_Names = Annotated[str, Meta(max_length=100_000, description="Names, joined by commas.")]
+_Names = Annotated[str, Meta(max_length=10_000, description="Names, joined by commas.")]
 Format = Literal["openai", "openai_responses", "anthropic", "gemini", "mcp"]
 
 
@@ -88,6 +88,7 @@ class Definitions(msgspec.Struct):
     scope="read",
     answer=ToolPage,
     query=ToolQuery,
+    errors=(404,),
     headers=_UNLESS_KNOWN,
     also=_UNCHANGED,
 )

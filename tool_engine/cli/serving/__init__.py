@@ -1,0 +1,1 @@
+"""How is an engine served over HTTP, and to whom?"""

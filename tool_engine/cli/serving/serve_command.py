@@ -1,0 +1,158 @@
+"""At which address is an engine served over HTTP, and to whom?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+import typer
+
+from tool_engine.cli.console import visible
+from tool_engine.cli.engines import load_app, wait_for_app
+from tool_engine.cli.failures import EXIT_OK, CommandError
+from tool_engine.cli.options import MCPConfigOption, RecordsOption, ToolsOption, settings_of
+from tool_engine.cli.records.recording import recording_engine
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+
+if TYPE_CHECKING:
+    from tool_engine.engine import ToolEngine
+
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_PORT: Final = 8930
+_GRACE: Final = 30.0
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    host: str
+    port: int
+    token_file: str | None
+    has_mcp: bool
+    app: str | None
+    allowed_hosts: tuple[str, ...]
+    allowed_origins: tuple[str, ...]
+    rate: str
+    grace: float
+
+
+def run_command(
+    ctx: typer.Context,
+    *,
+    host: Annotated[str, typer.Option("--host", metavar="HOST", help="The address.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65_535, help="The port; 0: any that is free.")
+    ] = _PORT,
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            "--token-file", metavar="FILE", help="Whose requests to take: see `tool-engine token`."
+        ),
+    ] = None,
+    no_auth: Annotated[
+        bool, typer.Option("--no-auth", help="Ask for no tokens: on this machine only.")
+    ] = False,
+    mcp: Annotated[bool, typer.Option("--mcp", help="Serve clients of MCP, too, at /mcp.")] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-host", metavar="HOST", help="A name under which it may be reached."
+        ),
+    ] = None,
+    allowed_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-origin", metavar="ORIGIN", help="Whose pages may use it, beside its own."
+        ),
+    ] = None,
+    rate: Annotated[
+        str, typer.Option("--rate", metavar="RATE", help="Requests of each principal.")
+    ] = "1000/s",
+    grace: Annotated[
+        float,
+        typer.Option("--grace", min=0.1, help="Seconds for open requests when it ends."),
+    ] = _GRACE,
+    app: Annotated[
+        str | None,
+        typer.Option("--app", metavar="MODULE:NAME", help="The engine of a program of yours."),
+    ] = None,
+    mcp_config: MCPConfigOption = None,
+    tools: ToolsOption = None,
+    records: RecordsOption = None,
+) -> int:
+    """Serve the tools over HTTP, to any language.
+
+    Example: tool-engine serve --token-file tokens.yaml
+    """
+    if (token_file is None) is not no_auth:
+        raise CommandError(
+            "say whose requests to take: --token-file FILE, or --no-auth for this machine alone"
+        )
+    if no_auth and host not in _LOOPBACK:
+        raise CommandError(
+            f"all who reach {host} could call every tool: say whose requests to take with "
+            "--token-file FILE, or serve at 127.0.0.1"
+        )
+    settings = settings_of(ctx, tools, records, mcp_config)
+    options = ServeOptions(
+        host=host,
+        port=port,
+        token_file=token_file,
+        has_mcp=mcp,
+        app=app,
+        allowed_hosts=tuple(allowed_host or ()),
+        allowed_origins=tuple(allowed_origin or ()),
+        rate=rate,
+        grace=grace,
+    )
+    try:
+        return run_async(_serve(settings, options))
+    except CommandError as error:
+        # The usual end of a server is no error of it.
+        if error.kind != "interrupted":
+            raise
+        return error.exit_code
+
+
+async def _serve(settings: Settings, options: ServeOptions) -> int:
+    if options.app is not None:
+        async with await wait_for_app(load_app(options.app), options.app) as engine:
+            await _serve_engine(engine, options)
+    else:
+        async with recording_engine(settings, watch_for_changes=True) as engine:
+            await _serve_engine(engine, options)
+    return EXIT_OK
+
+
+async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
+    from tool_engine.access.listening import serve_app
+    from tool_engine.server import create_app
+
+    def make_app() -> Any:
+        return create_app(
+            engine,
+            auth=options.token_file,
+            allowed_hosts=options.allowed_hosts,
+            allowed_origins=options.allowed_origins,
+            rate=options.rate,
+            mcp=options.has_mcp,
+        )
+
+    app = await asyncio.to_thread(make_app)
+    engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
+    count = len(engine.list_names())
+    await serve_app(
+        app,
+        options.host,
+        options.port,
+        lambda url: sys.stderr.write(f"serving {count} tools at {url}\n"),
+        "",
+        grace=options.grace,
+        on_end=app.end,
+    )
+
+
+def _write_waiting(event: ToolEngineEvent) -> None:
+    name = visible(event.tool_name or "")
+    sys.stderr.write(f"{name} waits for consent: see GET /v1/approvals\n")

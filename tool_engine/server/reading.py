@@ -1,0 +1,107 @@
+"""Which value does a request send, read in the one way that its operation declares?"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
+from tool_engine.server.problems import Problem, make_invalid
+
+_NUMBERS: Final = (int, float, bool)
+_LONGEST: Final = 10_000
+"""Characters of one parameter of an address."""
+
+
+def read_body(data: bytes, kind: Any) -> Any:
+    """Return what a body holds.
+
+    Raises:
+        Problem: It is no JSON, can be read in two ways, or does not fit.
+    """
+    try:
+        return msgspec.convert(_make_whole(read_json(data.decode()), kind), kind)
+    except UnicodeDecodeError:
+        raise make_invalid("the body is no UTF-8; write JSON in UTF-8") from None
+    except RecursionError:
+        raise make_invalid("the body nests too deep; send less") from None
+    except msgspec.ValidationError as error:
+        raise Problem(422, "invalid-body", f"the body does not fit: {error}") from error
+    except RefusedJSONError as error:
+        raise make_invalid(f"the body is refused: {error}; write each key once") from error
+    except ValueError as error:
+        raise make_invalid(f"the body is no JSON: {error}; write one JSON object") from error
+
+
+def read_query(text: bytes, kind: type[msgspec.Struct] | None) -> Any:
+    """Return what the query of an address holds; None where an operation takes none.
+
+    Raises:
+        Problem: It cannot be read, or a parameter is unknown, stands twice or does not fit.
+    """
+    try:
+        pairs = parse_qsl(
+            text.decode("ascii"), keep_blank_values=True, strict_parsing=bool(text), errors="strict"
+        )
+    except (ValueError, UnicodeError):
+        raise make_invalid(
+            "the query of the address cannot be read; write name=value&name=value"
+        ) from None
+    if kind is None and not pairs:
+        return None
+    fields = {} if kind is None else _list_fields(kind)
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name not in fields:
+            hint = suggest_near(name[:80], fields) or "; leave it out"
+            raise make_invalid(f"{name[:80]!r} is no parameter here{hint}")
+        if name in values:
+            raise make_invalid(f"{name!r} stands twice in the address; give it once")
+        if len(value) > _LONGEST:
+            raise make_invalid(f"{name!r} is too long; give a shorter one")
+        try:
+            # Each by itself, as what it is where it is there: the text `null` is a text.
+            kind_of = _base_of(fields[name])
+            values[name] = msgspec.convert(value, fields[name], strict=kind_of not in _NUMBERS)
+        except msgspec.ValidationError as error:
+            raise make_invalid(f"the parameter {name!r} does not fit: {error}") from error
+    return None if kind is None else kind(**values)
+
+
+@cache
+def _list_fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the type of each field, without None."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: _without_none(hint) for name, hint in hints.items()}
+
+
+def _without_none(hint: Any) -> Any:
+    if get_origin(hint) not in (Union, UnionType):
+        return hint
+    return Union[tuple(each for each in get_args(hint) if each is not type(None))]  # noqa: UP007 - made at run time
+
+
+def _base_of(hint: Any) -> Any:
+    """Return a type without what is noted of it."""
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def _make_whole(value: Any, hint: Any) -> Any:
+    """Return a value whose whole numbers are such: JSON's 7.0 is one, as JSON Schema says."""
+    kind = _base_of(hint)
+    if kind is int:
+        is_whole = isinstance(value, float) and value.is_integer()
+        return int(value) if is_whole else value
+    if not isinstance(value, dict):
+        return value
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        fields = _list_fields(kind)
+        return {name: _make_whole(each, fields.get(name)) for name, each in value.items()}
+    if get_origin(kind) is dict:
+        return {name: _make_whole(each, get_args(kind)[1]) for name, each in value.items()}
+    return value
