@@ -144,11 +144,12 @@ class JWTVerifier:
         return next(iter(self._keys.values())) if len(self._keys) == 1 else None
 
     async def _read_keys(self) -> None:
-        self._read_at = monotonic()
         try:
             self._keys = await asyncio.to_thread(self._load_keys)
         except Exception as error:  # noqa: BLE001 - those read before go on
             _log.warning("keys_unread", source=self._source, error=str(error))
+        # Not before: who comes meanwhile waits for them.
+        self._read_at = monotonic()
 
     def _load_keys(self) -> dict[str, Any]:
         if self._is_url:

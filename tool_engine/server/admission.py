@@ -17,7 +17,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Limits to try; what is left out is as it is now."""
 
     max_concurrent: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    buckets: dict[str, Annotated[int, Meta(ge=0, le=1_000_000)]] | None = None
+    bucket_limits: dict[str, Annotated[int, Meta(ge=0, le=1_000_000)]] | None = None
     strategy: str | None = None
     queue_size: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
     queue_timeout: Annotated[float, Meta(gt=0)] | None = None

@@ -12,6 +12,7 @@ from tool_engine.errors import MissingExtraError
 from tool_engine.server.operation import Asked, Reply, operation
 from tool_engine.server.problems import Problem
 
+_METRICS: Final = "tool_engine.observability.prometheus"
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -45,14 +46,15 @@ async def check_readiness(asked: Asked) -> Any:
     also={"text/plain": {"schema": {"type": "string"}}},
 )
 async def write_metrics(asked: Asked) -> Any:
-    """Write the metrics as Prometheus reads them."""
+    """Write the metrics as Prometheus reads them; they count from the first reading on."""
     served = asked.served
     if served.metrics is None:
         try:
-            room = import_module("tool_engine.observability.prometheus")
+            room = await asyncio.to_thread(import_module, _METRICS)
         except MissingExtraError as error:
             raise Problem(501, "no-metrics", str(error)) from error
-        served.metrics = room.instrument(asked.engine)
+        # Two first readings may come at once.
+        served.metrics = served.metrics or room.instrument(asked.engine)
     written = import_module("prometheus_client").generate_latest
     text = (await asyncio.to_thread(written, served.metrics.registry)).decode()
     return Reply(text=text, headers={"content-type": _TEXT})

@@ -13,6 +13,7 @@ import msgspec
 from tool_engine.server.operation import Operation
 from tool_engine.server.problems import ProblemDetails, list_errors
 
+_VERSION: Final = version("tool-engine")
 _TEMPLATE: Final = "#/components/schemas/{name}"
 _PART: Final = re.compile(r"\{(\w+)\}")
 _ALWAYS: Final = (400, 403, 408, 409, 413, 421, 429, 500, 503)
@@ -35,7 +36,7 @@ def describe_operations(operations: Iterable[Operation]) -> dict[str, Any]:
         "openapi": "3.1.1",
         "info": {
             "title": "tool_engine",
-            "version": version("tool-engine"),
+            "version": _VERSION,
             "description": (
                 "Tools that are validated, admitted, run under a deadline and recorded. A call "
                 "that fails answers 200 with a result that says so; a status of 400 and above is "

@@ -72,7 +72,9 @@ class Problem(Exception):  # noqa: N818 - an answer, not a failure of this progr
 
 def make_unknown(what: str, name: str, hint: str = "") -> Problem:
     """Return the one answer about what is not there, and what is not the principal's own."""
-    return Problem(404, f"unknown-{what}", f"there is no {what} {name[:128]!r}{hint}")
+    return Problem(
+        404, f"unknown-{what.replace(' ', '-')}", f"there is no {what} {name[:128]!r}{hint}"
+    )
 
 
 def make_invalid(detail: str) -> Problem:

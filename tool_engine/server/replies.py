@@ -43,7 +43,8 @@ async def read_reply(asked: Asked) -> Any:
     engine, may_use = asked.engine, asked.principal.may_use
     tools = [each for each in engine.list_all() if each.is_enabled and may_use(each.name)]
     try:
-        protocol = get_protocol(asked.body.protocol, tools=tools)
+        # Those of other packages are looked for on the disk.
+        protocol = await asyncio.to_thread(get_protocol, asked.body.protocol, tools=tools)
     except ConfigurationError as error:
         raise Problem(404, "unknown-protocol", str(error)) from error
     found: ParsedReply = await asyncio.to_thread(parse_reply, protocol, asked.body.reply)

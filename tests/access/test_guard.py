@@ -1,0 +1,302 @@
+"""Which requests reach an app that is guarded?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import (
+    BOUND,
+    Service,
+    served,
+    write_tokens,
+)
+from tests.server.conftest import (
+    engine as engine,
+)
+from tests.server.conftest import (
+    service as service,
+)
+from tool_engine import ConfigurationError, ToolEngine
+from tool_engine.access import listening
+from tool_engine.server import create_app
+
+TOKEN = "Authorization: Bearer token-of-ann\r\n"
+JSON = "Content-Type: application/json\r\n"
+
+
+async def speak(url: str, text: str | bytes, *, until_end: bool = True) -> str:
+    """What a server answers to bytes."""
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(text.encode() if isinstance(text, str) else text)
+        await writer.drain()
+        async with asyncio.timeout(BOUND):
+            return (await reader.read() if until_end else await reader.read(65536)).decode()
+    finally:
+        writer.close()
+
+
+def head(line: str, *headers: str, host: str = "127.0.0.1") -> str:
+    return f"{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{''.join(headers)}\r\n"
+
+
+def status_of(answer: str) -> int:
+    return int(answer.split(" ", 2)[1])
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("localhost:8930", 200),
+        ("[::1]:1", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example:80", 421),
+        ("", 421),
+    ],
+)
+async def test_names_that_lead_here(service: Service, host: str, status: int) -> None:
+    """A page whose name was bound to this machine afterwards gets nothing."""
+    answer = await speak(service.url, head("GET /v1/tools", TOKEN, host=host))
+    assert status_of(answer) == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "https://127.0.0.1.evil.example"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+    ],
+)
+async def test_pages_of_others(service: Service, headers: dict[str, str], status: int) -> None:
+    """A page of another origin may not use it, with a token or without."""
+    answer = await service.client("ann").send("GET", "/v1/tools", headers=headers)
+    assert answer.status == status
+    own = {"origin": service.url}
+    assert (await service.client("ann").send("GET", "/v1/tools", headers=own)).status == 200
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+)
+async def test_forms_of_others(service: Service, engine: ToolEngine, kind: str) -> None:
+    """What a form can send without being asked is no call."""
+    answer = await service.client("ann").send(
+        "POST",
+        "/v1/tools/add/calls",
+        data=b'{"arguments": {"a": 1, "b": 2}}',
+        headers={"content-type": kind},
+    )
+    assert (answer.status, answer.kind) == (415, "wrong-type")
+    assert await engine.query_call_records() == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "",
+        "Authorization: Bearer nobody\r\n",
+        "Authorization: Basic dG9rZW4tb2YtYW5u\r\n",
+        "Authorization: token-of-ann\r\n",
+        TOKEN + TOKEN,
+        TOKEN + "Authorization: Bearer token-of-olga\r\n",
+    ],
+)
+async def test_tokens_that_are_not_taken(service: Service, headers: str) -> None:
+    """None, an unknown one, another scheme, or two."""
+    answer = await speak(service.url, head("GET /v1/tools", headers))
+    assert status_of(answer) == 401
+    assert "www-authenticate: Bearer" in answer
+    assert "unknown-token" in answer
+
+
+@pytest.mark.parametrize("name", ["token", "access_token", "API_KEY"])
+async def test_a_token_in_the_address(service: Service, name: str) -> None:
+    """It would stand in logs; the answer does not repeat it."""
+    answer = await service.client("ann").get(f"/v1/tools?{name}=token-of-olga")
+    assert (answer.status, answer.kind) == (400, "secret-in-address")
+    assert "olga" not in answer.text
+
+
+async def test_what_needs_no_token(service: Service) -> None:
+    """Whether it is alive and ready, and what it can do, is told to all."""
+    client = service.client(None)
+    for path in ("/healthz", "/readyz", "/openapi.json"):
+        assert (await client.get(path)).status == 200
+    for path in ("/v1/tools", "/metrics", "/nix", "/healthz/x"):
+        assert (await client.get(path)).status == 401
+
+
+async def test_a_token_that_is_taken_back(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not taken any more, also on a connection that is open."""
+    ann = service.client("ann")
+    assert (await ann.get("/v1/tools")).status == 200
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
+    await asyncio.to_thread(write_tokens, tmp_path / "tokens.json", {"bob": {}})
+    assert (await ann.get("/v1/tools")).status == 401
+    assert (await service.client("bob").get("/v1/tools")).status == 200
+
+
+async def test_bodies_that_are_too_large(service: Service, engine: ToolEngine) -> None:
+    """It is said before they come, or as soon as too much has come."""
+    line = "POST /v1/tools/note/calls"
+    told = await speak(service.url, head(line, TOKEN, JSON, f"Content-Length: {5 << 20}\r\n"))
+    assert status_of(told) == 413
+    chunk = b"%x\r\n" % (1 << 20) + b" " * (1 << 20) + b"\r\n"
+    start = head(line, TOKEN, JSON, "Transfer-Encoding: chunked\r\n").encode()
+    many = await speak(service.url, start + chunk * 4 + b"1\r\n \r\n", until_end=False)
+    assert status_of(many) == 413
+    assert await engine.query_call_records() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        head(
+            "POST /v1/tools/add/calls",
+            TOKEN,
+            JSON,
+            "Content-Length: 2\r\n",
+            "Content-Length: 3\r\n",
+        ),
+        head("POST /v1/tools/add/calls", TOKEN, JSON, "Content-Length: x\r\n"),
+        head("POST /v1/tools/add/calls", TOKEN, JSON, "Content-Length: -1\r\n"),
+        head("POST /v1/tools/add/calls", TOKEN, JSON, "Transfer-Encoding: chunked, gzip\r\n"),
+        head("POST /v1/tools/add/calls", TOKEN, JSON, "Transfer-Encoding: chunked\r\n") + "zz\r\n",
+        "GET /v1/tools HTTP/9.9\r\n\r\n",
+        "\x16\x03\x01",
+        "GET /" + "a" * 100_000,
+    ],
+)
+async def test_requests_that_can_be_read_in_two_ways(
+    service: Service, engine: ToolEngine, text: str
+) -> None:
+    """They are refused, and the connection is closed: nothing behind them is read."""
+    behind = "GET /v1/engine HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    answer = await speak(service.url, text + behind)
+    assert answer.count("HTTP/1.1") <= 1
+    assert answer == "" or status_of(answer) in (400, 411, 421, 501)
+    assert await engine.query_call_records() == []
+
+
+async def test_a_head_that_never_comes_whole(
+    engine: ToolEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that sends no request is closed; one that has sent one is not."""
+    monkeypatch.setattr(listening, "_HEAD_LIMIT", 0.2)
+    tokens = write_tokens(tmp_path / "tokens.json")
+    app = await asyncio.to_thread(create_app, engine, auth=str(tokens))
+    async with served(app) as service:
+        for text in ("", "GET /v1/tools HTTP/1.1\r\nHost: 127.0"):
+            assert await speak(service.url, text) == ""
+        body = {"timeout": 0.6}
+        slow = await service.client("ann").send("POST", "/v1/tools/endless/calls", json=body)
+        assert slow.json["error_type"] == "timeout"
+
+
+async def test_a_body_that_never_comes_whole(
+    service: Service, engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not waited for without end."""
+    monkeypatch.setattr("tool_engine.access.guard.LONGEST_WAIT", 0.2)
+    start = head("POST /v1/tools/add/calls", TOKEN, JSON, "Content-Length: 20\r\n")
+    answer = await speak(service.url, start + "{")
+    assert status_of(answer) == 408
+    assert await engine.query_call_records() == []
+
+
+async def test_a_client_that_leaves_in_its_body(service: Service, engine: ToolEngine) -> None:
+    """Nothing runs, and nothing is left."""
+    host, port = service.url.removeprefix("http://").split(":")
+    for _ in range(20):
+        _, writer = await asyncio.open_connection(host, int(port))
+        start = head("POST /v1/tools/add/calls", TOKEN, JSON, "Content-Length: 20\r\n")
+        writer.write(start.encode() + b"{")
+        await writer.drain()
+        writer.close()
+    assert (await service.client("ann").get("/v1/tools")).status == 200
+    assert await engine.query_call_records() == []
+
+
+async def test_more_than_may_come(engine: ToolEngine, tmp_path: Path) -> None:
+    """Each principal has a rate of its own."""
+    tokens = write_tokens(tmp_path / "tokens.json")
+    app = await asyncio.to_thread(create_app, engine, auth=str(tokens), rate="3/h")
+    async with served(app) as service:
+        ann, bob = service.client("ann"), service.client("bob")
+        assert [(await ann.get("/v1/tools")).status for _ in range(4)] == [200, 200, 200, 429]
+        last = await ann.get("/v1/tools")
+        assert last.kind == "too-many-requests"
+        assert 3000 < int(last.headers["retry-after"]) <= 3601
+        assert (await bob.get("/v1/tools")).status == 200
+
+
+@pytest.fixture
+async def open_service(engine: ToolEngine) -> AsyncIterator[Service]:
+    async with served(create_app(engine)) as service:
+        yield service
+
+
+async def test_without_tokens(open_service: Service) -> None:
+    """This machine may do all, and still no page of another origin."""
+    client = open_service.client(None)
+    assert (await client.get("/v1/engine")).status == 200
+    assert (await client.call("add", a=1, b=2)).json["output"] == {"result": 3}
+    evil = await client.send("GET", "/v1/tools", headers={"origin": "http://evil.example"})
+    assert evil.status == 403
+
+
+async def test_without_tokens_others_are_not_heard(engine: ToolEngine) -> None:
+    """An app that is served elsewhere without tokens answers no other machine."""
+    app = create_app(engine)
+    sent: list[Any] = []
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/v1/tools",
+        "raw_path": b"/v1/tools",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+        "client": ("10.0.0.7", 4711),
+    }
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    await app(scope, receive, send)
+    assert sent[0]["status"] == 403
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"auth": 7}, "auth must be a token file or have find_principal"),
+        ({"auth": "/nix/tokens"}, "the token file '/nix/tokens' cannot be read"),
+        ({"rate": "many"}, "rate: not a rate: 'many'; write it as 10/s"),
+    ],
+)
+def test_wrong_arguments(given: dict[str, Any], says: str) -> None:
+    """What would be served otherwise than it was meant is refused."""
+    with pytest.raises(ConfigurationError) as caught:
+        create_app(ToolEngine(), **given)
+    assert says in str(caught.value)
+    with pytest.raises(ConfigurationError, match="engine must be a ToolEngine"):
+        create_app("engine")  # type: ignore[arg-type]

@@ -1,0 +1,203 @@
+"""Which tokens that an issuer has signed are taken?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+)
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+from tool_engine import ConfigurationError
+from tool_engine.access.jwt_verifier import JWTVerifier
+
+RSA = rsa.generate_private_key(65537, 2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+ED = ed25519.Ed25519PrivateKey.generate()
+OTHER = rsa.generate_private_key(65537, 2048)
+
+
+def key_set(**more: Any) -> dict[str, Any]:
+    found = [
+        {**RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True), "kid": "rsa", "alg": "RS256"},
+        {**ECAlgorithm.to_jwk(EC.public_key(), as_dict=True), "kid": "ec", "alg": "ES256"},
+        {**OKPAlgorithm.to_jwk(ED.public_key(), as_dict=True), "kid": "ed", "alg": "EdDSA"},
+    ]
+    return {"keys": [*found, *more.values()]}
+
+
+def claims(**changed: Any) -> dict[str, Any]:
+    now = time.time()
+    said = {
+        "iss": "https://login.example",
+        "aud": "tools",
+        "sub": "ann",
+        "exp": now + 300,
+        "scope": "call read admin",
+    }
+    return {name: each for name, each in {**said, **changed}.items() if each is not None}
+
+
+def sign(key: Any = RSA, algorithm: str = "RS256", kid: str | None = "rsa", **changed: Any) -> str:
+    headers = None if kid is None else {"kid": kid}
+    return jwt.encode(claims(**changed), key, algorithm, headers)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps(key_set()))
+    return path
+
+
+@pytest.fixture
+def verifier(path: Path) -> JWTVerifier:
+    return JWTVerifier(issuer="https://login.example", audience="tools", jwks=str(path))
+
+
+@pytest.mark.parametrize(
+    ("key", "algorithm", "kid"), [(RSA, "RS256", "rsa"), (EC, "ES256", "ec"), (ED, "EdDSA", "ed")]
+)
+async def test_what_is_taken(verifier: JWTVerifier, key: Any, algorithm: str, kid: str) -> None:
+    """A token of each kind of key; of its scopes those that there are here."""
+    found = await verifier.find_principal(sign(key, algorithm, kid))
+    assert found is not None
+    assert (found.name, sorted(found.scopes)) == ("ann", ["call", "read"])
+    listed = await verifier.find_principal(sign(key, algorithm, kid, scope=["operate", 7]))
+    assert listed is not None
+    assert listed.scopes == {"operate"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"iss": "https://evil.example"},
+        {"iss": None},
+        {"aud": "other"},
+        {"aud": None},
+        {"aud": ["other", "another"]},
+        {"exp": 1},
+        {"exp": None},
+        {"exp": "soon"},
+        {"nbf": time.time() + 3600},
+        {"sub": None},
+        {"sub": ""},
+        {"sub": 7},
+    ],
+    ids=str,
+)
+async def test_claims_that_are_not_taken(verifier: JWTVerifier, changed: dict[str, Any]) -> None:
+    """Another issuer, another audience, another time, or no one."""
+    token = jwt.api_jws.encode(json.dumps(claims(**changed)).encode(), RSA, "RS256", {"kid": "rsa"})
+    assert await verifier.find_principal(token) is None
+
+
+async def test_clocks_may_differ_a_little(verifier: JWTVerifier) -> None:
+    """A minute is forgiven."""
+    assert await verifier.find_principal(sign(exp=time.time() - 30)) is not None
+
+
+async def test_forged_tokens(verifier: JWTVerifier) -> None:
+    """No key, a secret that is public, another key, another id, and what is no token."""
+    public = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    head = jwt.utils.base64url_encode(json.dumps({"alg": "HS256", "kid": "rsa"}).encode())
+    body = jwt.utils.base64url_encode(json.dumps(claims()).encode())
+    import hashlib
+    import hmac
+
+    signed = b".".join((head, body))
+    mark = jwt.utils.base64url_encode(hmac.digest(public, signed, hashlib.sha256))
+    good = sign()
+    forged = [
+        jwt.encode(claims(), "", "none"),
+        b".".join((signed, mark)).decode(),
+        sign(OTHER),
+        sign(EC, "ES256", "rsa"),
+        sign(kid="unknown"),
+        sign(kid=None),
+        good[:-4] + "AAAA",
+        good + "." + good,
+        "",
+        "a.b.c",
+        "x" * 100_000,
+    ]
+    assert [await verifier.find_principal(each) for each in forged] == [None] * len(forged)
+
+
+@pytest.fixture
+def issuer() -> Iterator[tuple[str, list[dict[str, Any]], list[str]]]:
+    """A server of keys, what it gives, and what it was asked for."""
+    given, asked = [key_set()], []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = json.dumps(given[-1]).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/keys", given, asked
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+async def test_keys_that_change(
+    issuer: tuple[str, list[dict[str, Any]], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new key is found; a storm of ids that there are not asks for keys once a minute."""
+    url, given, asked = issuer
+    verifier = JWTVerifier(issuer="https://login.example", audience="tools", jwks=url)
+    found = await asyncio.gather(*(verifier.find_principal(sign()) for _ in range(20)))
+    assert all(found)
+    assert len(asked) == 1
+    for number in range(100):
+        assert await verifier.find_principal(sign(OTHER, kid=f"k{number}")) is None
+    assert len(asked) == 1
+
+    new = {**RSAAlgorithm.to_jwk(OTHER.public_key(), as_dict=True), "kid": "new"}
+    given.append(key_set(new=new))
+    monkeypatch.setattr("tool_engine.access.jwt_verifier._PAUSE", 0.0)
+    assert await verifier.find_principal(sign(OTHER, kid="new")) is not None
+    given.append({"keys": "broken"})
+    assert await verifier.find_principal(sign(OTHER, kid="newer")) is None
+    assert await verifier.find_principal(sign(OTHER, kid="new")) is not None
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"audience": ""}, "audience must be a text that is not empty"),
+        ({"issuer": None}, "issuer must be a text that is not empty"),
+        ({"algorithms": ["HS256"]}, "'HS256' is no algorithm with a public key; write some of"),
+        ({"algorithms": ["none"]}, "'none' is no algorithm with a public key"),
+        ({"jwks": "http://login.example/keys"}, "could be changed on their way; give an https URL"),
+        ({"jwks": "ftp://login.example/keys"}, "could be changed on their way"),
+    ],
+)
+def test_wrong_settings(changed: dict[str, Any], says: str) -> None:
+    """What would take tokens of anyone is refused."""
+    said = {"issuer": "i", "audience": "a", "jwks": "keys.json", **changed}
+    with pytest.raises(ConfigurationError) as caught:
+        JWTVerifier(**said)
+    assert says in str(caught.value)

@@ -1,0 +1,89 @@
+"""Whose tokens are taken, for what, and until when?"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tool_engine import ConfigurationError
+from tool_engine.access.principal import Principal
+from tool_engine.access.tokens import TokenFile
+
+
+def entry(name: str, token: str, more: str = "") -> str:
+    hashed = hashlib.sha256(token.encode()).hexdigest()
+    return f'- {{name: {name}, sha256: "{hashed}"{more}}}\n'
+
+
+def read(path: Path, text: str) -> TokenFile:
+    path.write_text(text)
+    return TokenFile(str(path))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tokens.yaml"
+
+
+def test_what_an_entry_says(path: Path) -> None:
+    """Scopes and tools are those of the entry, else call, read and all tools."""
+    more = ", scopes: [approve], tools: ['notes_*', add]"
+    tokens = read(path, entry("ann", "a") + entry("bob", "b", more))
+    ann = asyncio.run(tokens.find_principal("a"))
+    bob = asyncio.run(tokens.find_principal("b"))
+    assert ann == Principal("ann", frozenset({"call", "read"}), ("*",))
+    assert bob is not None
+    assert [bob.may(each) for each in ("approve", "call")] == [True, False]
+    assert [bob.may_use(each) for each in ("notes_new", "add", "adds")] == [True, True, False]
+    for unknown in ("", "c", "a" * 5000, "\ud800", "ä"):
+        assert asyncio.run(tokens.find_principal(unknown)) is None
+
+
+@pytest.mark.parametrize(("days", "is_taken"), [(1, True), (-1, False)])
+def test_a_token_that_ends(path: Path, days: int, is_taken: bool) -> None:
+    """A token is taken until its time."""
+    when = (datetime.now(UTC) + timedelta(days=days)).isoformat()
+    for shown in (f"'{when}'", when):
+        tokens = read(path, entry("ann", "a", f", expires: {shown}"))
+        assert (asyncio.run(tokens.find_principal("a")) is not None) is is_taken
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (", scope: [call]", "'scope' is no field of an entry; did you mean 'scopes'?"),
+        (", scopes: [write]", "scopes must be a list of call, read, approve, operate"),
+        (", scopes: call", "scopes must be a list of call"),
+        (", tools: add", "tools must be a list of names or patterns"),
+        (", tools: [1]", "tools must be a list of names or patterns"),
+        (", expires: tomorrow", "expires must be a time with its zone"),
+        (", expires: 2030-01-01", "expires must be a time with its zone"),
+        (", expires: 2030-01-01T00:00:00", "expires must be a time with its zone"),
+    ],
+)
+def test_an_entry_that_says_too_much(path: Path, more: str, says: str) -> None:
+    """What is not understood is refused: a right must not be wider than it was meant."""
+    with pytest.raises(ConfigurationError) as caught:
+        read(path, entry("ann", "a") + entry("bob", "b", more))
+    assert says in str(caught.value)
+    assert "entry 2" in str(caught.value)
+
+
+def test_each_token_is_compared(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work says nothing about which token was near."""
+    tokens = read(path, "".join(entry(f"n{number}", str(number)) for number in range(5)))
+    compared: list[str] = []
+
+    def compare(known: str, sent: str) -> bool:
+        compared.append(known)
+        return known == sent
+
+    monkeypatch.setattr("tool_engine.access.tokens.hmac.compare_digest", compare)
+    for sent in ("0", "4", "nobody"):
+        compared.clear()
+        asyncio.run(tokens.find_principal(sent))
+        assert len(compared) == 5

@@ -1,0 +1,207 @@
+"""How does a client call a tool, and see and end what it has called?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import Client, Service
+from tool_engine import ConcurrencyConfig, ToolEngine
+
+BOUND = 10.0
+
+
+def read_events(text: str) -> list[tuple[str, Any]]:
+    """The events of a stream that has ended."""
+    found = []
+    for block in text.split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+        if "event" in lines:
+            found.append((lines["event"], json.loads(lines["data"])))
+    return found
+
+
+async def start_endless(engine: ToolEngine, client: Client) -> tuple[str, asyncio.Task[Any]]:
+    """A call that runs, and its id."""
+    known = {each.call_id for each in await engine.calls.list()}
+    task = asyncio.create_task(client.call("endless"))
+    async with asyncio.timeout(BOUND):
+        while not (new := {each.call_id for each in await engine.calls.list()} - known):  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+    return new.pop(), task
+
+
+async def until_empty(engine: ToolEngine) -> None:
+    async with asyncio.timeout(BOUND):
+        while await engine.calls.list():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+
+
+async def test_a_result(ann: Client, engine: ToolEngine) -> None:
+    """The answer is the result, and the record has who called."""
+    answer = await ann.call("add", a=1, b=2)
+    assert answer.status == 200
+    assert (answer.json["is_success"], answer.json["output"]) == (True, {"result": 3})
+    (record,) = await engine.query_call_records()
+    assert (record.caller_id, record.caller_type) == ("ann", "http")
+    assert record.call_id == answer.json["metadata"]["call_id"]
+
+
+async def test_a_failure_is_a_result(ann: Client) -> None:
+    """What a tool or its caller gets wrong is no misuse of the API."""
+    answer = await ann.call("add", a="one", b=2)
+    assert answer.status == 200
+    assert answer.json["error_type"] == "validation_error"
+    assert answer.json["validation_errors"][0]["parameter"] == "a"
+
+
+async def test_what_a_call_may_say(ann: Client, engine: ToolEngine) -> None:
+    """Conversation, priority and timeout reach the call."""
+    body = {"timeout": 0.05, "conversation_id": "talk", "priority": 2.0}
+    answer = await ann.send("POST", "/v1/tools/endless/calls", json=body)
+    assert answer.json["error_type"] == "timeout"
+    (record,) = await engine.query_call_records()
+    assert (record.conversation_id, record.priority) == ("talk", 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b"{", 400, "the body is no JSON"),
+        (b"", 400, "the body is no JSON"),
+        (b'{"arguments": {"a": 1, "a": 2}}', 400, "the key 'a' stands twice"),
+        (b'{"arguments": NaN}', 400, "NaN is no JSON number"),
+        (b"\xff", 400, "the body is no UTF-8"),
+        (b"[]", 422, "Expected `object`, got `array`"),
+        (b'{"args": {}}', 422, "unknown field `args`"),
+        (b'{"arguments": [1]}', 422, "Expected `object`, got `array`"),
+        (b'{"timeout": -1}', 422, "Expected `float` > 0"),
+        (b"[" * 100_000, 400, "the body"),
+    ],
+)
+async def test_a_body_that_cannot_be_read(
+    ann: Client, engine: ToolEngine, body: bytes, status: int, says: str
+) -> None:
+    """It is refused before anything runs."""
+    headers = {"content-type": "application/json"}
+    answer = await ann.send("POST", "/v1/tools/add/calls", data=body, headers=headers)
+    assert answer.status == status
+    assert says in answer.json["detail"]
+    assert await engine.query_call_records() == []
+
+
+async def test_a_stream(ann: Client, engine: ToolEngine) -> None:
+    """What happens to a call is told as it happens, and the result comes last."""
+    headers = {"accept": "text/event-stream"}
+    body = {"timeout": 0.05}
+    answer = await ann.send("POST", "/v1/tools/endless/calls", json=body, headers=headers)
+    assert answer.headers["content-type"] == "text/event-stream"
+    events = read_events(answer.text)
+    assert [name for name, _ in events] == [
+        "execution_started",
+        "execution_progress",
+        "result",
+    ]
+    assert events[1][1]["data"]["done"] == 1
+    assert events[-1][1]["error_type"] == "timeout"
+    assert {each["call_id"] for _, each in events[:-1]} == {events[-1][1]["metadata"]["call_id"]}
+    quick = await ann.send(
+        "POST", "/v1/tools/add/calls", json={"arguments": {"a": 1, "b": 2}}, headers=headers
+    )
+    assert read_events(quick.text)[-1][1]["output"] == {"result": 3}
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+async def test_a_client_that_leaves(ann: Client, engine: ToolEngine, accept: str) -> None:
+    """Its call is cancelled: no slot is held for those who do not wait."""
+    headers = {"accept": accept}
+    task = asyncio.create_task(
+        ann.send("POST", "/v1/tools/endless/calls", json={}, headers=headers)
+    )
+    async with asyncio.timeout(BOUND):
+        while not await engine.calls.list():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await until_empty(engine)
+    (record,) = await engine.query_call_records()
+    assert record.error == "the caller cancelled the call"
+    assert engine.controller.snapshot().held == []
+
+
+async def test_own_calls(service: Service, ann: Client, engine: ToolEngine) -> None:
+    """A call can be seen, explained and ended by its principal; others find none."""
+    bob = service.client("bob")
+    engine.controller.configure(ConcurrencyConfig(max_concurrent=1))
+    first, running = await start_endless(engine, ann)
+    second, waiting = await start_endless(engine, bob)
+
+    assert [each["call_id"] for each in (await ann.get("/v1/calls")).json["items"]] == [first]
+    assert (await ann.get(f"/v1/calls/{first}")).json["state"] == "running"
+    assert (await bob.get(f"/v1/calls/{second}/explanation")).json["state"] == "waiting"
+    for path in (f"/v1/calls/{second}", f"/v1/calls/{second}/explanation", "/v1/calls/none"):
+        answer = await ann.get(path)
+        shown = second if second in path else "none"
+        assert answer.json["detail"] == f"there is no call {shown!r}"
+    assert (await ann.send("DELETE", f"/v1/calls/{second}")).status == 404
+
+    ended = await bob.send("DELETE", f"/v1/calls/{second}?reason=enough")
+    assert ended.json == {"is_cancelled": True}
+    assert (await waiting).json["error"] == "the call was cancelled from outside: enough"
+    assert (await ann.send("DELETE", f"/v1/calls/{first}")).json == {"is_cancelled": True}
+    assert (await running).json["error_type"] == "cancelled"
+
+    gone = (await ann.get(f"/v1/calls/{first}")).json
+    assert (gone["state"], gone["record"]["error_type"]) == ("ended", "cancelled")
+    assert (await ann.send("DELETE", f"/v1/calls/{first}")).json == {"is_cancelled": False}
+    assert (await bob.get(f"/v1/calls/{first}")).status == 404
+
+
+async def test_one_that_operates_sees_all(ann: Client, olga: Client, engine: ToolEngine) -> None:
+    """The calls of all, to see and to end."""
+    call_id, task = await start_endless(engine, ann)
+    assert [each["caller_id"] for each in (await olga.get("/v1/calls")).json["items"]] == ["ann"]
+    assert (await olga.send("DELETE", f"/v1/calls/{call_id}")).json == {"is_cancelled": True}
+    assert (await task).json["error"].endswith("olga wished so")
+
+
+async def test_consent_over_the_api(service: Service, ann: Client) -> None:
+    """A call waits for consent until one that may approve has answered."""
+    asker = service.client("asker")
+    calls = [asyncio.create_task(ann.call("pay", amount=each)) for each in (1, 2)]
+    async with asyncio.timeout(BOUND):
+        while len(items := (await asker.get("/v1/approvals")).json["items"]) < 2:  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0)
+    by_amount = {each["arguments"]["amount"]: each for each in items}
+    assert {each["principal"] for each in items} == {"ann"}
+    assert (await ann.get("/v1/approvals")).status == 403
+
+    first, second = (f"/v1/approvals/{by_amount[each]['token']}" for each in (1, 2))
+    stale = {"is_allowed": True, "definition_hash": "other"}
+    assert (await asker.send("POST", first, json=stale)).kind == "changed-meanwhile"
+    allowed = await asker.send("POST", first, json={"is_allowed": True})
+    assert (allowed.status, allowed.json["by"]) == (200, "asker")
+    refusal = {"is_allowed": False, "reason": "too much"}
+    assert (await asker.send("POST", second, json=refusal)).status == 200
+    results = [(await each).json for each in calls]
+    assert results[0]["output"] == {"result": "paid 1"}
+    assert "too much" in results[1]["error"]
+    again = await asker.send("POST", first, json={"is_allowed": True})
+    assert (again.status, again.kind) == (404, "unknown-open-request")
+
+
+async def test_a_client_that_leaves_while_it_is_asked(
+    service: Service, ann: Client, engine: ToolEngine
+) -> None:
+    """Nobody is asked any more about a call whose client has left."""
+    task = asyncio.create_task(ann.call("pay", amount=1))
+    async with asyncio.timeout(BOUND):
+        while not await engine.approvals.pending():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        while await engine.approvals.pending():  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0)

@@ -1,0 +1,94 @@
+"""Is what the API says of itself what it does?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.server.conftest import Client, Service
+from tool_engine.server.app import OPERATIONS
+
+READS = {
+    "/v1/tools",
+    "/v1/tools/{name}",
+    "/v1/definitions/{format}",
+    "/v1/calls",
+    "/v1/records",
+    "/v1/statistics",
+    "/v1/admission",
+    "/v1/approvals",
+    "/v1/engine",
+    "/v1/sessions",
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+}
+
+
+@pytest.fixture
+async def described(service: Service) -> dict[str, Any]:
+    answer = await service.client(None).get("/openapi.json")
+    return dict(answer.json)
+
+
+def check(described: dict[str, Any], schema: Any, value: Any) -> None:
+    """What an implementation of JSON Schema that is not ours says of an answer."""
+    whole = {**schema, "components": described["components"]}
+    jsonschema.Draft202012Validator(whole).validate(value)
+
+
+async def test_every_operation_is_described(described: dict[str, Any]) -> None:
+    """Each has a name of its own, words, and the problems that it may answer with."""
+    found = [each for path in described["paths"].values() for each in path.values()]
+    assert len(found) == len(OPERATIONS)
+    assert len({each["operationId"] for each in found}) == len(found)
+    for each in found:
+        assert each["summary"].endswith(".")
+        assert {"400", "421", "429", "500"} <= set(each["responses"])
+    assert described["openapi"] == "3.1.1"
+
+
+async def test_every_reference_leads_somewhere(described: dict[str, Any]) -> None:
+    """No schema names one that is not there."""
+    names = set(described["components"]["schemas"])
+    asked: list[Any] = [described]
+    while asked:
+        value = asked.pop()
+        if isinstance(value, dict):
+            if isinstance(ref := value.get("$ref"), str):
+                assert ref.removeprefix("#/components/schemas/") in names, ref
+            asked += value.values()
+        elif isinstance(value, list):
+            asked += value
+
+
+async def test_answers_are_as_described(
+    described: dict[str, Any], ann: Client, olga: Client
+) -> None:
+    """What is read fits the schema that stands beside it."""
+    await ann.call("add", a=1, b=2)
+    await ann.call("add", a="x", b=2)
+    tried = set()
+    for path, methods in described["paths"].items():
+        if path not in READS:
+            continue
+        address = path.replace("{name}", "add").replace("{format}", "openai")
+        answer = await olga.get(address)
+        schema = methods["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        check(described, schema, answer.json)
+        tried.add(path)
+    assert tried == READS
+
+
+async def test_results_and_problems_are_as_described(
+    described: dict[str, Any], ann: Client
+) -> None:
+    """A call's answers fit too, whether it went well or not."""
+    answers = described["paths"]["/v1/tools/{name}/calls"]["post"]["responses"]
+    for arguments in ({"a": 1, "b": 2}, {"a": "x"}):
+        answer = await ann.call("add", **arguments)
+        check(described, answers["200"]["content"]["application/json"]["schema"], answer.json)
+    lost = await ann.call("nix")
+    check(described, answers["404"]["content"]["application/problem+json"]["schema"], lost.json)

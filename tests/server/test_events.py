@@ -1,0 +1,124 @@
+"""How does a client hear what happens, and lose nothing?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import Client, Service
+from tool_engine import ToolEngine
+
+BOUND = 10.0
+
+
+class Reader:
+    """Reads the events of a stream one by one."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    async def next(self) -> tuple[str, int | None, Any]:
+        fields: dict[str, str] = {}
+        async with asyncio.timeout(BOUND):
+            while True:
+                line = (await self.answer.content.readline()).decode()
+                if not line:
+                    raise EOFError
+                if line == "\n" and "event" in fields:
+                    number = fields.get("id")
+                    return (
+                        fields["event"],
+                        None if number is None else int(number),
+                        json.loads(fields["data"]),
+                    )
+                name, mark, value = line.rstrip("\n").partition(": ")
+                if mark:
+                    fields[name] = value
+
+
+@asynccontextmanager
+async def reading(
+    client: Client, path: str = "/v1/events", **headers: str
+) -> AsyncIterator[Reader]:
+    said = {**client.headers, **{name.replace("_", "-"): each for name, each in headers.items()}}
+    async with client.http.get(client.url + path, headers=said) as answer:
+        assert answer.status == 200
+        assert await answer.content.readline() == b":\n"  # it is heard from here on
+        yield Reader(answer)
+
+
+async def test_what_happens_is_heard(olga: Client, ann: Client) -> None:
+    """Each event comes once, in order, with its number."""
+    async with reading(olga) as reader:
+        await ann.call("add", a=1, b=2)
+        heard = [await reader.next() for _ in range(2)]
+    assert [name for name, _, _ in heard] == ["execution_started", "execution_completed"]
+    assert heard[1][1] == (heard[0][1] or 0) + 1
+    assert heard[1][2]["execution_result"]["output"] == {"result": 3}
+    assert "tool" not in heard[1][2]
+
+
+async def test_a_reader_that_comes_back(olga: Client, ann: Client) -> None:
+    """From the last number on, nothing is missed, whatever happened meanwhile."""
+    async with reading(olga) as reader:
+        await ann.call("add", a=1, b=2)
+        _, last, _ = await reader.next()
+    for number in range(5):
+        await ann.call("add", a=number, b=0)
+    async with reading(olga, last_event_id=str(last)) as reader:
+        names = [(await reader.next())[0] for _ in range(11)]
+    assert names == ["execution_completed", *["execution_started", "execution_completed"] * 5]
+
+
+@pytest.mark.parametrize("number", ["x", "-1", "1.5", "9" * 30])
+async def test_a_number_that_is_none(olga: Client, number: str) -> None:
+    """It is refused, and not taken for the beginning."""
+    answer = await olga.get("/v1/events", last_event_id=number)
+    assert (answer.status, answer.kind) == (400, "invalid-request")
+
+
+async def test_filters(olga: Client, ann: Client) -> None:
+    """Types and tools can be chosen; what there is not is refused."""
+    async with reading(olga, "/v1/events?types=execution_completed&tool_name=note") as reader:
+        await ann.call("add", a=1, b=2)
+        await ann.call("note", text="x")
+        assert (await reader.next())[2]["tool_name"] == "note"
+    assert (await olga.get("/v1/events?types=exploded")).status == 409
+
+
+async def test_others_are_not_heard(service: Service, ann: Client) -> None:
+    """One that does not operate hears of its own calls, and of tools that it may use."""
+    bob = service.client("bob")
+    async with reading(bob) as reader:
+        await ann.call("add", a=1, b=2)
+        await bob.call("note", text="mine")
+        heard = [(await reader.next())[2] for _ in range(2)]
+    assert {each["data"]["caller_id"] for each in heard} == {"bob"}
+
+
+async def test_the_end_of_the_server_ends_streams(service: Service, olga: Client) -> None:
+    """A server that ends does not wait for those that listen."""
+    async with reading(olga) as reader:
+        service.app.end()
+        with pytest.raises(EOFError):
+            await reader.next()
+
+
+async def test_readers_that_never_read(
+    service: Service, olga: Client, ann: Client, engine: ToolEngine
+) -> None:
+    """They hold up no call, and leave nothing behind."""
+    address = olga.url + "/v1/events"
+    answers = [await olga.http.get(address, headers=olga.headers) for _ in range(50)]
+    for number in range(200):
+        assert (await ann.call("note", text="x" * 1000 * (number % 3))).status == 200
+    for answer in answers:
+        answer.close()
+    async with asyncio.timeout(BOUND):
+        while engine.get_event_statistics()["subscribers"]:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)

@@ -1,0 +1,61 @@
+"""What does a client learn of the calls that have ended?"""
+
+from __future__ import annotations
+
+from tests.server.conftest import Client, Service
+
+
+async def test_own_records(service: Service, ann: Client, olga: Client) -> None:
+    """Each has its own; one that operates has all, and may ask for those of one."""
+    bob = service.client("bob")
+    for client, number in ((ann, 1), (bob, 2), (ann, 3)):
+        await client.call("add", a=number, b=0)
+    mine = (await ann.get("/v1/records")).json
+    assert [each["params"]["a"] for each in mine["items"]] == [3, 1]
+    assert (await ann.get("/v1/records?caller_id=bob")).json == {"items": [], "next": None}
+    assert len((await olga.get("/v1/records")).json["items"]) == 3
+    assert len((await olga.get("/v1/records?caller_id=bob")).json["items"]) == 1
+    assert (await ann.get("/v1/statistics")).json["total_records"] == 2
+    assert (await ann.get("/v1/statistics?caller_id=bob")).json["total_records"] == 0
+
+    theirs = (await bob.get("/v1/records")).json["items"][0]["record_id"]
+    assert (await bob.get(f"/v1/records/{theirs}")).json["params"] == {"a": 2, "b": 0}
+    for record_id in (theirs, "none"):
+        answer = await ann.get(f"/v1/records/{record_id}")
+        assert answer.json["detail"] == f"there is no record {record_id!r}"
+
+
+async def test_pages(ann: Client) -> None:
+    """Each record stands on one page, the newest first."""
+    for number in range(5):
+        await ann.call("add", a=number, b=0)
+    found, cursor = [], ""
+    while True:
+        page = (await ann.get(f"/v1/records?limit=2{cursor}")).json
+        found += [each["params"]["a"] for each in page["items"]]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert found == [4, 3, 2, 1, 0]
+
+
+async def test_filters(ann: Client) -> None:
+    """What is asked for is what comes; a time without a zone is none."""
+    await ann.call("add", a=1, b=0)
+    await ann.call("add", a="x", b=0)
+    failed = (await ann.get("/v1/records?outcome=failed")).json["items"]
+    assert [each["error_type"] for each in failed] == ["validation_error"]
+    assert (await ann.get("/v1/records?tool_name=null")).json["items"] == []
+    assert (await ann.get("/v1/records?start=2026-01-01T00:00:00")).status == 400
+    assert (await ann.get("/v1/records?start=2026-01-01T00:00:00Z")).status == 200
+    late = "/v1/records?start=2030-01-01T00:00:00Z&end=2029-01-01T00:00:00Z"
+    assert (await ann.get(late)).kind == "not-possible"
+
+
+async def test_admission(ann: Client, olga: Client) -> None:
+    """Sums are for all, single calls for their own."""
+    await ann.call("add", a=1, b=0)
+    for client in (ann, olga):
+        seen = (await client.get("/v1/admission")).json
+        assert seen["metrics"]["total_acquired"] == 1
+        assert seen["held"] == seen["waiting"] == []

@@ -1,0 +1,114 @@
+"""Which tools does a client see, and how does it hear that nothing has changed?"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.server.conftest import Client, Service
+from tool_engine import ToolEngine
+
+
+async def test_the_list_is_sorted_and_paged(ann: Client) -> None:
+    """Each tool stands on one page, in the order of the names."""
+    names, cursor = [], ""
+    while True:
+        page = (await ann.get(f"/v1/tools?limit=1{cursor}")).json
+        names += [each["name"] for each in page["items"]]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert names == ["add", "endless", "note", "pay"]
+
+
+async def test_a_search(ann: Client) -> None:
+    """With words the best comes first."""
+    found = (await ann.get("/v1/tools?query=add+numbers&limit=1")).json
+    assert [each["name"] for each in found["items"]] == ["add"]
+
+
+async def test_what_has_not_changed_is_not_sent(ann: Client, engine: ToolEngine) -> None:
+    """An ETag holds until the tools change, for each question apart."""
+    for path in ("/v1/tools", "/v1/tools/add", "/v1/definitions/openai"):
+        first = await ann.get(path)
+        tag = first.headers["etag"]
+        again = await ann.get(path, if_none_match=tag)
+        assert (first.status, again.status, again.text) == (200, 304, "")
+        assert again.headers["etag"] == tag
+        assert first.headers["cache-control"] == "private, no-cache"
+    tag = (await ann.get("/v1/tools")).headers["etag"]
+    assert (await ann.get("/v1/tools?limit=1", if_none_match=tag)).status == 200
+    engine.unregister_tool("note")
+    assert (await ann.get("/v1/tools", if_none_match=tag)).status == 200
+
+
+async def test_one_tool(ann: Client) -> None:
+    """A caller learns what it needs, and nothing of how the tool runs."""
+    tool = (await ann.get("/v1/tools/add")).json
+    assert tool["input_schema"]["required"] == ["a", "b"]
+    assert (tool["effect"], tool["audience"]) == ("read", ["code", "model"])
+    assert not {"entry", "implementation_config", "handler", "source"} & set(tool)
+
+
+async def test_definitions(ann: Client) -> None:
+    """Each provider's form, for all tools or those that are named."""
+    for name in ("openai", "openai_responses", "anthropic", "gemini", "mcp"):
+        written = (await ann.get(f"/v1/definitions/{name}?names=add")).json
+        assert (written["format"], len(written["tools"])) == (name, 1)
+    wrong = await ann.get("/v1/definitions/cohere")
+    assert (wrong.status, wrong.kind) == (404, "unknown-format")
+
+
+@pytest.mark.parametrize(
+    ("path", "detail"),
+    [
+        ("/v1/tools/ad", "there is no tool 'ad'; did you mean 'add'?"),
+        ("/v1/tools/%2e%2e", "there is no tool '..'"),
+        ("/v1/definitions/mcp?names=add,nix", "there is no tool 'nix'"),
+    ],
+)
+async def test_what_is_not_there(ann: Client, path: str, detail: str) -> None:
+    """It is said in the words of the API, with what is near."""
+    answer = await ann.get(path)
+    assert (answer.status, answer.kind, answer.json["detail"]) == (404, "unknown-tool", detail)
+
+
+async def test_a_name_with_a_slash_is_no_tool(ann: Client) -> None:
+    """An encoded slash does not lead elsewhere."""
+    answer = await ann.get("/v1/tools/..%2fengine")
+    assert (answer.status, answer.kind) == (404, "unknown-path")
+
+
+async def test_tools_that_a_token_is_not_for(service: Service) -> None:
+    """They are not there, in the words about those that never were."""
+    narrow = service.client("narrow")
+    listed = [each["name"] for each in (await narrow.get("/v1/tools")).json["items"]]
+    assert listed == ["add", "note"]
+    defined = (await narrow.get("/v1/definitions/mcp")).json["tools"]
+    assert [each["name"] for each in defined] == ["add", "note"]
+    for name in ("pay", "pax"):
+        for answer in (await narrow.get(f"/v1/tools/{name}"), await narrow.call(name)):
+            assert answer.status == 404
+            assert answer.json["detail"] == f"there is no tool {name!r}"
+    assert (await narrow.call("add", a=1, b=2)).json["output"] == {"result": 3}
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("limit=0", "the parameter 'limit' does not fit: Expected `int` >= 1"),
+        ("limit=x", "the parameter 'limit' does not fit: Expected `int`, got `str`"),
+        ("limits=1", "'limits' is no parameter here; did you mean 'limit'?"),
+        ("limit=1&limit=2", "'limit' stands twice in the address; give it once"),
+        ("limit", "the query of the address cannot be read; write name=value&name=value"),
+    ],
+)
+async def test_a_query_that_does_not_fit(ann: Client, query: str, says: str) -> None:
+    """It is refused, and nothing is guessed."""
+    answer = await ann.get(f"/v1/tools?{query}")
+    assert (answer.status, answer.kind, answer.json["detail"]) == (400, "invalid-request", says)
+
+
+async def test_a_cursor_of_no_page(ann: Client) -> None:
+    """A cursor that no answer gave is not read as one."""
+    answer = await ann.get("/v1/tools?cursor=abc")
+    assert (answer.status, answer.kind) == (404, "unknown-cursor")
