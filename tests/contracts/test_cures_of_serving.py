@@ -15,13 +15,17 @@ import pytest
 
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
 from tool_engine import ToolConfigLoader, ToolEngine
+from tool_engine.access.jwt_verifier import JWTVerifier
 from tool_engine.access.tokens import TokenFile
 from tool_engine.approval.policy import PermissionRule
+from tool_engine.cli.failures import CommandError
+from tool_engine.cli.serving.token_command import run_command
 from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server import MCPServer
 from tool_engine.model.permission import Permission
+from tool_engine.server import create_app
 
-ADDRESS = "mcp_server/http.py: name an address of this machine and a free port, or 0 for any"
+ADDRESS = "access/listening.py: name an address of this machine and a free port, or 0 for any"
 PROMPT = "mcp_server/prompts.py: give it another name"
 RESOURCE = "mcp_server/resources.py: give it another URI"
 HASH = "access/tokens.py: get it with `printf %s TOKEN | sha256sum`"
@@ -32,7 +36,13 @@ MAY = (
     "model/permission.py: write client_may_answer into the definition of each tool "
     "whose clients may"
 )
+FIELDS = "access/tokens.py: write …"
+VERIFIER = "server/app.py: see JWTVerifier"
+ALGORITHMS = "access/jwt_verifier.py: write some of …"
+KEYS = "access/jwt_verifier.py: give an https URL or a file"
+OTHER_FILE = "cli/serving/token_command.py: name another with --file"
 TRIED = {ADDRESS, PROMPT, RESOURCE, HASH, OWN_TOKEN, LIST, WRITE, MAY}
+TRIED |= {FIELDS, VERIFIER, ALGORITHMS, KEYS, OTHER_FILE}
 
 
 @pytest.fixture
@@ -82,6 +92,7 @@ def entry(name: str, token: str) -> str:
         (LIST, None),
         (WRITE, ""),
         (HASH, '- {name: ann, sha256: "secret"}\n'),
+        (FIELDS, '- {name: ann, sha256: "secret", color: red}\n'),
         (OWN_TOKEN, entry("ann", "a") + entry("bob", "a")),
     ],
 )
@@ -109,3 +120,33 @@ def test_who_may_answer() -> None:
     spec = {"execution": "ask_once", "client_may_answer": True}
     tool = ToolConfigLoader().from_mapping({**HEAD, "permission": spec})
     assert tool.permission == said
+
+
+def test_who_knows_tokens() -> None:
+    """A verifier is taken, with keys that nobody can change on their way."""
+    said = {"issuer": "https://login.example", "audience": "tools"}
+    for row, wrong in (
+        (KEYS, {"jwks": "http://login.example/keys"}),
+        (ALGORITHMS, {"jwks": "keys.json", "algorithms": ["HS256"]}),
+    ):
+        with pytest.raises(ConfigurationError) as raised:
+            JWTVerifier(**said, **wrong)  # type: ignore[arg-type]
+        assert names_cure(row, str(raised.value)), raised.value
+    known = JWTVerifier(**said, jwks="https://login.example/keys", algorithms=["ES256"])
+    with pytest.raises(ConfigurationError) as raised:
+        create_app(ToolEngine(), auth=object())  # type: ignore[arg-type]
+    assert names_cure(VERIFIER, str(raised.value)), raised.value
+    create_app(ToolEngine(), auth=known)
+
+
+def test_a_token_file_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nothing can be written, another file is named."""
+    with pytest.raises(CommandError) as raised:
+        run_command("new", "ann", file=str(tmp_path / "none" / "tokens.yaml"))
+    assert names_cure(OTHER_FILE, str(raised.value)), raised.value
+    path = tmp_path / "tokens.yaml"
+    assert run_command("new", "ann", file=str(path)) == 0
+    token = capsys.readouterr().out.strip()
+    found = asyncio.run(TokenFile(str(path)).find_principal(token))
+    assert found is not None
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -30,6 +30,7 @@ OWN_WORDS = {
     "events_not_written": "the words of a database driver, about rows without secrets",
     "group_quarantined": "about a definition",
     "leftover_failed": "what a run left behind raises nothing but what ends the loop",
+    "keys_unread": "about the keys of an issuer, which are public",
     "limit_for_unknown_bucket": "about a setting",
     "mcp_client_not_told": "the kind of the exception only",
     "mcp_server_down": "the secrets of the server's settings are hidden, and texts like secrets",

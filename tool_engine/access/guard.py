@@ -1,7 +1,7 @@
 """Which requests reach an app, and for whom?
 
-The checks stand in the order in which the least is told: the address first, then who asks, and
-what is asked last.
+The checks stand in the order that says least: the address first, then who asks, and what is
+asked last.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Guard:
         if scope["type"] != "http":
             return  # nothing here speaks by sockets; the server refuses what is not accepted
         try:
-            principal = await self._check(scope)
+            principal = await self._check_request(scope)
             receive = await self._take_body(scope, receive)
         except _Refused as refused:
             await _send_answer(send, self._refuse(*refused.answer))
@@ -88,7 +88,7 @@ class Guard:
             return  # its client has left
         await self._app({**scope, "principal": principal}, receive, send)
 
-    async def _check(self, scope: Any) -> Principal:
+    async def _check_request(self, scope: Any) -> Principal:
         headers = scope["headers"]
         self._check_host(headers)
         self._check_origin(scope)

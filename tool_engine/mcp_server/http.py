@@ -53,7 +53,7 @@ class TokenGuard:
 
 
 class KnownClients:
-    """An ASGI app that tells the SDK who is behind a request.
+    """An ASGI app that hands the SDK who is behind a request.
 
     Args:
         app: The SDK's, which is served to principals that may call tools.

@@ -56,6 +56,13 @@ FACTS: Final[dict[str, Fact]] = {
         "the lock file does not approve a group: it adds nothing, see "
         "[the lock](lock-tools.md#groups)",
     ),
+    "request_failed": Fact(
+        "error", "the HTTP API could not answer; `operation` and `error`, with the trace"
+    ),
+    "keys_unread": Fact(
+        "warning",
+        "the keys of an issuer could not be read, and those before go on; `source`, `error`",
+    ),
     "mcp_server_down": Fact("error", "an MCP server is lost or not reached; `server` and `error`"),
     "mcp_server_back": Fact("warning", "an MCP server that was down is connected; `server`"),
     "records_not_written": Fact("error", "the database of records takes nothing; it is retried"),

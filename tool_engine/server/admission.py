@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tool_engine.admission.snapshot import ConcurrencySnapshot
-from tool_engine.server.operation import Asked, operation
+from tool_engine.server.operation import Asked, serve_at
 from tool_engine.server.problems import Problem
 
 
@@ -41,7 +41,7 @@ class Simulation(msgspec.Struct):
     """What the figures do not say."""
 
 
-@operation("GET", "/v1/admission", scope="read", answer=ConcurrencySnapshot)
+@serve_at("GET", "/v1/admission", scope="read", answer=ConcurrencySnapshot)
 async def get_admission(asked: Asked) -> Any:
     """Show slots and queues at this moment.
 
@@ -60,7 +60,7 @@ async def get_admission(asked: Asked) -> Any:
     ).to_dict()
 
 
-@operation(
+@serve_at(
     "POST",
     "/v1/simulations",
     scope="operate",

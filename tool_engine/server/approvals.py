@@ -11,7 +11,7 @@ from tool_engine.approval.describe import shown_fields
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.server.operation import Asked, operation
+from tool_engine.server.operation import Asked, serve_at
 from tool_engine.server.problems import Problem, make_unknown
 
 
@@ -71,16 +71,16 @@ class Answered(msgspec.Struct, kw_only=True):
     """How the call ended that went on with the answer; null: its own caller gets that."""
 
 
-@operation("GET", "/v1/approvals", scope="approve", answer=OpenRequests)
+@serve_at("GET", "/v1/approvals", scope="approve", answer=OpenRequests)
 async def list_approvals(asked: Asked) -> Any:
     """List the open requests about tools that the principal may use."""
     found = await asked.engine.approvals.pending()
     return OpenRequests(
-        [_describe(each) for each in found if asked.principal.may_use(each.tool_name)]
+        [_describe_request(each) for each in found if asked.principal.may_use(each.tool_name)]
     )
 
 
-@operation(
+@serve_at(
     "POST",
     "/v1/approvals/{token}",
     scope="approve",
@@ -113,7 +113,7 @@ async def answer_approval(asked: Asked) -> Any:
     }
 
 
-def _describe(request: ApprovalRequest) -> OpenRequest:
+def _describe_request(request: ApprovalRequest) -> OpenRequest:
     shown = shown_fields(request)
     return OpenRequest(
         token=request.token,

@@ -14,7 +14,7 @@ from tool_engine.calls.engine_calls import PresentCall
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.record import ToolCallRecord
-from tool_engine.server.operation import Asked, Reply, operation
+from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.problems import Problem, make_unknown
 from tool_engine.server.streaming import (
     Write,
@@ -71,7 +71,7 @@ class Cancelled(msgspec.Struct):
     """False: it had ended before."""
 
 
-@operation(
+@serve_at(
     "POST",
     "/v1/tools/{name}/calls",
     scope="call",
@@ -79,7 +79,7 @@ class Cancelled(msgspec.Struct):
     body=CallRequest,
     errors=(404, 503),
     also=_STREAMED,
-    headers={"accept": "`text/event-stream`: what happens to the call is told as it happens."},
+    headers={"accept": "`text/event-stream`: what happens to the call comes as it happens."},
     is_cancelled_with_client=True,
 )
 async def call_tool(asked: Asked) -> Any:
@@ -137,19 +137,21 @@ async def _stream_call(
     await write(write_event("result", result.to_dict()))
 
 
-@operation("GET", "/v1/calls", scope="call", answer=CallList)
+@serve_at("GET", "/v1/calls", scope="call", answer=CallList)
 async def list_calls(asked: Asked) -> Any:
     """List the calls that are on their way: the principal's own, or all for one that operates."""
     found = await asked.engine.calls.list(caller_id=asked.owner)
-    return CallList([_describe(each) for each in found if asked.principal.may_use(each.tool_name)])
+    return CallList(
+        [_describe_call(each) for each in found if asked.principal.may_use(each.tool_name)]
+    )
 
 
-@operation("GET", "/v1/calls/{call_id}", scope="call", answer=CallState, errors=(404,))
+@serve_at("GET", "/v1/calls/{call_id}", scope="call", answer=CallState, errors=(404,))
 async def get_call(asked: Asked) -> Any:
     """Show a call, on its way or ended."""
     found = await _find_call(asked)
     if isinstance(found, PresentCall):
-        return _describe(found)
+        return _describe_call(found)
     state = CallState(
         call_id=asked.path["call_id"],
         tool_name=found.tool_name,
@@ -162,7 +164,7 @@ async def get_call(asked: Asked) -> Any:
     return {**msgspec.structs.asdict(state), "record": found.to_dict()}
 
 
-@operation(
+@serve_at(
     "DELETE",
     "/v1/calls/{call_id}",
     scope="call",
@@ -179,7 +181,7 @@ async def cancel_call(asked: Asked) -> Any:
     return Cancelled(is_there and await asked.engine.calls.cancel(call_id, reason))
 
 
-@operation(
+@serve_at(
     "GET",
     "/v1/calls/{call_id}/explanation",
     scope="call",
@@ -210,7 +212,7 @@ async def _find_call(asked: Asked) -> PresentCall | ToolCallRecord:
     return found
 
 
-def _describe(call: PresentCall) -> CallState:
+def _describe_call(call: PresentCall) -> CallState:
     return CallState(
         call_id=call.call_id,
         tool_name=call.tool_name,

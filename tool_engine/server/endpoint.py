@@ -42,7 +42,7 @@ class Endpoint:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             asked = await self._read_request(scope, receive)
-            answer = await self._do(asked, receive)
+            answer = await self._do_operation(asked, receive)
         except Problem as problem:
             status, body, headers = problem.write()
             await _send_body(send, status, body, headers)
@@ -64,7 +64,7 @@ class Endpoint:
             body = await write_json(reply.value)
         await _send_body(send, status, body, headers)
 
-    async def _do(self, asked: Asked, receive: Any) -> Any:
+    async def _do_operation(self, asked: Asked, receive: Any) -> Any:
         work = self._operation.handler(asked)
         try:
             if self._operation.is_cancelled_with_client:

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from tool_engine.events.stream import EventStream
 from tool_engine.model.event import ToolEngineEvent
-from tool_engine.server.operation import Asked, Reply, operation
+from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.problems import make_invalid
 from tool_engine.server.streaming import (
     Write,
@@ -33,7 +33,7 @@ class EventQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ) = None
 
 
-@operation(
+@serve_at(
     "GET",
     "/v1/events",
     scope="read",

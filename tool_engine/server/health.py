@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import MissingExtraError
-from tool_engine.server.operation import Asked, Reply, operation
+from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.problems import Problem
 
 _METRICS: Final = "tool_engine.observability.prometheus"
@@ -20,14 +20,14 @@ class Health(msgspec.Struct):
     status: str
 
 
-@operation("GET", "/healthz", scope=None, answer=Health)
+@serve_at("GET", "/healthz", scope=None, answer=Health)
 async def check_health(asked: Asked) -> Any:
     """Say that the server is alive."""
     del asked
     return Health("ok")
 
 
-@operation("GET", "/readyz", scope=None, answer=Health, errors=(503,))
+@serve_at("GET", "/readyz", scope=None, answer=Health, errors=(503,))
 async def check_readiness(asked: Asked) -> Any:
     """Say whether calls are taken: not before the tools are loaded, nor while it drains."""
     if asked.served.is_draining:
@@ -37,7 +37,7 @@ async def check_readiness(asked: Asked) -> Any:
     return Health("ready")
 
 
-@operation(
+@serve_at(
     "GET",
     "/metrics",
     scope="operate",
@@ -60,7 +60,7 @@ async def write_metrics(asked: Asked) -> Any:
     return Reply(text=text, headers={"content-type": _TEXT})
 
 
-@operation(
+@serve_at(
     "GET",
     "/openapi.json",
     scope=None,

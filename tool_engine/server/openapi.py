@@ -31,7 +31,7 @@ def describe_operations(operations: Iterable[Operation]) -> dict[str, Any]:
     by_type = dict(zip(map(repr, types), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for each in known:
-        paths.setdefault(each.path, {})[each.method.lower()] = _describe(each, by_type)
+        paths.setdefault(each.path, {})[each.method.lower()] = _describe_operation(each, by_type)
     return {
         "openapi": "3.1.1",
         "info": {
@@ -56,7 +56,7 @@ def describe_operations(operations: Iterable[Operation]) -> dict[str, Any]:
     }
 
 
-def _describe(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+def _describe_operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,

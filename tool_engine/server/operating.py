@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tool_engine.server.operation import Asked, operation
+from tool_engine.server.operation import Asked, serve_at
 
 
 class Changes(msgspec.Struct, kw_only=True):
@@ -73,7 +73,7 @@ class Paused(msgspec.Struct):
     is_paused: bool
 
 
-@operation("GET", "/v1/engine", scope="operate", answer=EngineState)
+@serve_at("GET", "/v1/engine", scope="operate", answer=EngineState)
 async def get_engine(asked: Asked) -> Any:
     """Show what is loaded, what could not be, and what waits for approval."""
     engine = asked.engine
@@ -93,14 +93,14 @@ async def get_engine(asked: Asked) -> Any:
     )
 
 
-@operation("POST", "/v1/reload", scope="operate", answer=Changes)
+@serve_at("POST", "/v1/reload", scope="operate", answer=Changes)
 async def reload_tools(asked: Asked) -> Any:
     """Read all definitions again."""
     changes = await asked.engine.reload()
     return {"generation": asked.engine.generation, **changes}
 
 
-@operation(
+@serve_at(
     "POST", "/v1/rollback", scope="operate", answer=Changes, body=RollbackRequest, errors=(409,)
 )
 async def roll_back(asked: Asked) -> Any:
@@ -109,14 +109,14 @@ async def roll_back(asked: Asked) -> Any:
     return {"generation": asked.engine.generation, **changes}
 
 
-@operation("POST", "/v1/pause", scope="operate", answer=Paused)
+@serve_at("POST", "/v1/pause", scope="operate", answer=Paused)
 async def pause_calls(asked: Asked) -> Any:
     """Let no more calls start; those that come wait."""
     asked.engine.controller.pause()
     return Paused(True)
 
 
-@operation("POST", "/v1/resume", scope="operate", answer=Paused)
+@serve_at("POST", "/v1/resume", scope="operate", answer=Paused)
 async def resume_calls(asked: Asked) -> Any:
     """Let calls start again, after a pause or a drain."""
     asked.engine.controller.resume()
@@ -124,7 +124,7 @@ async def resume_calls(asked: Asked) -> Any:
     return Paused(False)
 
 
-@operation(
+@serve_at(
     "POST",
     "/v1/drain",
     scope="operate",

@@ -96,7 +96,7 @@ class Operation(msgspec.Struct, frozen=True):
         return "\n".join(line.strip() for line in lines).strip()
 
 
-def operation(method: str, path: str, **fields: Any) -> Callable[[Handler], Operation]:
+def serve_at(method: str, path: str, **fields: Any) -> Callable[[Handler], Operation]:
     """Make an operation of the function that answers it; see `Operation`."""
 
     def make(handler: Handler) -> Operation:

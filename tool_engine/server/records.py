@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.session import SessionInfo
-from tool_engine.server.operation import Asked, operation
+from tool_engine.server.operation import Asked, serve_at
 from tool_engine.server.paging import Cursor, Limit, make_cursor, read_cursor
 from tool_engine.server.problems import make_unknown
 
@@ -75,7 +75,7 @@ class SessionList(msgspec.Struct):
     items: list[SessionInfo]
 
 
-@operation("GET", "/v1/records", scope="read", answer=RecordPage, query=RecordQuery, errors=(404,))
+@serve_at("GET", "/v1/records", scope="read", answer=RecordPage, query=RecordQuery, errors=(404,))
 async def list_records(asked: Asked) -> Any:
     """List the records of calls, the newest first.
 
@@ -91,7 +91,7 @@ async def list_records(asked: Asked) -> Any:
     return {"items": shown, "next": make_cursor(page[-1].record_id) if is_more else None}
 
 
-@operation("GET", "/v1/records/{record_id}", scope="read", answer=ToolCallRecord, errors=(404,))
+@serve_at("GET", "/v1/records/{record_id}", scope="read", answer=ToolCallRecord, errors=(404,))
 async def get_record(asked: Asked) -> Any:
     """Show the record of one call."""
     found = await asked.engine.store.get(asked.path["record_id"])
@@ -101,13 +101,13 @@ async def get_record(asked: Asked) -> Any:
     return found.to_dict()
 
 
-@operation("GET", "/v1/statistics", scope="read", answer=Statistics, query=StatisticsQuery)
+@serve_at("GET", "/v1/statistics", scope="read", answer=Statistics, query=StatisticsQuery)
 async def get_statistics(asked: Asked) -> Any:
     """Sum up the calls: the principal's own, or all for one that operates."""
     return await asked.engine.store.get_call_statistics(**_make_filters(asked))
 
 
-@operation("GET", "/v1/sessions", scope="operate", answer=SessionList, query=SessionQuery)
+@serve_at("GET", "/v1/sessions", scope="operate", answer=SessionList, query=SessionQuery)
 async def list_sessions(asked: Asked) -> Any:
     """List the conversations that are kept, the one that was saved last first."""
     sessions = asked.engine.store.sessions

@@ -13,7 +13,7 @@ from tool_engine.model.call import ToolCall
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols import get_protocol
 from tool_engine.protocols.cycle import parse_reply
-from tool_engine.server.operation import Asked, operation
+from tool_engine.server.operation import Asked, serve_at
 from tool_engine.server.problems import Problem
 
 
@@ -37,7 +37,7 @@ class ReadReply(msgspec.Struct):
     stop_reason: str | None
 
 
-@operation("POST", "/v1/replies", scope="read", answer=ReadReply, body=ReplyRequest, errors=(404,))
+@serve_at("POST", "/v1/replies", scope="read", answer=ReadReply, body=ReplyRequest, errors=(404,))
 async def read_reply(asked: Asked) -> Any:
     """Show which calls a protocol reads in a reply, without running any."""
     engine, may_use = asked.engine, asked.principal.may_use

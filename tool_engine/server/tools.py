@@ -15,7 +15,7 @@ from tool_engine.engine import ToolEngine
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.tool import Tool
 from tool_engine.server.endpoint import Sized
-from tool_engine.server.operation import Asked, Reply, operation
+from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.paging import Cursor, Limit, make_cursor, read_cursor
 from tool_engine.server.problems import make_unknown
 
@@ -82,7 +82,7 @@ class Definitions(msgspec.Struct):
     tools: list[dict[str, Any]]
 
 
-@operation(
+@serve_at(
     "GET",
     "/v1/tools",
     scope="read",
@@ -120,10 +120,10 @@ async def list_tools(asked: Asked) -> Any:
         page = shown[first : first + query.limit]
         if first + query.limit < len(shown):
             following = make_cursor(page[-1].name)
-    return Reply(ToolPage(list(map(_summarize, page)), following), headers={"etag": tag})
+    return Reply(ToolPage(list(map(_summarize_tool, page)), following), headers={"etag": tag})
 
 
-@operation(
+@serve_at(
     "GET",
     "/v1/tools/{name}",
     scope="read",
@@ -138,10 +138,10 @@ async def get_tool(asked: Asked) -> Any:
     tag = f'"{tool.definition_hash or asked.engine.generation}"'
     if asked.headers.get("if-none-match") == tag:
         return Reply(status=304, headers={"etag": tag})
-    return Reply(_describe(tool), headers={"etag": tag})
+    return Reply(_describe_tool(tool), headers={"etag": tag})
 
 
-@operation(
+@serve_at(
     "GET",
     "/v1/definitions/{format}",
     scope="read",
@@ -190,7 +190,7 @@ def make_tag(engine: ToolEngine, principal: Principal, asked: Any) -> str:
     return f'"{engine.generation}-{sha256(known).hexdigest()[:16]}"'
 
 
-def _summarize(tool: Tool) -> ToolSummary:
+def _summarize_tool(tool: Tool) -> ToolSummary:
     return ToolSummary(
         tool.name,
         tool.title or "",
@@ -202,9 +202,9 @@ def _summarize(tool: Tool) -> ToolSummary:
     )
 
 
-def _describe(tool: Tool) -> ToolDetails:
+def _describe_tool(tool: Tool) -> ToolDetails:
     return ToolDetails(
-        **msgspec.structs.asdict(_summarize(tool)),
+        **msgspec.structs.asdict(_summarize_tool(tool)),
         status=tool.status,
         aliases=list(tool.aliases),
         audience=sorted(tool.audience),

@@ -25,6 +25,42 @@ _PORT: Final = 8930
 _GRACE: Final = 30.0
 
 
+_HostOption = Annotated[str, typer.Option("--host", metavar="HOST", help="The address.")]
+_PortOption = Annotated[
+    int, typer.Option("--port", min=0, max=65_535, help="The port; 0: any that is free.")
+]
+_TokenFileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--token-file", metavar="FILE", help="Whose requests to take: see `tool-engine token`."
+    ),
+]
+_NoAuthOption = Annotated[
+    bool, typer.Option("--no-auth", help="Ask for no tokens: on this machine only.")
+]
+_MCPOption = Annotated[bool, typer.Option("--mcp", help="Serve clients of MCP, too, at /mcp.")]
+_HostsOption = Annotated[
+    list[str] | None,
+    typer.Option("--allowed-host", metavar="HOST", help="A name under which it may be reached."),
+]
+_OriginsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-origin", metavar="ORIGIN", help="Whose pages may use it, beside its own."
+    ),
+]
+_RateOption = Annotated[
+    str, typer.Option("--rate", metavar="RATE", help="Requests of each principal.")
+]
+_GraceOption = Annotated[
+    float, typer.Option("--grace", min=0.1, help="Seconds for open requests when it ends.")
+]
+_AppOption = Annotated[
+    str | None,
+    typer.Option("--app", metavar="MODULE:NAME", help="The engine of a program of yours."),
+]
+
+
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
@@ -40,43 +76,16 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 def run_command(
     ctx: typer.Context,
     *,
-    host: Annotated[str, typer.Option("--host", metavar="HOST", help="The address.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65_535, help="The port; 0: any that is free.")
-    ] = _PORT,
-    token_file: Annotated[
-        str | None,
-        typer.Option(
-            "--token-file", metavar="FILE", help="Whose requests to take: see `tool-engine token`."
-        ),
-    ] = None,
-    no_auth: Annotated[
-        bool, typer.Option("--no-auth", help="Ask for no tokens: on this machine only.")
-    ] = False,
-    mcp: Annotated[bool, typer.Option("--mcp", help="Serve clients of MCP, too, at /mcp.")] = False,
-    allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allowed-host", metavar="HOST", help="A name under which it may be reached."
-        ),
-    ] = None,
-    allowed_origin: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allowed-origin", metavar="ORIGIN", help="Whose pages may use it, beside its own."
-        ),
-    ] = None,
-    rate: Annotated[
-        str, typer.Option("--rate", metavar="RATE", help="Requests of each principal.")
-    ] = "1000/s",
-    grace: Annotated[
-        float,
-        typer.Option("--grace", min=0.1, help="Seconds for open requests when it ends."),
-    ] = _GRACE,
-    app: Annotated[
-        str | None,
-        typer.Option("--app", metavar="MODULE:NAME", help="The engine of a program of yours."),
-    ] = None,
+    host: _HostOption = _LOOPBACK[0],
+    port: _PortOption = _PORT,
+    token_file: _TokenFileOption = None,
+    no_auth: _NoAuthOption = False,
+    mcp: _MCPOption = False,
+    allowed_host: _HostsOption = None,
+    allowed_origin: _OriginsOption = None,
+    rate: _RateOption = "1000/s",
+    grace: _GraceOption = _GRACE,
+    app: _AppOption = None,
     mcp_config: MCPConfigOption = None,
     tools: ToolsOption = None,
     records: RecordsOption = None,
@@ -107,7 +116,7 @@ def run_command(
         grace=grace,
     )
     try:
-        return run_async(_serve(settings, options))
+        return run_async(_serve_until_end(settings, options))
     except CommandError as error:
         # The usual end of a server is no error of it.
         if error.kind != "interrupted":
@@ -115,7 +124,7 @@ def run_command(
         return error.exit_code
 
 
-async def _serve(settings: Settings, options: ServeOptions) -> int:
+async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
     if options.app is not None:
         async with await wait_for_app(load_app(options.app), options.app) as engine:
             await _serve_engine(engine, options)

@@ -63,7 +63,7 @@ def run_command(
     if name is None or not name.strip():
         raise CommandError(f"`token {word}` needs a name: tool-engine token {word} ann")
     if word == "revoke":
-        return _revoke(path, name)
+        return _revoke_tokens(path, name)
     entry: dict[str, Any] = {"name": name, "sha256": ""}
     if scope:
         entry["scopes"] = sorted(read_scopes(scope, "--scope"))
@@ -92,7 +92,9 @@ def _list_tokens(path: Path, *, as_json: bool) -> int:
     entries = _read_entries(path)
     known = TokenFile(str(path)).list_principals()
     if as_json:
-        print_json([_describe(each, entry) for each, entry in zip(known, entries, strict=True)])
+        print_json(
+            [_describe_token(each, entry) for each, entry in zip(known, entries, strict=True)]
+        )
         return EXIT_OK
     table = make_table("tokens", "name", "scopes", "tools", "expires")
     for each, entry in zip(known, entries, strict=True):
@@ -106,7 +108,7 @@ def _list_tokens(path: Path, *, as_json: bool) -> int:
     return EXIT_OK
 
 
-def _describe(principal: Principal, entry: dict[str, Any]) -> dict[str, Any]:
+def _describe_token(principal: Principal, entry: dict[str, Any]) -> dict[str, Any]:
     expires = entry.get("expires")
     return {
         "name": principal.name,
@@ -116,7 +118,7 @@ def _describe(principal: Principal, entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _revoke(path: Path, name: str) -> int:
+def _revoke_tokens(path: Path, name: str) -> int:
     entries = _read_entries(path)
     left = [each for each in entries if each["name"] != name]
     if len(left) == len(entries):
