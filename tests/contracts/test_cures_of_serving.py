@@ -130,7 +130,7 @@ def test_who_knows_tokens() -> None:
         (ALGORITHMS, {"jwks": "keys.json", "algorithms": ["HS256"]}),
     ):
         with pytest.raises(ConfigurationError) as raised:
-            JWTVerifier(**said, **wrong)  # type: ignore[arg-type]
+            JWTVerifier(**said, **wrong)
         assert names_cure(row, str(raised.value)), raised.value
     known = JWTVerifier(**said, jwks="https://login.example/keys", algorithms=["ES256"])
     with pytest.raises(ConfigurationError) as raised:

@@ -38,6 +38,7 @@ OWN_WORDS = {
     "records_not_pruned": "the words of a database driver, where no call is at hand",
     "records_unreachable": "the same",
     "reload_failed": "the engine's own reader of a folder",
+    "request_failed": "about a fault of the API, with texts like secrets hidden",
     "second_reader_lost": "a process of the engine's",
     "second_reader_not_started": "the same",
     "token_file_unread": "about a settings file, of which no entry is quoted",
