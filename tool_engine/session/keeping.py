@@ -164,7 +164,8 @@ class ResultKeeper:
             if scope is not None and scope.tool is not None:
                 # Rules are about the engine's tool, and what it ran with.
                 ran = scope.tool, scope.params
-            if is_asked or not self._may_read(*ran, is_error=not result.is_success):
+            is_free = ran[0].permission is None and self._policy.is_silent()
+            if is_asked or not (is_free or self._gate.is_readable(*ran, not result.is_success)):
                 refusal = await self._review_result(placed, *ran, read, is_asked=is_asked)
             token = None if refusal is None else (refusal.details or {}).get("approval_token")
             if token is not None:
@@ -193,12 +194,6 @@ class ResultKeeper:
                 return hide_result(read, show, None, len(read.formatted_text), language)
             self._read_labels.note(find_labels_read(call, is_formatted=True))
         return read
-
-    def _may_read(self, tool: Tool, params: dict[str, Any], *, is_error: bool) -> bool:
-        """Return True if the model may read a result, whatever a person says."""
-        if tool.permission is None and self._policy.is_silent():
-            return True
-        return self._gate.is_readable(tool, params, is_error)
 
     async def _review_result(
         self,
@@ -243,7 +238,7 @@ class ResultKeeper:
         scope: SessionScope | None,
         refusal: Refusal | None,
     ) -> SessionResult:
-        """Keep the result in variables, unless the model may not read it."""
+        """Keep the result in variables, and return what the model reads of it."""
         if refusal is not None:
             self._results.withhold(result.call_id)
             return withhold_result(read, refusal)
@@ -259,19 +254,16 @@ class ResultKeeper:
             read.args_variable = names.args if names.args in self._variables else None
             read.result_variable = names.result if result.is_success else None
         self._results.note(result.call_id, labels)
-        return self._show_result(read, Ended(tool, result, put_in, labels, scope.has_begun))
-
-    def _show_result(self, read: SessionResult, call: Ended) -> SessionResult:
-        """Return what the model reads, and note where it came from."""
-        show = self._find_show(read.tool_name, call.tool)
+        show, has_begun = self._find_show(read.tool_name, tool), scope.call_id is not None
         # What the engine itself says of a call that did not begin holds nothing of its tool.
-        if show != _FULL and call.has_begun and call.result.error_type not in _ENGINES_WORDS:
+        if show != _FULL and has_begun and result.error_type not in _ENGINES_WORDS:
             name, chars = read.result_variable, len(read.formatted_text)
             if name is not None and name in self._variables:
                 chars = self._variables.get(name).chars
             return hide_result(read, show, name, chars, self._toolbox.config.language)
         own = self._presentations.get(read.tool_name)
         is_formatted = own is not None and (own.format is not None or own.truncate is not None)
+        call = Ended(tool, result, put_in, labels, has_begun)
         self._read_labels.note(find_labels_read(call, is_formatted=is_formatted))
         return read
 

@@ -369,15 +369,10 @@ class VariableStore(KnownArguments):
         return vars(self)
 
     def _evict_oldest(self) -> None:
-        used, unmade = self._used, 0
-        for _ in range(over := max(0, len(used) - self.capacity)):
-            _, old = used.popitem(last=False)
-            if isinstance(old, Unmade):
-                unmade += old.most
-            else:
-                self._let_go(old)
-        self.evicted += over
-        self._unmade -= unmade
+        used = self._used
+        while len(used) > self.capacity:
+            self._let_go(used.popitem(last=False)[1])
+            self.evicted += 1
         if self._chars + self._unmade > self.max_chars:
             self._measure_oldest()
         while self._chars > self.max_chars and len(used) > 1:
