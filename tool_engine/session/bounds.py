@@ -317,8 +317,11 @@ def _read_tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
 
 def _sum_counts(usage: Mapping[str, Any], ways: tuple[tuple[str, ...], ...]) -> int:
     for names in ways:
-        found = (usage.get(name) for name in names)
-        counted = sum(each for each in found if type(each) is int and each > 0)
+        counted = 0
+        for name in names:
+            found = usage.get(name)
+            if type(found) is int and found > 0:
+                counted += found
         if counted:
             return counted
     return 0
