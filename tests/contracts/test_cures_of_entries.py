@@ -23,7 +23,7 @@ from tests.contracts.test_cures_of_errors import names_cure
 from tests.executors.sql.conftest import Shop
 from tests.postgres import PostgresServer
 from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineError, ToolExecutionContext
-from tool_engine.executors.http import body_decoding as decoding
+from tool_engine.executors.http import decompression as decoding
 
 KINDS = {str: "string", int: "integer", list: "array", dict: "object", type(None): "string"}
 SITE = "127.0.0.1:PORT"
@@ -107,11 +107,11 @@ HTTP = [
      site(auth={**BASIC, "username": "${env:CURE_USER}"})),
     ("body.py: ask for less", site("/lists?count=200001", response="length(@)"),
      site("/lists?count=10", response="length(@)")),
-    ("body_decoding.py: ask for gzip, deflate or br",
+    ("decompression.py: ask for gzip, deflate or br",
      site(headers={"Accept-Encoding": "zstd"}), site(headers={"Accept-Encoding": "gzip"})),
-    ("body_decoding.py: at most one is decoded",
+    ("decompression.py: at most one is decoded",
      site(headers={"Accept-Encoding": "gzip, gzip"}), site(headers={"Accept-Encoding": "gzip"})),
-    ("body_decoding.py: run pip install 'tool-engine[brotli]', or ask for gzip",
+    ("decompression.py: run pip install 'tool-engine[brotli]', or ask for gzip",
      site(headers={"Accept-Encoding": "br"}), site(headers={"Accept-Encoding": "gzip"})),
     ("http_executor.py: give the final URL", site("/turns"), site("/")),
     ("http_executor.py: the whole is needed", site("/part"), site("/")),

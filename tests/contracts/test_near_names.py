@@ -45,7 +45,7 @@ from tool_engine.executors.workflow.evaluation import _list_keys
 from tool_engine.model.settings.databases import checked_sources
 from tool_engine.reloading import limit_warnings
 from tool_engine.session.toolbox.toolbox import Toolbox
-from tool_engine.sources.combining import CombinedTools
+from tool_engine.sources.combined_tools import CombinedTools
 from tool_engine.sources.composition import combine, keep
 from tool_engine.sources.foreign import as_source
 
@@ -436,7 +436,7 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
         "get_page",
     ),
     (
-        "sources/combining.py",
+        "sources/combined_tools.py",
         lambda engine: CombinedTools({"a": engine}).get_or_raise("GetPage"),
         "get_page",
     ),

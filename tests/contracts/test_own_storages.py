@@ -1,9 +1,9 @@
 """What does a program hear of a storage of its own that fails in a way of its own?
 
 One kind of error, with the cause, and no word of what is kept. Looked at: records, events,
-conversations (`tests/session/test_storing.py`); what raises at once, what raises when awaited, and
-what returns something else; `BaseException`s of other libraries; errors of the engine's own kinds,
-which stay what they are.
+conversations (`tests/session/test_session_storage.py`); what raises at once, what raises when
+awaited, and what returns something else; `BaseException`s of other libraries; errors of the
+engine's own kinds, which stay what they are.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from tool_engine.protocols.cycle import (
     process_tool_calls,
 )
 from tool_engine.protocols.cycle_options import CycleOptions
-from tool_engine.sources.combining import CombinedTools
+from tool_engine.sources.combined_tools import CombinedTools
 from tool_engine.subagent import ToolSubAgent
 
 BOUND = 20.0

@@ -15,7 +15,7 @@ from tool_engine import ToolEngine, ToolEngineConfig, ToolSession
 from tool_engine.session import combine
 
 PACKAGE = str(Path(tool_engine.__file__).parent)
-MOST_CALLS = 90
+MOST_CALLS = 70
 MOST_FILES = 40
 
 

@@ -26,7 +26,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.cycle import process_tool_calls
 from tool_engine.protocols.prompts import prompt
 from tool_engine.session.toolbox.toolbox import Toolbox
-from tool_engine.sources.combining import CombinedTools
+from tool_engine.sources.combined_tools import CombinedTools
 from tool_engine.sources.composition import (
     combine,
     keep,

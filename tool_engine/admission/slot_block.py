@@ -23,11 +23,9 @@ class SlotBlock(msgspec.Struct, eq=False, gc=False):
     _slot: Any = None
 
     async def __aenter__(self) -> Any:
-        controller, request = self._controller, self._request
-        slot = controller.admit_nowait(request)
+        slot = self._slot = self._controller.admit_nowait(self._request)
         if slot is None:
-            slot = await controller.admit(request)
-        self._slot = slot
+            slot = self._slot = await self._controller.admit(self._request)
         return slot
 
     async def __aexit__(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tool_engine.protocols.model_protocol import ModelProtocol
     from tool_engine.protocols.prompts import forget_prompts, prompt
     from tool_engine.protocols.registry import PROTOCOLS, get_protocol, protocol_names
-    from tool_engine.sources.combining import CombinedTools
+    from tool_engine.sources.combined_tools import CombinedTools
 
 __all__ = [
     "FORMATS",
@@ -63,7 +63,7 @@ _MODULES = {
     "model_protocol": "ModelProtocol",
     "prompts": "forget_prompts prompt",
     "registry": "PROTOCOLS get_protocol protocol_names",
-    ".sources.combining": "CombinedTools",
+    ".sources.combined_tools": "CombinedTools",
 }
 """Module -> the names that it defines."""
 

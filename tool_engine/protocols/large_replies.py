@@ -10,6 +10,9 @@ import msgspec
 
 _LARGE: Final = 32 * 1024
 """Characters and values that take a millisecond or two to read, in the worst case."""
+_SCALARS: Final = frozenset((int, float, bool, type(None)))
+_LISTS: Final = (list, tuple)
+_TEXTS: Final = (str, bytes, bytearray)
 _PARTS: Final = 2_000
 """The most values that are counted; more are large."""
 
@@ -28,12 +31,15 @@ def _estimate_size(reply: Any) -> int:
         if not rest or size > _LARGE:
             return size
         part = rest.pop()
-        if isinstance(part, str | bytes | bytearray):
+        kind = type(part)
+        if kind in _SCALARS:
+            continue
+        if kind is str or isinstance(part, _TEXTS):
             size += len(part)
         elif isinstance(part, dict):
             size += len(part)
             rest.extend(part.values())
-        elif isinstance(part, list | tuple):
+        elif isinstance(part, _LISTS):
             size += len(part)
             rest.extend(part)
         elif isinstance(part, msgspec.Struct):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Final
 
 from tool_engine.redaction.known import known_secrets
-from tool_engine.redaction.pairs import pair_spans
 from tool_engine.redaction.shapes import SHORTEST_WORD, shape_spans
 from tool_engine.redaction.spelling import Span, merge_spans
 
@@ -25,8 +25,10 @@ def redact_text(text: str) -> str:
 
 def secret_spans(text: str) -> list[Span]:
     """Return the spans of `text` that `redact_text` hides."""
+    # Its patterns take long to compile: a program that hides nothing does not wait for them.
+    pairs = import_module("tool_engine.redaction.pairs").pair_spans(text)
     # All are searched in the original text: hiding one first could break up another.
-    return [*known_secrets.spans(text), *shape_spans(text), *pair_spans(text)]
+    return [*known_secrets.spans(text), *shape_spans(text), *pairs]
 
 
 def hide_spans(text: str, spans: list[Span]) -> str:

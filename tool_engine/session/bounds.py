@@ -6,7 +6,7 @@ Everything is decided at once, without waiting: a call that may run has been cou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
@@ -192,10 +192,12 @@ class Meter:
             spenders: Where it is counted; None: `self.spenders()`.
         """
         others = _ALSO.get()
-        if not others and spenders == (self._own,) and identity is not None:
-            # No other conversation and no reply has a say, as almost always.
-            return self._own.take(tool_name, identity, max_uses, is_asked_for=is_asked_for)
-        counts = self._find_counts(tool_name, identity, spenders)
+        counts: Sequence[tuple[Spending, tuple[str, str]]]
+        if spenders is self.line and len(spenders) == 1 and identity is not None:
+            # No other conversation has a say, as almost always.
+            counts = ((self._own, (tool_name, identity)),)
+        else:
+            counts = self._find_counts(tool_name, identity, spenders)
         with Counting.lock:
             for each, (name, tool) in counts:
                 for config in (each.config, *others.get(each, ())):
@@ -315,8 +317,11 @@ def _read_tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
 
 def _sum_counts(usage: Mapping[str, Any], ways: tuple[tuple[str, ...], ...]) -> int:
     for names in ways:
-        found = (usage.get(name) for name in names)
-        counted = sum(each for each in found if type(each) is int and each > 0)
+        counted = 0
+        for name in names:
+            found = usage.get(name)
+            if type(found) is int and found > 0:
+                counted += found
         if counted:
             return counted
     return 0

@@ -134,8 +134,10 @@ class ResultKeeper:
             names = name_variables(tool_name, self.number, self._variables)
         arguments = expanded.params if isinstance(expanded.params, dict) else {}
         limit = self._find_limit(tool_name, tool, presentation)
-        shown = present_short(result, params, limit) if presentation is _WHOLE else None
-        if shown is None:
+        text = present_short(result, params, limit) if presentation is _WHOLE else None
+        if text is not None:
+            read = make_session_result(result, tool_name, text, text)
+        else:
             # Functions in code read what the tool ran with, defaults filled in.
             filled = {} if scope is None or presentation is _WHOLE else scope.params
             config = self._toolbox.config
@@ -149,16 +151,22 @@ class ResultKeeper:
                 language=config.language,
                 has_reader=config.tool_toggles.get("read_var", True),
             )
-        read = make_session_result(result, tool_name, shown.formatted_text, shown.final_text)
-        read.is_truncated, refusal = shown.is_truncated, None
-        if shown.findings:
-            read.metadata = {**result.metadata, "findings": shown.findings}
-        if (
-            placed is not None
-            and result.error_type not in REFUSED
-            and not self._may_read(placed, arguments, result, scope)
-        ):
-            refusal = await self._review_result(placed, arguments, shown.final_text, result, scope)
+            read = make_session_result(result, tool_name, shown.formatted_text, shown.final_text)
+            read.is_truncated = shown.is_truncated
+            if shown.findings:
+                read.metadata = {**result.metadata, "findings": shown.findings}
+        refusal = None
+        if placed is not None and result.error_type not in REFUSED:
+            is_asked = scope is not None and (
+                scope.asks or (scope.asks_on_error and not result.is_success)
+            )
+            ran = placed.tool, arguments
+            if scope is not None and scope.tool is not None:
+                # Rules are about the engine's tool, and what it ran with.
+                ran = scope.tool, scope.params
+            is_free = ran[0].permission is None and self._policy.is_silent()
+            if is_asked or not (is_free or self._gate.is_readable(*ran, not result.is_success)):
+                refusal = await self._review_result(placed, *ran, read, is_asked=is_asked)
             token = None if refusal is None else (refusal.details or {}).get("approval_token")
             if token is not None:
                 rest = partial(self._keep_result, read, tool, names, arguments, result, scope)
@@ -187,41 +195,32 @@ class ResultKeeper:
             self._read_labels.note(find_labels_read(call, is_formatted=True))
         return read
 
-    def _may_read(
-        self,
-        placed: Placed,
-        arguments: dict[str, Any],
-        result: ToolExecutionResult,
-        scope: SessionScope | None,
-    ) -> bool:
-        """Return True if the model may read a result, whatever a person says."""
-        is_error = not result.is_success
-        if _is_asked(scope, result):
-            return False
-        tool, params = _find_run(placed, arguments, scope)
-        if tool.permission is None and self._policy.is_silent():
-            return True
-        return self._gate.is_readable(tool, params, is_error)
-
     async def _review_result(
         self,
         placed: Placed,
-        arguments: dict[str, Any],
-        text: str,
-        result: ToolExecutionResult,
-        scope: SessionScope | None,
+        tool: Tool,
+        params: dict[str, Any],
+        read: SessionResult,
+        *,
+        is_asked: bool,
     ) -> Refusal | None:
-        """Ask why the model may not read a result; None: it may."""
-        tool, params = _find_run(placed, arguments, scope)
-        is_error = not result.is_success
+        """Ask why the model may not read a result; None: it may.
+
+        Args:
+            placed: The tool, as the conversation has it.
+            tool: The engine's tool, which ran.
+            params: What it ran with.
+            read: The result, as the model would read it.
+            is_asked: Whether what the call's tool called requires approval of the result.
+        """
         refusal = await self._gate.review(
-            result.call_id or "",
+            read.call_id or "",
             tool,
             params,
-            text,
-            is_error,
-            error_type=result.error_type,
-            is_asked=_is_asked(scope, result),
+            read.final_text or "",
+            not read.is_success,
+            error_type=read.error_type,
+            is_asked=is_asked,
             called_name=placed.name,
             engine="" if placed.is_own else engine_of(self._toolbox.catalog, placed.name),
             conversation_id=self._caller.conversation_id,
@@ -239,7 +238,7 @@ class ResultKeeper:
         scope: SessionScope | None,
         refusal: Refusal | None,
     ) -> SessionResult:
-        """Keep the result in variables, unless the model may not read it."""
+        """Keep the result in variables, and return what the model reads of it."""
         if refusal is not None:
             self._results.withhold(result.call_id)
             return withhold_result(read, refusal)
@@ -255,19 +254,16 @@ class ResultKeeper:
             read.args_variable = names.args if names.args in self._variables else None
             read.result_variable = names.result if result.is_success else None
         self._results.note(result.call_id, labels)
-        return self._show_result(read, Ended(tool, result, put_in, labels, scope.has_begun))
-
-    def _show_result(self, read: SessionResult, call: Ended) -> SessionResult:
-        """Return what the model reads, and note where it came from."""
-        show = self._find_show(read.tool_name, call.tool)
+        show, has_begun = self._find_show(read.tool_name, tool), scope.call_id is not None
         # What the engine itself says of a call that did not begin holds nothing of its tool.
-        if show != _FULL and call.has_begun and call.result.error_type not in _ENGINES_WORDS:
+        if show != _FULL and has_begun and result.error_type not in _ENGINES_WORDS:
             name, chars = read.result_variable, len(read.formatted_text)
             if name is not None and name in self._variables:
                 chars = self._variables.get(name).chars
             return hide_result(read, show, name, chars, self._toolbox.config.language)
         own = self._presentations.get(read.tool_name)
         is_formatted = own is not None and (own.format is not None or own.truncate is not None)
+        call = Ended(tool, result, put_in, labels, has_begun)
         self._read_labels.note(find_labels_read(call, is_formatted=is_formatted))
         return read
 
@@ -309,17 +305,3 @@ def find_labels_read(call: Ended, *, is_formatted: bool) -> frozenset[str]:
     if name == WRITE_VAR or (not is_quoting and result.error_type in _ENGINES_WORDS):
         return _NO_LABELS
     return call.put_in if is_quoting else call.labels
-
-
-def _is_asked(scope: SessionScope | None, result: ToolExecutionResult) -> bool:
-    """Return True if what the call's tool called requires approval of the result."""
-    return scope is not None and (scope.asks or (scope.asks_on_error and not result.is_success))
-
-
-def _find_run(
-    placed: Placed, arguments: dict[str, Any], scope: SessionScope | None
-) -> tuple[Tool, dict[str, Any]]:
-    """Return what rules are about: the engine's tool, and what it ran with."""
-    if scope is None or scope.tool is None:
-        return placed.tool, arguments
-    return scope.tool, scope.params

@@ -50,9 +50,9 @@ class ReplyRunner:
 
     def find_protocol(self, protocol: ToolCallingProtocol | str | None) -> ToolCallingProtocol:
         """Return the protocol that shows the tools to a model; see `ToolSession.protocol`."""
-        if isinstance(protocol, ToolCallingProtocol):
-            return protocol
         if protocol is not None and not isinstance(protocol, str):
+            if isinstance(protocol, ToolCallingProtocol):
+                return protocol
             raise ConfigurationError(
                 f"protocol must be a name or a ToolCallingProtocol, got {protocol!r:.80}"
             )

@@ -40,7 +40,7 @@ from tool_engine.session.reading.presentation import Presentation
 from tool_engine.session.reading.result import SessionResult
 from tool_engine.session.replies import ReplyRunner
 from tool_engine.session.saving import Restored, SessionState, load_session, read_session
-from tool_engine.session.storing import check_storage, choose_storage
+from tool_engine.session.session_storage import check_storage, choose_storage
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.sources.composition import Prepare, keep
 from tool_engine.subagent import ToolSubAgent

@@ -10,7 +10,6 @@ from typing import Annotated, Final
 
 import msgspec
 
-from tool_engine.calls.uses import Counting
 from tool_engine.interfaces.source import Source
 from tool_engine.model.call import Refusal
 from tool_engine.model.outcome import ErrorType
@@ -135,18 +134,6 @@ class Spending:
         self.kept.calls += 1
         self.calls_of_turn += is_asked_for
         self.kept.by_tool[tool_name] = self.kept.by_tool.get(tool_name, 0) + 1
-
-    def take(
-        self, tool_name: str, tool: str, max_uses: int | None, *, is_asked_for: bool
-    ) -> Refusal | None:
-        """Count a call, or return why it may not run; the arguments are those of `refusal`."""
-        with Counting.lock:
-            refusal = self.refusal(
-                tool_name, tool, max_uses, self.config, is_asked_for=is_asked_for
-            )
-            if refusal is None:
-                self.count_call(tool_name, tool, is_asked_for=is_asked_for)
-        return refusal
 
     def uncount_call(self, tool_name: str, tool: str, *, is_asked_for: bool = True) -> None:
         """Take back a counted call; a new turn may have begun since."""

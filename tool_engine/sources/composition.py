@@ -19,7 +19,7 @@ from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.schema import parameters_of
 from tool_engine.model.tool import Tool
-from tool_engine.sources.combining import Combination
+from tool_engine.sources.combined_tools import Combination
 from tool_engine.sources.tool_view import ToolView
 
 Keep = Callable[[Tool], bool]

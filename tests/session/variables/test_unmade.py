@@ -107,7 +107,7 @@ def test_variables_that_are_not_read_are_not_made(monkeypatch: pytest.MonkeyPatc
     made: list[str] = []
 
     def count(*parts: Any, **more: Any) -> list[Variable]:
-        made.append(parts[1][1])
+        made.append(parts[1].args)
         return make_variables(*parts, **more)
 
     monkeypatch.setattr(unmade, "make_variables", count)

@@ -26,6 +26,7 @@ from tool_engine.session.variables.read_labels import ReadLabels
 from tool_engine.session.variables.references import expand, reference
 from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copy_value
 from tool_engine.session.variables.variable_tools import (
+    NamesOfCall,
     VariableTools,
     keep_call,
     keep_call_in_time,
@@ -377,7 +378,7 @@ async def test_tools_that_use_variables(engine: ToolEngine, store: VariableStore
 
 def test_names_of_calls() -> None:
     """S29: the tool, the number of the call, and what it is."""
-    assert name_variables("fetch", 3) == ("fetch_3_result", "fetch_3_args")
+    assert name_variables("fetch", 3) == NamesOfCall("fetch_3_result", "fetch_3_args")
     assert name_variables("crm.find/v1", 1).args == "crm.find/v1_1_args"
     assert name_variables("größe messen", 1).result == "gr__e_messen_1_result"
 
@@ -386,7 +387,8 @@ def test_names_of_calls() -> None:
 def test_every_tool_has_names(name: str, number: int) -> None:
     """S29: whatever a tool is called, its variables can be kept and referenced."""
     store = VariableStore()
-    for each in name_variables(name, number):
+    names = name_variables(name, number)
+    for each in (names.result, names.args):
         store.add(Variable(name=each, value="x"))
         assert expand({"x": reference(each)}, store).params == {"x": "x"}
     assert len(store) == 2
@@ -397,9 +399,10 @@ def test_names_that_are_taken() -> None:
     store = VariableStore()
     store.add(Variable(name="fetch_3_args", value="mine"))
     names = name_variables("fetch", 3, store)
-    assert names == ("fetch_3_result-2", "fetch_3_args-2")
+    assert names == NamesOfCall("fetch_3_result-2", "fetch_3_args-2")
     store.add(Variable(name=names.result, value="mine", kind=VariableKind.RULE))
-    assert name_variables("fetch", 3, store) == ("fetch_3_result-3", "fetch_3_args-3")
+    third = NamesOfCall("fetch_3_result-3", "fetch_3_args-3")
+    assert name_variables("fetch", 3, store) == third
 
 
 def make_tool(**keys: Any) -> Tool:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
@@ -15,21 +15,6 @@ import typer
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
-from tool_engine.cli.mcp.mcp_options import (
-    ApprovalsOption,
-    GroupsOption,
-    HTTPOption,
-    ModeOption,
-    NamesOption,
-    OutputOption,
-    ServedAppOption,
-    StdioOption,
-    TagsOption,
-    TitleOption,
-    TokenFileOption,
-    WordArgument,
-    WordsArgument,
-)
 from tool_engine.cli.mcp.word_request import Request
 from tool_engine.cli.options import (
     JSONOption,
@@ -54,6 +39,67 @@ _APPROVALS: Final = ("operator", "client", "refuse")
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _PORT: Final = 8931
 _PATH: Final = "/mcp"
+
+WordArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORD",
+        help="serve: serve the tools; install: print how clients start that. Of the servers "
+        "whose tools are used: list, call SERVER TOOL KEY=VALUE, diff, import SERVER.",
+    ),
+]
+WordsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="ARGUMENT", help="What the word is about.")
+]
+NamesOption = Annotated[
+    list[str] | None,
+    typer.Option("--tool", metavar="NAME", help="serve, import: only these tools, * for letters."),
+]
+OutputOption = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="DIR", help="import: the folder for the files."),
+]
+StdioOption = Annotated[
+    bool, typer.Option("--stdio", help="Over standard input and output, as is the default.")
+]
+HTTPOption = Annotated[
+    str | None,
+    typer.Option("--http", metavar="HOST:PORT", help="Over HTTP, such as 127.0.0.1:8931."),
+]
+GroupsOption = Annotated[
+    list[str] | None, typer.Option("--group", metavar="NAME", help="Only tools of the group.")
+]
+TagsOption = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="Only tools with the tag.")
+]
+ModeOption = Annotated[
+    str,
+    typer.Option(
+        "--mode",
+        metavar="all|search",
+        help="search: two tools, which find and call the others.",
+    ),
+]
+ApprovalsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--approvals",
+        metavar="operator|client|refuse",
+        help="Who is asked for consent; operator: `tool-engine sessions pending`.",
+        show_default=False,
+    ),
+]
+TokenFileOption = Annotated[
+    str | None,
+    typer.Option("--token-file", metavar="FILE", help="With --http: whose requests to take."),
+]
+TitleOption = Annotated[
+    str, typer.Option("--name", metavar="TEXT", help="What the server is called.")
+]
+ServedAppOption = Annotated[
+    str | None,
+    typer.Option("--app", metavar="MODULE:NAME", help="The engine of a program of yours."),
+]
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import aiohttp
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.answer import HTTPAnswer
-from tool_engine.executors.http.body_decoding import Decoder, DecodingError, decoder_for
+from tool_engine.executors.http.decompression import Decoder, DecodingError, decoder_for
 
 _BREATH: Final = 256 * 1024
 """Bytes that are decoded before other tasks get their turn."""

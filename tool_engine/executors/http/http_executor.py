@@ -36,13 +36,13 @@ from tool_engine.executors.http.answer_reading import (
     read_answer,
 )
 from tool_engine.executors.http.auth import TokenAuth
-from tool_engine.executors.http.body_decoding import accepted_encodings
 from tool_engine.executors.http.connector import (
     GuardedConnector,
     GuardedResolver,
     NameResolver,
     NameThreads,
 )
+from tool_engine.executors.http.decompression import accepted_encodings
 from tool_engine.executors.http.download import Download
 from tool_engine.executors.http.http_entry import HTTPEntry, compile_entry
 from tool_engine.executors.http.pages import read_pages

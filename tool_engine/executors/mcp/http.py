@@ -23,7 +23,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tool_engine.executors.http.addresses import AddressRefusedError, AllowList
-from tool_engine.executors.http.body_decoding import (
+from tool_engine.executors.http.decompression import (
     Decoder,
     DecodingError,
     accepted_encodings,

@@ -51,11 +51,20 @@ def read_plain(params: Any) -> Any:
     while it is read becomes an `Unreadable`, which no tool accepts. Other objects stay.
     """
     try:
-        if is_exact(params):
+        if is_flat(params) or is_exact(params):
             return params
     except Exception:  # noqa: BLE001, S110 - a metaclass may raise anything
         pass  # it is read again below, where what raises becomes an `Unreadable`
     return _make_plain(params, 0, {})
+
+
+def is_flat(value: Any) -> bool:
+    """Return True for a plain dict with plain keys, which holds no dict or list."""
+    return (
+        type(value) is dict
+        and _SCALARS.issuperset(map(type, value.values()))
+        and _TEXT.issuperset(map(type, value))
+    )
 
 
 def is_exact(value: Any) -> bool:
@@ -63,11 +72,8 @@ def is_exact(value: Any) -> bool:
 
     False for what nests deeper than is looked.
     """
-    kind = type(value)
-    if kind is dict and _SCALARS.issuperset(map(type, value.values())):
-        return _TEXT.issuperset(map(type, value))
-    if kind not in _CONTAINERS:
-        return kind in _SCALARS
+    if type(value) not in _CONTAINERS:
+        return type(value) in _SCALARS
     # A level at a time, for a million small lists. What stands in many places is read in each,
     # up to a bound: finding out that it is the same takes longer.
     level, seen, visited = [value], set[int](), 0

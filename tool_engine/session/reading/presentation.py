@@ -34,7 +34,6 @@ from tool_engine.session.formatting import (
     default_text,
     short_text,
     text_in_pieces,
-    write_short,
 )
 from tool_engine.session.reading.cutting import Hinting, add_hint, cut_with_hint
 
@@ -150,8 +149,8 @@ async def present_in_time(result: ToolExecutionResult, *args: Any, **options: An
     return await asyncio.to_thread(present, result, *args, **options)
 
 
-def present_short(result: ToolExecutionResult, params: Any, limit: int) -> Presented | None:
-    """Do the same as `present` for a short text or number; None: it is not that simple.
+def present_short(result: ToolExecutionResult, params: Any, limit: int) -> str | None:
+    """Return a short text or number as its whole text; None: it is not that simple.
 
     Args:
         result: The finished call of a tool that code does not present.
@@ -160,9 +159,8 @@ def present_short(result: ToolExecutionResult, params: Any, limit: int) -> Prese
     """
     if not result.is_success or type(params) is not dict or LIMIT in params:
         return None
-    output = result.output
-    text = write_short(output["result"]) if len(output) == 1 and "result" in output else None
-    return None if text is None or 0 < limit < len(text) else Presented(text, text, False)
+    text = short_text(result.output)
+    return None if text is None or 0 < limit < len(text) else text
 
 
 def present(

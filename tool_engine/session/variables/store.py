@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any, Final, Self
@@ -99,12 +99,14 @@ def make_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
 
 
 class Unmade(msgspec.Struct, frozen=True, eq=False):
-    """A variable that is made when it is first read."""
+    """Variables that are made when one of them is first read."""
 
     most: int
-    """The most characters that its text may have."""
-    make: Callable[[], Iterable[Variable]]
-    """Returns it, and those that are made with it, as `make_kept` makes variables."""
+    """The most characters that the text of one may have."""
+
+    def make(self) -> Iterable[Variable]:
+        """Return all of them, as `make_kept` makes variables."""
+        raise NotImplementedError
 
 
 @copied_whole
@@ -150,9 +152,10 @@ class VariableStore(KnownArguments):
     def __contains__(self, name: object) -> bool:
         return name in self._used or name in self._kept
 
-    def has_any(self, names: Iterable[str]) -> bool:
-        """Return True if a variable has one of these names."""
-        return not (self._used.keys().isdisjoint(names) and self._kept.keys().isdisjoint(names))
+    def has_either(self, first: str, second: str) -> bool:
+        """Return True if a variable has one of two names."""
+        used, kept = self._used, self._kept
+        return first in used or second in used or first in kept or second in kept
 
     @property
     def chars(self) -> int:
@@ -203,24 +206,25 @@ class VariableStore(KnownArguments):
             self._evict_oldest()
         return variable
 
-    def take_later(self, unmade: Mapping[str, Unmade]) -> bool:
+    def take_later(self, names: tuple[str, ...], unmade: Unmade) -> bool:
         """Keep variables under new names, and make them when one of them is first read.
 
         Most variables of calls are never read.
 
         Args:
-            unmade: Name, which variables may have -> what makes all of them.
+            names: What they are called, the oldest first; variables may have such names.
+            unmade: What makes all of them.
 
         Returns:
             Whether it did: no variable had one of the names.
         """
         used = self._used
-        for name in unmade:
+        for name in names:
             if name in used or name in self._kept:
                 return False
-        for name, each in unmade.items():
-            used[name] = each
-            self._unmade += each.most
+        for name in names:
+            used[name] = unmade
+        self._unmade += unmade.most * len(names)
         if len(used) > self.capacity or self._chars + self._unmade > self.max_chars:
             self._evict_oldest()
         return True
@@ -349,8 +353,8 @@ class VariableStore(KnownArguments):
         for each in found.make():
             # It may be gone, or another one may have its name.
             unmade = self._used.get(each.name)
-            if isinstance(unmade, Unmade) and unmade.make is found.make:
-                self._let_go(unmade)
+            if unmade is found:
+                self._let_go(found)
                 self._used[each.name] = each
                 self._chars += each.chars
         return self._make_one(name)
@@ -365,15 +369,10 @@ class VariableStore(KnownArguments):
         return vars(self)
 
     def _evict_oldest(self) -> None:
-        used, unmade = self._used, 0
-        for _ in range(over := max(0, len(used) - self.capacity)):
-            _, old = used.popitem(last=False)
-            if type(old) is Unmade:
-                unmade += old.most
-            else:
-                self._let_go(old)
-        self.evicted += over
-        self._unmade -= unmade
+        used = self._used
+        while len(used) > self.capacity:
+            self._let_go(used.popitem(last=False)[1])
+            self.evicted += 1
         if self._chars + self._unmade > self.max_chars:
             self._measure_oldest()
         while self._chars > self.max_chars and len(used) > 1:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
@@ -57,7 +57,9 @@ class CarriesLabels(Protocol):
     """The labels of content in its arguments, or that was read meanwhile."""
 
 
-class NamesOfCall(NamedTuple):
+class NamesOfCall(msgspec.Struct, frozen=True):
+    """The names of a call's variables."""
+
     result: str
     args: str
 
@@ -225,12 +227,12 @@ def name_variables(tool_name: str, number: int, store: VariableStore | None = No
         store: Where they will be kept; names that are taken there get `-2`, `-3` and so on.
     """
     begin = f"{_make_name(tool_name)}_{number}"
-    names = NamesOfCall(f"{begin}_result", f"{begin}_args")
+    result, args = f"{begin}_result", f"{begin}_args"
     count = 1
-    while store is not None and store.has_any(names):
+    while store is not None and store.has_either(result, args):
         count += 1
-        names = NamesOfCall(f"{begin}_result-{count}", f"{begin}_args-{count}")
-    return names
+        result, args = f"{begin}_result-{count}", f"{begin}_args-{count}"
+    return NamesOfCall(result, args)
 
 
 @lru_cache(maxsize=1024)
@@ -241,7 +243,7 @@ def _make_name(tool_name: str) -> str:
 def keep_call(
     store: VariableStore,
     tool: Tool,
-    names: tuple[str, str],
+    names: NamesOfCall,
     params: dict[str, Any],
     result: ToolExecutionResult,
     labels: frozenset[str],
@@ -271,7 +273,7 @@ def keep_call(
 async def keep_call_in_time(
     store: VariableStore,
     tool: Tool,
-    names: tuple[str, str],
+    names: NamesOfCall,
     params: dict[str, Any],
     result: ToolExecutionResult,
     *labels: frozenset[str],
@@ -288,7 +290,7 @@ async def keep_call_in_time(
 
 def make_variables(
     tool: Tool,
-    names: tuple[str, str],
+    names: NamesOfCall,
     params: dict[str, Any],
     returned: dict[str, Any] | None,
     labels: frozenset[str],
@@ -308,7 +310,7 @@ def make_variables(
         sent = secrets.hide(sent)
     value, chars = copy_value(sent, in_pieces=in_pieces)
     args = Variable(
-        name=names[1],
+        name=names.args,
         value=value,
         kind=VariableKind.TOOL_CALL_ARGS,
         desc=f"Arguments of a call of {tool.name}",
@@ -323,7 +325,7 @@ def make_variables(
     later = now + _INSTANT
     value, chars = copy_value(data_of(returned), in_pieces=in_pieces)
     output = Variable(
-        name=names[0],
+        name=names.result,
         value=value,
         kind=VariableKind.TOOL_CALL_RESULT,
         desc=f"Result of a call of {tool.name}",

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.effort import share_of
-from tool_engine.executors.http.body_decoding import (
+from tool_engine.executors.http.decompression import (
     PIECE,
     DecodingError,
     accepted_encodings,
@@ -131,7 +131,7 @@ def test_without_the_extra() -> None:
     code = """
 import sys
 sys.modules["brotli"] = None
-from tool_engine.executors.http.body_decoding import accepted_encodings, decoder_for
+from tool_engine.executors.http.decompression import accepted_encodings, decoder_for
 print(accepted_encodings())
 try:
     decoder_for("br")
