@@ -92,7 +92,8 @@ class Guard:
         headers = scope["headers"]
         self._check_host(headers)
         self._check_origin(scope)
-        for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+        query = scope["query_string"].decode("latin-1")
+        for name, _ in parse_qsl(query, keep_blank_values=True) if query else ():
             if name.lower() in _SECRETS:
                 raise _Refused(
                     400,
@@ -124,16 +125,17 @@ class Guard:
             )
 
     def _check_origin(self, scope: Any) -> None:
-        headers = {name: value.decode("latin-1").lower() for name, value in scope["headers"]}
-        origin = headers.get(b"origin")
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        sent, site = headers.get(b"origin"), headers.get(b"sec-fetch-site", b"none").lower()
+        origin = None if sent is None else sent.decode("latin-1").lower()
         if origin is not None and origin not in self._origins:
             named = urlsplit(origin)
-            if named.scheme not in ("http", "https") or named.netloc != headers[b"host"]:
+            is_own = named.netloc == headers[b"host"].decode("latin-1").lower()
+            if named.scheme not in ("http", "https") or not is_own:
                 raise _Refused(
                     403, "foreign-origin", "pages of another origin may not use this server"
                 )
-        site = headers.get(b"sec-fetch-site", "none")
-        if site not in ("none", "same-origin") and origin not in self._origins:
+        if site not in (b"none", b"same-origin") and origin not in self._origins:
             raise _Refused(403, "foreign-origin", "pages of another site may not use this server")
 
     async def _find_principal(self, scope: Any) -> Principal:

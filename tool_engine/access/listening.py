@@ -121,12 +121,16 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn has it, but that a client must send the head of a request in time."""
+    """HTTP/1.1 as uvicorn has it, but for two things.
+
+    A client must send the head of a request in time, and what an answer writes in one turn of the
+    loop, such as its head and its body, goes out as one packet.
+    """
 
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
         self._time_head()
 
     def data_received(self, data: bytes) -> None:
@@ -152,3 +156,29 @@ class TimedProtocol(H11Protocol):
         self._head_timer = None
         if self.conn.their_state is h11.IDLE:
             self.transport.close()
+
+
+class _JoinedWrites:
+    """A transport that sends what is written in one turn of the loop at once."""
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts:
+            self._transport.write(b"".join(parts))

@@ -7,8 +7,6 @@ from importlib import import_module
 from typing import Any, Final
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.routing import Route
 
 from tool_engine.access.guard import Guard, Verifier
 from tool_engine.access.rates import Rates
@@ -29,6 +27,7 @@ from tool_engine.server import (
 from tool_engine.server.endpoint import Endpoint
 from tool_engine.server.openapi import describe_operations
 from tool_engine.server.problems import Problem
+from tool_engine.server.routing import Router, send_problem
 from tool_engine.server.served import Served
 
 _ROOMS: Final = (calls, tools, records, admission, events, approvals, operating, replies, health)
@@ -79,15 +78,13 @@ def create_app(
     served = Served(engine)
     served.description = msgspec.json.encode(describe_operations(OPERATIONS))
     engine.approvals.take_questions()
-    routes = [
-        Route(each.path, _Methods(each.path, served), name=each.path) for each in _first_of_paths()
-    ]
+    paths: dict[str, Any] = {each.path: None for each in OPERATIONS}
+    paths = {path: _Methods(path, served) for path in paths}
     inner = _make_mcp_app(engine, allowed_hosts) if mcp else None
     if inner is not None:
-        routes.append(Route(MCP_PATH, inner))
-    app = Starlette(routes=routes, exception_handlers={404: _refuse_path})
+        paths[MCP_PATH] = inner
     guarded = Guard(
-        app,
+        Router(paths),
         auth=known,
         allowed_hosts=allowed_hosts,
         allowed_origins=allowed_origins,
@@ -113,8 +110,12 @@ class App:
         self._beside = beside
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        is_life = scope["type"] == "lifespan" and self._beside is not None
-        await (self._beside if is_life else self._guarded)(scope, receive, send)
+        if scope["type"] != "lifespan":
+            await self._guarded(scope, receive, send)
+        elif self._beside is not None:
+            await self._beside(scope, receive, send)
+        else:
+            await _live_on(receive, send)
 
     def __repr__(self) -> str:
         return f"<App of {self._served.engine!r}>"
@@ -122,6 +123,13 @@ class App:
     def end(self) -> None:
         """Take no more calls, and end the streams of events: the server is about to end."""
         self._served.end()
+
+
+async def _live_on(receive: Any, send: Any) -> None:
+    """Say that the app is ready, and that it has ended, when a server asks."""
+    for stage in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{stage}.complete"})
 
 
 def _make_mcp_app(engine: ToolEngine, allowed_hosts: Collection[str]) -> Any:
@@ -135,10 +143,6 @@ def _write_refusal(
     status: int, kind: str, detail: str, headers: dict[str, str]
 ) -> tuple[int, bytes, dict[str, str]]:
     return Problem(status, kind, detail, headers=headers).write()
-
-
-def _first_of_paths() -> list[Any]:
-    return list({each.path: each for each in OPERATIONS}.values())
 
 
 class _Methods:
@@ -155,23 +159,6 @@ class _Methods:
         if endpoint is None:
             detail = f"{scope['method']} is not done here; use {self._allowed}"
             problem = Problem(405, "no-such-method", detail, headers={"allow": self._allowed})
-            await _send_problem(problem, send)
+            await send_problem(problem, send)
             return
         await endpoint(scope, receive, send)
-
-
-async def _send_problem(problem: Problem, send: Any) -> None:
-    status, body, headers = problem.write()
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _refuse_path(request: Any, error: Exception) -> Any:
-    from starlette.responses import Response
-
-    del error
-    status, body, headers = Problem(
-        404, "unknown-path", f"there is nothing at {request.url.path[:200]!r}; see /openapi.json"
-    ).write()
-    return Response(body, status, headers)

@@ -16,6 +16,7 @@ from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.problems import Problem, make_unknown
+from tool_engine.server.results import write_result
 from tool_engine.server.streaming import (
     Write,
     pass_on,
@@ -92,10 +93,10 @@ async def call_tool(asked: Asked) -> Any:
         raise Problem(503, "draining", "no more calls are taken here; try again", retry_after=5.0)
     tool = find_tool(asked, asked.path["name"])
     context = make_context(asked)
-    if _EVENTS in asked.headers.get("accept", ""):
+    if _EVENTS in (asked.header("accept") or ""):
         return Reply(stream=partial(_stream_call, asked, tool.name, context))
     result = await asked.engine.execute(tool.name, asked.body.arguments, context)
-    return result.to_dict()
+    return Reply(data=await write_result(result))
 
 
 def make_context(asked: Asked) -> ToolExecutionContext:

@@ -55,7 +55,9 @@ class Endpoint:
             return
         status = reply.status if reply.status != 200 else self._operation.status
         headers = {"content-type": _JSON, **reply.headers}
-        if reply.text is not None:
+        if reply.data is not None:
+            body = reply.data
+        elif reply.text is not None:
             body = reply.text.encode()
         elif reply.value is None:
             body = b""
@@ -90,12 +92,9 @@ class Endpoint:
                 "not-allowed",
                 f"{principal.name!r} may not do this; it takes the scope {operation.scope!r}",
             )
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
         query = read_query(scope["query_string"], operation.query)
         body = await self._read_body(receive) if operation.body is not None else None
-        return Asked(self._served, principal, scope["path_params"], query, body, headers)
+        return Asked(self._served, principal, scope["path_params"], query, body, scope["headers"])
 
     async def _read_body(self, receive: Any) -> Any:
         parts = []
@@ -172,8 +171,6 @@ _KEPT: Final = (b"cache-control", b"private, no-cache")
 """Of what has an `ETag`: a client may keep it, and asks each time whether it still holds."""
 _ALWAYS: Final = [
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
 ]
 
 

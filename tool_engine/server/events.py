@@ -51,7 +51,7 @@ async def stream_events(asked: Asked) -> Any:
     how many it has missed.
     """
     query: EventQuery = asked.query
-    after, last = query.after, asked.headers.get("last-event-id")
+    after, last = query.after, asked.header("last-event-id")
     if last is not None:
         if not last.isascii() or not last.isdigit() or len(last) > 18:
             raise make_invalid(f"Last-Event-ID must be the number of an event, got {last[:80]!r}")

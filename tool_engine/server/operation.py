@@ -30,8 +30,15 @@ class Asked(msgspec.Struct):
     """The parts of the path that are named."""
     query: Any
     body: Any
-    headers: Mapping[str, str]
-    """By name in lower case."""
+    raw_headers: list[tuple[bytes, bytes]]
+
+    def header(self, name: str) -> str | None:
+        """Return a header of the request; None: it has none of this name, in lower case."""
+        known = name.encode()
+        for each, value in self.raw_headers:
+            if each == known:
+                return value.decode("latin-1")
+        return None
 
     @property
     def engine(self) -> ToolEngine:
@@ -49,6 +56,8 @@ class Reply(msgspec.Struct):
     value: Any = None
     status: int = 200
     headers: dict[str, str] = {}
+    data: bytes | None = None
+    """JSON that is written already, in the place of `value`."""
     text: str | None = None
     """A text in the place of JSON; `headers` say which kind."""
     stream: EventSource | None = None

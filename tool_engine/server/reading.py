@@ -25,7 +25,11 @@ def read_body(data: bytes, kind: Any) -> Any:
         Problem: It is no JSON, can be read in two ways, or does not fit.
     """
     try:
-        return msgspec.convert(_make_whole(read_json(data.decode()), kind), kind)
+        value = read_json(data.decode())
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            return msgspec.convert(_make_whole(value, kind), kind)
     except UnicodeDecodeError:
         raise make_invalid("the body is no UTF-8; write JSON in UTF-8") from None
     except RecursionError:
@@ -44,9 +48,11 @@ def read_query(text: bytes, kind: type[msgspec.Struct] | None) -> Any:
     Raises:
         Problem: It cannot be read, or a parameter is unknown, stands twice or does not fit.
     """
+    if not text:
+        return None if kind is None else kind()
     try:
         pairs = parse_qsl(
-            text.decode("ascii"), keep_blank_values=True, strict_parsing=bool(text), errors="strict"
+            text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict"
         )
     except (ValueError, UnicodeError):
         raise make_invalid(

@@ -96,7 +96,7 @@ async def list_tools(asked: Asked) -> Any:
     """List the tools that may be called, by name or, with `query`, the best first."""
     query: ToolQuery = asked.query
     tag = make_tag(asked.engine, asked.principal, query)
-    if asked.headers.get("if-none-match") == tag:
+    if asked.header("if-none-match") == tag:
         return Reply(status=304, headers={"etag": tag})
     if query.query is not None:
         found = await asyncio.to_thread(asked.engine.search_tools, query.query, query.limit)
@@ -136,7 +136,7 @@ async def get_tool(asked: Asked) -> Any:
     """Describe one tool."""
     tool = find_tool(asked, asked.path["name"])
     tag = f'"{tool.definition_hash or asked.engine.generation}"'
-    if asked.headers.get("if-none-match") == tag:
+    if asked.header("if-none-match") == tag:
         return Reply(status=304, headers={"etag": tag})
     return Reply(_describe_tool(tool), headers={"etag": tag})
 
@@ -158,7 +158,7 @@ async def list_definitions(asked: Asked) -> Any:
     if name not in formats:
         raise make_unknown("format", name, f"; there are {', '.join(formats)}")
     tag = make_tag(engine, asked.principal, (name, asked.query))
-    if asked.headers.get("if-none-match") == tag:
+    if asked.header("if-none-match") == tag:
         return Reply(status=304, headers={"etag": tag})
     if asked.query.names is None:
         found = [each for each in engine.list_all() if each.is_enabled]

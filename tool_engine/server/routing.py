@@ -1,0 +1,58 @@
+"""Which app answers at a path?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tool_engine.server.problems import Problem
+
+
+class Router:
+    """An ASGI app that hands each request to the app of its path.
+
+    Args:
+        paths: Apps by path; a part in braces stands for any text without a slash, which its app
+            finds in `scope["path_params"]`.
+    """
+
+    def __init__(self, paths: Mapping[str, Any]) -> None:
+        self._fixed = {path: app for path, app in paths.items() if "{" not in path}
+        self._open = [(path.split("/"), app) for path, app in paths.items() if "{" in path]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        # Mounted in another app, its path begins with that one's.
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        named: dict[str, str] = {}
+        app = self._fixed.get(path)
+        if app is None:
+            app, named = self._find_open(path.split("/"))
+        if app is None:
+            detail = f"there is nothing at {path[:200]!r}; see /openapi.json"
+            await send_problem(Problem(404, "unknown-path", detail), send)
+            return
+        scope["path_params"] = named
+        await app(scope, receive, send)
+
+    def _find_open(self, parts: list[str]) -> tuple[Any, dict[str, str]]:
+        for pattern, app in self._open:
+            if len(pattern) != len(parts):
+                continue
+            named = {}
+            for known, part in zip(pattern, parts, strict=True):
+                if known[:1] == "{" and part:
+                    named[known[1:-1]] = part
+                elif known != part:
+                    break
+            else:
+                return app, named
+        return None, {}
+
+
+async def send_problem(problem: Problem, send: Any) -> None:
+    """Send a problem as the answer to a request."""
+    status, body, headers = problem.write()
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    raw.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
