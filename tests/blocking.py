@@ -95,6 +95,7 @@ def guarded_calls() -> BlockBuster:
         function.can_block_in("tool_engine/catalog/definition/rules.py", {"_check_raw"})
         # Which version this is stands in a file, read once when the module is loaded.
         function.can_block_in("tool_engine/mcp_server/server.py", {"_find_version"})
+        function.can_block_in("tool_engine/server/openapi.py", {"_find_version"})
     # Where the process is, the kernel knows without a look at a disk.
     found.functions["os.getcwd"].can_block_in("tool_engine/trusted.py", {"folder_of_now"})
     # Threads that write lines to one place take turns there, for some microseconds.

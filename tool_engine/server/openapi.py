@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,15 @@ import msgspec
 from tool_engine.server.operation import Operation
 from tool_engine.server.problems import ProblemDetails, list_errors
 
-_VERSION: Final = version("tool-engine")
+
+def _find_version() -> str:
+    try:
+        return version("tool-engine")
+    except PackageNotFoundError:
+        return "0"
+
+
+_VERSION: Final = _find_version()
 _TEMPLATE: Final = "#/components/schemas/{name}"
 _PART: Final = re.compile(r"\{(\w+)\}")
 _ALWAYS: Final = (400, 403, 408, 409, 413, 421, 429, 500, 503)
