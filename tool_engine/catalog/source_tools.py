@@ -160,8 +160,13 @@ def _mark_part(items: list[Any]) -> bytes | tuple[int, ...] | None:
     """
     if all(item.__class__ in (Tool, ListedTool) for item in items):
         return tuple(map(id, items))
-    data = _dump_plain(items)
-    return None if data is None else _digest_data(data)
+    try:
+        # Another class that says the same, such as a tuple for a list, makes the same tool.
+        return _digest_data(msgspec.msgpack.encode(items))
+    except BaseException as error:  # what a source gives may raise anything when it is read
+        if ends_caller(error):
+            raise
+        return None
 
 
 def _dump_plain(value: Any) -> bytes | None:

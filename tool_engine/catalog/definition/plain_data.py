@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
@@ -14,8 +13,9 @@ from tool_engine.catalog.limits import MAX_DEPTH
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.catalog.yaml.scalars import INTEGER_CURE
 
-_LONG_NUMBER: Final = re.compile(rb"\d{19}")
-"""In a JSON text: perhaps an integer of more than 64 bits."""
+_LONG_NUMBER: Final = b"0" * 19
+"""In a JSON text, when all digits are zeros: perhaps an integer of more than 64 bits."""
+_AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
 def plain_definition(definition: Any, faults: list[Fault]) -> Any:
@@ -26,7 +26,7 @@ def plain_definition(definition: Any, faults: list[Fault]) -> Any:
     except (ValueError, TypeError, RecursionError):
         return plain_data(definition, (), faults)
     # JSON says all of it in two steps of C, unless the copy is another value.
-    is_same = copied == definition and not _LONG_NUMBER.search(text)
+    is_same = copied == definition and _LONG_NUMBER not in text.translate(_AS_ZEROS)
     if is_same and (text.count(b"{") + text.count(b"[") <= MAX_DEPTH or _is_shallow(copied)):
         return copied
     return plain_data(definition, (), faults)
