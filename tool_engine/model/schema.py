@@ -156,8 +156,9 @@ def _parameter_of(
     whole: Mapping[str, Any], name: str, schema: Any, is_required: bool
 ) -> ToolParameter:
     own = dict(schema) if isinstance(schema, Mapping) else {} if schema else {"not": {}}
-    meant = resolve_schema(whole, own) if "$ref" in own else own
-    meant = meant if isinstance(meant, Mapping) else {}
+    meant: Mapping[str, Any] = own
+    if "$ref" in own:
+        meant = found if isinstance(found := resolve_schema(whole, own), Mapping) else {}
     kind = own.get("type", meant.get("type"))
     said = own.get("description", meant.get("description", ""))
     return ToolParameter(

@@ -47,8 +47,22 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., Any], ...]]] = {
 
 
 def tool_of_mapping(mapping: Mapping[str, Any], source: str) -> Tool:
+    """Build the tool of a mapping that was written in code."""
     faults: list[Fault] = []
-    definition = plain_definition(mapping, faults)
+    return tool_of_plain(plain_definition(mapping, faults), source, faults)
+
+
+def tool_of_plain(definition: Any, source: str, faults: list[Fault] | None = None) -> Tool:
+    """Build the tool of plain data, which it takes over.
+
+    Args:
+        definition: As `plain_definition` or `write_plain` returns it.
+        source: What errors call it.
+        faults: What was found already.
+
+    Raises:
+        DefinitionError: It is not a right definition.
+    """
     if not faults and is_group(definition):
         cure = "register it as a group, or remove kind"
         faults = [Fault(("kind",), "this is a group, and a tool was asked for", cure=cure)]
