@@ -32,7 +32,7 @@ _MOST: Final = 1_000_000
 """The most values that are taken apart; one that contains itself twice has no end."""
 _FEW: Final = 1_000
 """The most values that are looked at on the event loop."""
-_FEW_HELD: Final = 100_000
+_FEW_HELD: Final = 500_000
 """The most values, each counted as often as it is held, that are written on the event loop."""
 _MOST_WRITTEN: Final = 100_000_000
 """The most bytes that are written of a value that is much smaller itself."""
@@ -83,14 +83,14 @@ def is_folded(value: Any, most: int) -> bool:
         value: Lists and mappings; what else it holds is as large as its object.
         most: Bytes that may be written, however often it holds the same.
     """
-    level, written, kept = {id(value): (_open(value), 1)}, 0, 0
+    level, written, kept = {id(value): (_open_value(value), 1)}, 0, 0
     known: dict[int, _Measured] = {}
     texts: set[int] = set()
     for _ in range(_DEEPEST):
         below: dict[int, tuple[Any, int]] = {}
         for key, (item, times) in level.items():
             if key not in known:
-                known[key] = _measure(item, texts)
+                known[key] = _measure_item(item, texts)
                 kept += known[key].new
             written += times * known[key].size
             for each in known[key].inside:
@@ -112,7 +112,7 @@ class _Measured(NamedTuple):
     """The lists and mappings."""
 
 
-def _measure(item: Any, texts: set[int]) -> _Measured:
+def _measure_item(item: Any, texts: set[int]) -> _Measured:
     found = get_referents(item)
     inside = _list_held(found)
     held = set(map(type, inside))
@@ -127,7 +127,7 @@ def _measure(item: Any, texts: set[int]) -> _Measured:
 
 def _has_more(value: Any, most: int) -> bool:
     """Return True if a value has more bytes, with what it holds again counted again."""
-    level = [_open(value)]
+    level = [_open_value(value)]
     for _ in range(_DEEPEST):
         if sum(len(each) for each in level if type(each) in HOLDING) > most // _LEAST:
             return True
@@ -145,7 +145,7 @@ def _list_held(found: list[Any]) -> list[Any]:
     return [each for each in found if type(each) in kinds]
 
 
-def _open(value: Any) -> Any:
+def _open_value(value: Any) -> Any:
     """Return a value itself, or a list of what an object of another class refers to."""
     return value if type(value) in HOLDING else get_referents(value)
 
