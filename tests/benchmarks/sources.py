@@ -26,10 +26,8 @@ ADD_BUDGET = 0.5
 """Seconds to add them."""
 REPLACE_BUDGET = 20.0
 """Milliseconds to replace one of them."""
-_BUDGETED = (
-    *("mappings", "mappings with two parameters", "mappings with a JSON Schema"),
-    "mappings with a JSON Schema each",
-)
+_BUDGETED = ("mappings", "mappings with two parameters", "mappings with a JSON Schema")
+"""Schemas of two to six parameters that all differ are shown beside them, without a budget."""
 _PARAMETERS = [
     {"name": "path", "type": "string", "required": True, "description": "Where.", "min_length": 1},
     {"name": "limit", "type": "integer", "default": 10, "description": "How many.", "min": 1},
