@@ -358,6 +358,50 @@ def test_raw_schema_says_what_json_schema_says(
             assert alike(checked.validated_params, {"p": filled(schema, sent)})
 
 
+@st.composite
+def open_schemas(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of all arguments, which speaks of others than it declares, and arguments."""
+    others = draw(raw_schemas(1))
+    rules: list[dict[str, Any]] = [
+        {"additionalProperties": others},
+        {"additionalProperties": True},
+        {"patternProperties": {"^[bc]": others}},
+        {"patternProperties": {"^b": others}, "additionalProperties": False},
+        {"unevaluatedProperties": others},
+        {"anyOf": [{"required": ["a"], "additionalProperties": others}, {"maxProperties": 1}]},
+        {"allOf": [{"additionalProperties": others}]},
+    ]
+    declared = draw(st.dictionaries(NAMES, raw_schemas(1), max_size=1))
+    rule = draw(st.sampled_from(rules))
+    names = {"propertyNames": {"enum": ["a", "b"]}} if draw(st.booleans()) else {}
+    schema = {"type": "object", "properties": declared, **rule, **names}
+    sent = {name: draw(fitting(below, values)) for name, below in declared.items()}
+    for name in draw(st.lists(NAMES, max_size=2)):
+        sent.setdefault(name, draw(fitting(others, values)))
+    return schema, sent
+
+
+@settings(max_examples=share_of(300))
+@given(open_schemas())
+def test_arguments_that_a_schema_speaks_of_are_judged_by_it(
+    case: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    """What is published is what is enforced: none of them is left out, right or wrong."""
+    schema, sent = case
+    tool = ToolConfigLoader().from_mapping({"name": "t", "description": "d", "parameters": schema})
+    optional = {
+        name for name, value in sent.items() if value is None and name in schema["properties"]
+    }
+    is_right = jsonschema.Draft202012Validator(schema).is_valid(sent)
+    for strict in (False, True):
+        checked = ToolParameterValidator(strict=strict).validate(tool, sent)
+        assert not checked.warnings
+        # A null for an optional argument may say that there is none.
+        assert checked.is_valid is is_right or optional
+        if checked.is_valid:
+            assert checked.validated_params.keys() >= sent.keys() - optional
+
+
 def _ordered(value: Any) -> Any:
     if isinstance(value, dict):
         return sorted((key, _ordered(item)) for key, item in value.items())

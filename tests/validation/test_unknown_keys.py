@@ -14,6 +14,7 @@ from tool_engine import (
     ToolEngine,
     ToolEngineConfig,
     ToolParameterValidator,
+    ToolSubAgent,
     ValidationResult,
 )
 
@@ -123,3 +124,57 @@ def test_default_with_an_unknown_key() -> None:
             ToolParameterValidator().compiled(
                 loader.from_mapping(bare("t", parameters=[{**parameter, **rules}]))
             )
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "additionalProperties": {"additionalProperties": {"type": "integer"}},
+    "patternProperties": {"patternProperties": {"^x_": {"type": "integer"}}},
+    "closed patternProperties": {
+        "patternProperties": {"^x_": {"type": "integer"}},
+        "additionalProperties": False,
+    },
+    "unevaluatedProperties": {"unevaluatedProperties": {"type": "integer"}},
+    "propertyNames": {
+        "additionalProperties": {"type": "integer"},
+        "propertyNames": {"maxLength": 3},
+    },
+    "a form": {"allOf": [{"additionalProperties": {"type": ["integer", "string"]}}]},
+}
+"""What a schema of all arguments may say of those that it does not declare."""
+
+
+@pytest.mark.parametrize("rule", OTHERS)
+@pytest.mark.parametrize(
+    "sent",
+    [{"a": "q", "x_1": 5}, {"x_1": 5.0}, {"x_1": [5]}, {"x_1": None}, {"x_12": 5}, {"x_1": {}}],
+)
+async def test_an_argument_that_is_not_declared_is_judged_by_what_is_said_of_it(
+    rule: str, sent: dict[str, Any]
+) -> None:
+    """What is published is enforced: a wrong one is refused in its place, and a right one comes."""
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, **OTHERS[rule]}
+    declared = ToolConfigLoader().from_mapping(bare("t", parameters=schema))
+    name = list(sent)[-1]
+    async with ToolEngine(ToolEngineConfig("none", auto_reload=False)) as engine:
+        engine.register_tool(declared, lambda **others: {"got": others})
+        result = await engine.execute("t", sent)
+        outcomes = await ToolSubAgent("helper", engine).execute_batch([("t", sent)])
+    is_right = jsonschema.Draft202012Validator(schema).is_valid(sent)
+    assert [each.is_success for each in outcomes] == [result.is_success] == [is_right]
+    if is_right:
+        assert result.output == {"got": sent}
+        assert result.validation_errors == []
+    else:
+        assert result.error_type == "validation_error"
+        assert {each["level"] for each in result.validation_errors} == {"error"}
+        assert name in str(result.error)
+        assert "unknown parameter" not in str(result.error) or rule.startswith("closed")
+
+
+def test_a_secret_that_is_not_declared_is_hidden_where_it_does_not_fit() -> None:
+    """It was left out before, so no message could show it."""
+    schema = {"type": "object", "additionalProperties": {"type": "integer", "writeOnly": True}}
+    declared = ToolConfigLoader().from_mapping(bare("t", parameters={**schema, "properties": {}}))
+    checked = ToolParameterValidator().validate(declared, {"pin": "a-secret-text"})
+    assert [each.path for each in checked.errors] == ["pin"]
+    assert "a-secret-text" not in str(checked)

@@ -20,6 +20,7 @@ from tool_engine.errors import ConfigurationError, DefinitionError
 from tool_engine.interfaces import CatalogSource, ListedTool, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.unawaited import is_async
+from tool_engine.model.json.copying import copied
 from tool_engine.model.json.output import shown
 from tool_engine.model.json.references import Steps, copy_schemas, split_pointer, write_pointer
 from tool_engine.model.tool import Tool
@@ -190,7 +191,15 @@ def _functions_in(item: Any) -> Iterator[dict[str, Any]]:
         raise ConfigurationError(f"{shown(item)[:200]} is no tool {_FORMS}")
     _check_schemas(entry)
     # What its owner changes in it later is no change of the tool.
-    yield copy.deepcopy(entry)
+    yield _copy_entry(entry)
+
+
+def _copy_entry(entry: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return cast("dict[str, Any]", copied(entry))
+    except RecursionError:
+        # What holds itself can be copied as well, and is explained when it is read.
+        return copy.deepcopy(entry)
 
 
 def _check_schemas(entry: Mapping[str, Any]) -> None:
@@ -223,7 +232,7 @@ def read_listed(listed: ListedTool) -> Tool:
     notes = list(listed.notes)
     definition = _write_definition(listed.entry, notes) | dict(listed.definition)
     tool = _read_definition(definition, notes, listed.place)
-    return replace(tool, findings=[*tool.findings, *notes])
+    return replace(tool, findings=[*tool.findings, *notes]) if notes else tool
 
 
 def _read_definition(definition: dict[str, Any], notes: list[str], place: str) -> Tool:
@@ -292,6 +301,12 @@ def keep_held(schema: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         notes: Takes a sentence for each change.
     """
     # By name: what explains a definition takes long to import.
+    plain = import_module("tool_engine.catalog.definition.plain_data").plain_definition
+    parts = import_module("tool_engine.catalog.definition.known_parts")
+    faults: list[Any] = []
+    as_given: dict[str, Any] = plain(schema, faults)
+    if not faults and parts.is_known_right(as_given):
+        return as_given
     held = import_module("tool_engine.catalog.definition.keywords")
     nodes = copy_schemas(write_today(schema))
     for steps, node in nodes:

@@ -14,6 +14,8 @@ MAX_VALUES_OF_FILE: Final = 100_000
 """The same, of all documents of one file."""
 MAX_PROBLEMS: Final = 100
 """Reading stops after so many faults: no author reads more."""
+LONGEST_NAME: Final = 128
+"""Characters of a parameter's name."""
 MAX_SCHEMAS: Final = 1000
 """Schemas within the `schema` keys of one definition."""
 MAX_PATTERNS: Final = 300

@@ -10,10 +10,10 @@ source that fails keeps its last good tools.
 from __future__ import annotations
 
 import hashlib
-import marshal
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from hashlib import blake2b
+from importlib import import_module
 from itertools import compress, islice
 from operator import is_, is_not
 from typing import Any, Final
@@ -22,7 +22,7 @@ import msgspec
 
 from tool_engine.catalog.importing import read_listed
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
+from tool_engine.catalog.loader import duplicate_error
 from tool_engine.catalog.source_names import make_renamed
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
 from tool_engine.interfaces import ListedTool
@@ -34,8 +34,6 @@ MOST_TOOLS: Final = 100_000
 """The most tools of one source: a list that never ends is refused."""
 _PART: Final = 16
 """How many items are compared at once: those of a large list hold other threads no longer."""
-_PLAIN_MARSHAL: Final = 2
-"""The last version of the format that does not depend on which values are the same objects."""
 
 Check = Callable[[Tool], list[DefinitionProblem]]
 Error = tuple[str, str]
@@ -77,6 +75,9 @@ class _Reader:
     """One reading of a source; makes only what was not given before."""
 
     def __init__(self, origin: str, check: Check, before: Reading) -> None:
+        # By name: engines without sources may have all of their tools from a cache.
+        self._building: Any = import_module("tool_engine.catalog.definition.building")
+        self._plain: Any = import_module("tool_engine.catalog.definition.plain_data")
         self._origin = origin
         self._place = _place_tool(origin)
         self._check = check
@@ -106,14 +107,13 @@ class _Reader:
         name = ""
         try:
             is_tool = isinstance(item, Tool | ListedTool)
-            data = None if is_tool else _dump_plain(item)
-            content = item if is_tool else data and _digest_data(data)
-            name = _name_of(item)
+            written = None if is_tool else self._plain.write_plain(item)
+            content = item if is_tool else written and _digest_data(written[0])
+            # The source may write in it meanwhile.
+            plain = None if written is None else written[1]
+            name = _name_of(item if plain is None else plain)
             if not self._is_known(name, content):
-                # The source may write in it meanwhile.
-                read = item if data is None else marshal.loads(data)  # noqa: S302 - just dumped
-                name = _name_of(read)
-                made = _make_tool(read, self._place, self._check)
+                made = self._make_tool(item, plain)
                 self._tools[name] = self._known[name] if self._known.get(name) == made else made
             else:
                 self._tools[name] = self._known[name]
@@ -126,6 +126,27 @@ class _Reader:
             if name in self._known:
                 self._tools[name] = self._known[name]
         return name
+
+    def _make_tool(self, item: Any, plain: Any) -> Tool:
+        """Make the tool of an item, or of a copy of it in plain data."""
+        if isinstance(item, Tool | ListedTool):
+            made = _take_tool(
+                read_listed(item) if isinstance(item, ListedTool) else item, self._place
+            )
+            content = content_of(made)
+        else:
+            read = self._building.tool_of_mapping if plain is None else self._building.tool_of_plain
+            made = read(item if plain is None else plain, self._place)
+            content = made.definition_hash.encode()
+        change = msgspec.structs.force_setattr
+        change(made, "source", self._place)
+        # What is the same in a file or in another source is run by another executor.
+        content_hash = hashlib.sha256(self._place.encode() + content).hexdigest()
+        change(made, "definition_hash", content_hash)
+        problems = self._check(made)
+        if problems:
+            raise DefinitionError(*problems)
+        return made
 
     def _is_known(self, name: str, content: Tool | ListedTool | bytes | None) -> bool:
         """Return True if the tool of this name was made of the same."""
@@ -160,19 +181,12 @@ def _mark_part(items: list[Any]) -> bytes | tuple[int, ...] | None:
     """
     if all(item.__class__ in (Tool, ListedTool) for item in items):
         return tuple(map(id, items))
-    data = _dump_plain(items)
-    return None if data is None else _digest_data(data)
-
-
-def _dump_plain(value: Any) -> bytes | None:
-    """Return plain data as bytes; None: it has other values inside.
-
-    Unlike JSON, `marshal` keeps 1 apart from True and bytes from a text, takes no classes of
-    others, and is done in one step of the interpreter.
-    """
     try:
-        return marshal.dumps(value, _PLAIN_MARSHAL)
-    except ValueError:
+        # Another class that says the same, such as a tuple for a list, makes the same tool.
+        return _digest_data(msgspec.msgpack.encode(items))
+    except BaseException as error:  # what a source gives may raise anything when it is read
+        if ends_caller(error):
+            raise
         return None
 
 
@@ -380,26 +394,11 @@ def _name_of(item: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _make_tool(item: Any, place: str, check: Check) -> Tool:
-    if isinstance(item, ListedTool):
-        item = read_listed(item)
-    if isinstance(item, Tool):
-        if not item.name or not isinstance(item.name, str):
-            raise ConfigurationError(f"a tool's name must be a non-empty text, got {item.name!r}")
-        own = {"id": item.name, "source": place, "once_secret": (), "definition_hash": ""}
-        made = pack(item, **own)
-        content = content_of(made)
-    else:
-        made = ToolConfigLoader().from_mapping(item, place)
-        content = made.definition_hash.encode()
-        msgspec.structs.force_setattr(made, "source", place)
-    # What is the same in a file or in another source is run by another executor.
-    content_hash = hashlib.sha256(place.encode() + content).hexdigest()
-    msgspec.structs.force_setattr(made, "definition_hash", content_hash)
-    problems = check(made)
-    if problems:
-        raise DefinitionError(*problems)
-    return made
+def _take_tool(tool: Tool, place: str) -> Tool:
+    """Return a tool as one of this source."""
+    if not tool.name or not isinstance(tool.name, str):
+        raise ConfigurationError(f"a tool's name must be a non-empty text, got {tool.name!r}")
+    return pack(tool, id=tool.name, source=place, once_secret=(), definition_hash="")
 
 
 def _place_tool(origin: str) -> str:

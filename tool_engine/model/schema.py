@@ -26,6 +26,8 @@ SHORT_KEYS: Final = {
 """Short keys of a `validation` block whose value is the value of a JSON Schema keyword."""
 VALIDATION_KEYS: Final = frozenset((*SHORT_KEYS, "items", "properties", "required"))
 """Every key that a `validation` block may have."""
+_BRANCHES: Final = frozenset(("$ref", "allOf", "anyOf", "oneOf", "then", "else"))
+"""Keywords that give an object further forms."""
 _OPENING: Final = frozenset(("patternProperties", "unevaluatedProperties"))
 """Keywords that speak of keys which are not declared."""
 
@@ -55,7 +57,8 @@ def parameters_of(schema: Mapping[str, Any]) -> list[ToolParameter]:
     """
     declared: dict[str, Any] = {}
     required: set[str] = set()
-    for form, is_certain in _list_forms(schema):
+    is_one_form = _BRANCHES.isdisjoint(schema)
+    for form, is_certain in ((schema, True),) if is_one_form else _list_forms(schema):
         for name, each in form.get("properties", {}).items():
             declared.setdefault(name, each)
         required.update(form.get("required", ()) if is_certain else ())
@@ -153,8 +156,9 @@ def _parameter_of(
     whole: Mapping[str, Any], name: str, schema: Any, is_required: bool
 ) -> ToolParameter:
     own = dict(schema) if isinstance(schema, Mapping) else {} if schema else {"not": {}}
-    meant = resolve_schema(whole, own)
-    meant = meant if isinstance(meant, Mapping) else {}
+    meant: Mapping[str, Any] = own
+    if "$ref" in own:
+        meant = found if isinstance(found := resolve_schema(whole, own), Mapping) else {}
     kind = own.get("type", meant.get("type"))
     said = own.get("description", meant.get("description", ""))
     return ToolParameter(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import jsonschema_rs
@@ -11,9 +12,10 @@ import jsonschema_rs
 from tool_engine.model.call import ValidationError
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
+from tool_engine.model.json.references import DEFINITIONS
 from tool_engine.redaction import HIDDEN, find_unlike
 from tool_engine.validation.breaches import Breach, Broken, Missing, Undeclared
-from tool_engine.validation.position import Position
+from tool_engine.validation.position import Position, build_validator
 from tool_engine.validation.rules import read_rule
 from tool_engine.validation.shape import MAX_NOTES, Path, Refusal, Shaper
 from tool_engine.validation.wording import (
@@ -111,6 +113,11 @@ class Findings:
         position = _position_at(self._root, where)
         if isinstance(kind, _Kind.Required):
             yield Missing(where, kind.property)
+        elif isinstance(kind, _Kind.UnevaluatedProperties) and isinstance(
+            position.certain.get("unevaluatedProperties"), dict
+        ):
+            others = {key: value[key] for key in kind.unexpected}
+            yield from self._breaches_of_others(where, others, position)
         elif isinstance(kind, _Kind.AdditionalProperties | _Kind.UnevaluatedProperties):
             for key in kind.unexpected:
                 yield Undeclared(where, key, position.names)
@@ -118,6 +125,23 @@ class Findings:
             yield Broken(
                 where, value, partial(read_rule, error, value, position.certain.get("type"))
             )
+
+    def _breaches_of_others(
+        self, where: Path, others: dict[str, Any], position: Position
+    ) -> Iterator[Breach]:
+        """Yield why keys break what `unevaluatedProperties` says of each."""
+        whole = {name: each for name, each in self._root.certain.items() if name in DEFINITIONS}
+        rules = build_validator(
+            {**whole, "additionalProperties": position.certain["unevaluatedProperties"]}
+        )
+        for error in islice(rules.iter_errors(others), MAX_NOTES):
+            path, part = find_error(error, others)
+            yield Broken((*where, *path), part, partial(read_rule, error, part))
+
+    def _is_marked(self, path: Path) -> bool:
+        """Return True if the argument is a secret that no parameter declares."""
+        schemas = _position_at(self._root, path[:1]).schemas
+        return bool(path) and any(each.get("writeOnly") is True for each in schemas)
 
     def _is_unlike(self, path: Path, value: Any) -> bool:
         """Return True if secrets belong here, and the value has another form."""
@@ -127,7 +151,7 @@ class Findings:
     def _describe_breach(self, breach: Broken) -> ValidationError:
         path, value, reading = breach.path, breach.value, breach.read()
         actual = show_value(value, path, self._secrets)
-        if self._secrets and self._is_unlike(path, value):
+        if self._secrets and (self._is_marked(path) or self._is_unlike(path, value)):
             actual = HIDDEN
         message = f"{name_subject(path)} must {reading.rule}"
         if actual == HIDDEN:

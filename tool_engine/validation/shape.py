@@ -1,8 +1,8 @@
 """Are the arguments plain JSON, and how do they read in the schema's own form?
 
 Shaping copies what `read_plain` read: 1.0 becomes 1 where the schema says integer, and unknown keys
-are left out where short keys alone declare the others. What JSON cannot hold is noted with its
-place; nothing is ever raised.
+are left out where short keys alone declare the others, or the tool takes no others. What JSON
+cannot hold is noted with its place; nothing is ever raised.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Shaper:
             key = self._shape_key(raw)
             if key is None:
                 continue
-            if key not in declared:
+            if key not in declared and root.is_closed:
                 self._note_unknown(key)
                 continue
             self._trail.append(key)

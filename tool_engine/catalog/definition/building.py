@@ -17,6 +17,7 @@ from tool_engine.catalog.definition.group_definition import (
     group_findings,
     is_group,
 )
+from tool_engine.catalog.definition.known_parts import is_known_right
 from tool_engine.catalog.definition.plain_data import plain_definition
 from tool_engine.catalog.definition.server_definition import (
     SERVER,
@@ -46,19 +47,34 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., Any], ...]]] = {
 
 
 def tool_of_mapping(mapping: Mapping[str, Any], source: str) -> Tool:
+    """Build the tool of a mapping that was written in code."""
     faults: list[Fault] = []
-    definition = plain_definition(mapping, faults)
+    return tool_of_plain(plain_definition(mapping, faults), source, faults)
+
+
+def tool_of_plain(definition: Any, source: str, faults: list[Fault] | None = None) -> Tool:
+    """Build the tool of plain data, which it takes over.
+
+    Args:
+        definition: As `plain_definition` or `write_plain` returns it.
+        source: What errors call it.
+        faults: What was found already.
+
+    Raises:
+        DefinitionError: It is not a right definition.
+    """
     if not faults and is_group(definition):
         cure = "register it as a group, or remove kind"
         faults = [Fault(("kind",), "this is a group, and a tool was asked for", cure=cure)]
     if not faults and is_server(definition):
         cure = "put it into mcp_servers of the configuration, or remove kind"
         faults = [Fault(("kind",), "this is a server, and a tool was asked for", cure=cure)]
+    is_right = isinstance(definition, dict) and is_known_right(definition.get("parameters"))
     if not faults:
-        faults = definition_faults(definition)
+        faults = definition_faults(definition, is_schema_right=is_right)
     if faults:
         raise DefinitionError(*_locate_problems(faults, source, None))
-    warnings = definition_warnings(definition)
+    warnings = definition_warnings(definition, is_schema_right=is_right)
     return build_tool(
         definition, None, [str(_locate_problem(fault, source, None)) for fault in warnings]
     )

@@ -33,3 +33,13 @@ FORMATS: Final = frozenset(
     }
 )
 """The formats that are checked."""
+
+_DRAFTS: Final = tuple(
+    f"json-schema.org/{draft}/schema"
+    for draft in ("draft-06", "draft-07", "draft/2019-09", "draft/2020-12")
+)
+
+
+def is_known_draft(draft: object) -> bool:
+    """Return True for a `$schema` that is read as 2020-12."""
+    return isinstance(draft, str) and draft.rstrip("#").endswith(_DRAFTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
@@ -14,22 +13,28 @@ from tool_engine.catalog.limits import MAX_DEPTH
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.catalog.yaml.scalars import INTEGER_CURE
 
-_LONG_NUMBER: Final = re.compile(rb"\d{19}")
-"""In a JSON text: perhaps an integer of more than 64 bits."""
+_LONG_NUMBER: Final = b"0" * 19
+"""In a JSON text, when all digits are zeros: perhaps an integer of more than 64 bits."""
+_AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
 def plain_definition(definition: Any, faults: list[Fault]) -> Any:
     """Return a copy of a definition that was written in code, as `plain_data` makes it."""
+    written = write_plain(definition)
+    return plain_data(definition, (), faults) if written is None else written[1]
+
+
+def write_plain(definition: Any) -> tuple[bytes, Any] | None:
+    """Return a definition as JSON, and what that says; None: JSON does not say all of it."""
     try:
         text = msgspec.json.encode(definition)
         copied = msgspec.json.decode(text)
+        # Two steps of C, unless the copy is another value.
+        is_same = copied == definition and _LONG_NUMBER not in text.translate(_AS_ZEROS)
     except (ValueError, TypeError, RecursionError):
-        return plain_data(definition, (), faults)
-    # JSON says all of it in two steps of C, unless the copy is another value.
-    is_same = copied == definition and not _LONG_NUMBER.search(text)
-    if is_same and (text.count(b"{") + text.count(b"[") <= MAX_DEPTH or _is_shallow(copied)):
-        return copied
-    return plain_data(definition, (), faults)
+        return None
+    is_flat = is_same and text.count(b"{") + text.count(b"[") <= MAX_DEPTH
+    return (text, copied) if is_flat or (is_same and _is_shallow(copied)) else None
 
 
 def _is_shallow(value: Any) -> bool:

@@ -23,10 +23,10 @@ from tool_engine.catalog.definition.foreign_words import (
     is_root_schema,
     schema_cure,
 )
-from tool_engine.catalog.definition.keywords import FORMATS, KEYWORDS
+from tool_engine.catalog.definition.keywords import FORMATS, KEYWORDS, is_known_draft
 from tool_engine.catalog.definition.rules import compile_check, default_faults
 from tool_engine.catalog.definition.workload import Workload
-from tool_engine.catalog.limits import MAX_PROBLEMS
+from tool_engine.catalog.limits import LONGEST_NAME, MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.references import (
@@ -58,11 +58,6 @@ _WHOLE: Final = ("$defs", "whole")
 _CERTAIN: Final = frozenset({"properties", "items", "additionalProperties"})
 """Keywords through which a rule still holds for every value."""
 _PLACE: Final[Path] = ("parameters",)
-_DRAFTS: Final = tuple(
-    f"json-schema.org/{draft}/schema"
-    for draft in ("draft-06", "draft-07", "draft/2019-09", "draft/2020-12")
-)
-_LONGEST_NAME: Final = 128
 
 
 def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) -> list[Fault]:
@@ -358,17 +353,17 @@ def root_schema_warnings(schema: dict[str, Any]) -> list[Fault]:
 
 
 def _find_misplaced(schema: dict[str, Any]) -> Iterator[Fault]:
-    kind, draft = schema.get("type", "object"), schema.get("$schema", _DRAFTS[-1])
+    kind, draft = schema.get("type", "object"), schema.get("$schema")
     if kind != "object":
         cure = "write type: object, and what this is under properties"
         yield Fault((*_PLACE, "type"), expected="object", got=describe_value(kind), cure=cure)
-    if not isinstance(draft, str) or not draft.rstrip("#").endswith(_DRAFTS):
+    if "$schema" in schema and not is_known_draft(draft):
         cure = "remove the key; it is read as 2020-12"
         yield Fault((*_PLACE, "$schema"), f"{draft!r:.100} is no known draft", cure=cure)
     for name, each in schema.get("properties", {}).items():
         place = (*_PLACE, "properties", name)
-        if not name or len(name) > _LONGEST_NAME:
-            message = f"a parameter's name has 1 to {_LONGEST_NAME} characters"
+        if not name or len(name) > LONGEST_NAME:
+            message = f"a parameter's name has 1 to {LONGEST_NAME} characters"
             yield Fault(place, message, at_key=True, cure="change it")
         if isinstance(each, dict) and each.get("writeOnly") is True and "default" in each:
             message = "a model would be shown the default of this secret"

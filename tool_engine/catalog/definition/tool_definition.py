@@ -21,6 +21,7 @@ from tool_engine.catalog.definition.concurrency import (
 from tool_engine.catalog.definition.examples import example_faults
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.definition.foreign_words import as_output_spec
+from tool_engine.catalog.definition.known_parts import is_known_parameter
 from tool_engine.catalog.definition.permission import (
     build_permission,
     label_warnings,
@@ -53,10 +54,15 @@ _OF_SEVERAL_TYPES: Final = frozenset(("type", "validation", "schema", *FLAT_RULE
 _CATEGORIES: Final = {category.value: category for category in ToolCategory}
 
 
-def definition_faults(definition: Any) -> list[Fault]:
-    """Return every fault; `build_tool` takes only definitions without one."""
+def definition_faults(definition: Any, *, is_schema_right: bool = False) -> list[Fault]:
+    """Return every fault; `build_tool` takes only definitions without one.
+
+    Args:
+        definition: As plain data.
+        is_schema_right: Whether the schema under `parameters` is known to be right.
+    """
     meant = _with_outputs(definition)
-    faults = _list_faults(meant)
+    faults = _list_faults(meant, is_schema_right=is_schema_right)
     if meant is definition:
         return faults
     pasted = {key for key in _OUTPUTS if meant.get(key) is not definition.get(key)}
@@ -77,7 +83,7 @@ def _with_outputs(definition: Any) -> Any:
     return definition if is_same else {**definition, **specs}
 
 
-def _list_faults(definition: Any) -> list[Fault]:
+def _list_faults(definition: Any, *, is_schema_right: bool) -> list[Fault]:
     faults = structure_faults(definition)
     if not isinstance(definition, dict):
         return faults
@@ -88,9 +94,10 @@ def _list_faults(definition: Any) -> list[Fault]:
         for number, parameter in enumerate(parameters):
             place = ("parameters", number)
             is_sound = place not in unsound
-            check_value(parameter, place, faults, is_sound=is_sound, workload=workload)
+            if not (is_sound and is_known_parameter(parameter)):
+                check_value(parameter, place, faults, is_sound=is_sound, workload=workload)
         _check_names(parameters, faults)
-    elif isinstance(parameters, dict):
+    elif isinstance(parameters, dict) and not is_schema_right:
         faults += _root_checker().root_schema_faults(parameters, workload)
     for key in _OUTPUTS:
         is_sound = (key,) not in unsound
@@ -107,7 +114,9 @@ def _list_faults(definition: Any) -> list[Fault]:
     return faults
 
 
-def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
+def definition_warnings(
+    definition: Mapping[str, Any], *, is_schema_right: bool = False
+) -> list[Fault]:
     """Return what is allowed, but can hardly be meant."""
     parameters = definition.get("parameters", ())
     listed = () if isinstance(parameters, dict) else parameters
@@ -124,7 +133,7 @@ def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
     for number, parameter in enumerate(listed):
         if "schema" in parameter:
             found += _raw_warnings(parameter, ("parameters", number, "schema"))
-    if isinstance(parameters, dict):
+    if isinstance(parameters, dict) and not is_schema_right:
         found += _root_checker().root_schema_warnings(parameters)
     found += _entry_warnings(definition)
     found += private_host_warnings(definition.get("entry"))

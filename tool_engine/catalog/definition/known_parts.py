@@ -1,0 +1,120 @@
+"""Is a schema made of nothing but parameters that were found right before?
+
+The schemas of a long list resemble one another: their parameters are the same few, under other
+names and with other descriptions. Where a schema says nothing beside them that could contradict
+them, it is as right as they are, and each kind of parameter is judged once.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.catalog.definition.fault import Fault
+from tool_engine.catalog.definition.keywords import is_known_draft
+from tool_engine.catalog.definition.rules import check_value
+from tool_engine.catalog.definition.workload import Workload
+from tool_engine.catalog.limits import LONGEST_NAME, MAX_SCHEMAS
+from tool_engine.model.json.references import HOLD_LIST, HOLD_MANY, HOLD_ONE
+
+_OF_OBJECTS: Final = frozenset(
+    {"$schema", "type", "properties", "required", "additionalProperties", "description", "title"}
+)
+"""What a schema may say beside its parameters without contradicting them."""
+_TEXTS: Final = frozenset({"description", "title", "$comment"})
+"""Keywords that no rule depends on, where they are texts."""
+_OF_LISTED: Final = frozenset({"name", "description"})
+_LONGEST_KEPT: Final = 1000
+"""Bytes of a parameter's schema; longer ones are seldom alike."""
+_OF_THE_WHOLE: Final = re.compile(
+    rb'"(?:pattern|patternProperties|schema|\$ref|\$defs|definitions)":'
+)
+"""What is counted for a whole definition, or leads through it."""
+
+
+def is_known_right(schema: Any) -> bool:
+    """Return True if neither faults nor warnings are to be found; False says nothing.
+
+    Args:
+        schema: What stands under `parameters`, as plain data.
+    """
+    if schema.__class__ is not dict or not schema.keys() <= _OF_OBJECTS:
+        return False
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if schema.get("type") != "object" or not (
+        properties.__class__ is dict
+        and required.__class__ is list
+        and ("$schema" not in schema or is_known_draft(schema["$schema"]))
+        and schema.get("additionalProperties", False).__class__ is bool
+        and all(schema.get(key, "").__class__ is str for key in ("description", "title"))
+        and all(name.__class__ is str and name in properties for name in required)
+        and len(set(required)) == len(required)
+    ):
+        return False
+    schemas = 1
+    for name, part in properties.items():
+        text = msgspec.json.encode(_strip_texts(part))
+        count = _count_right(text) if len(text) <= _LONGEST_KEPT else 0
+        schemas += count
+        if not count or not 0 < len(name) <= LONGEST_NAME:
+            return False
+    return schemas <= MAX_SCHEMAS
+
+
+def is_known_parameter(spec: Any) -> bool:
+    """Return True if a listed parameter's rules have no fault; False says nothing.
+
+    Args:
+        spec: A parameter, as far as the structure is right.
+    """
+    if spec.__class__ is not dict:
+        return False
+    rules = {key: value for key, value in spec.items() if key not in _OF_LISTED}
+    text = msgspec.json.encode(rules)
+    return len(text) <= _LONGEST_KEPT and _has_no_fault(text)
+
+
+def _strip_texts(schema: Any) -> Any:
+    """Return a schema without what only people read."""
+    if schema.__class__ is not dict:
+        return schema
+    rules: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        kind = value.__class__
+        if keyword in HOLD_ONE:
+            rules[keyword] = _strip_texts(value)
+        elif kind is dict and keyword in HOLD_MANY:
+            rules[keyword] = {name: _strip_texts(each) for name, each in value.items()}
+        elif kind is list and keyword in HOLD_LIST:
+            rules[keyword] = [_strip_texts(each) for each in value]
+        elif kind is not str or keyword not in _TEXTS:
+            rules[keyword] = value
+    return rules
+
+
+@lru_cache(maxsize=2048)
+def _count_right(text: bytes) -> int:
+    """Return how many schemas a parameter's is made of; 0 if it is not known to be right."""
+    if _OF_THE_WHOLE.search(text):
+        return 0
+    # By name: what explains a definition takes long to import.
+    checker = import_module("tool_engine.catalog.definition.raw_schema")
+    workload = Workload()
+    part = msgspec.json.decode(text)
+    alone = {"type": "object", "properties": {"value": part}}
+    if checker.root_schema_faults(alone, workload) or checker.root_schema_warnings(alone):
+        return 0
+    return 0 if checker.is_impossible(part) else workload.schemas
+
+
+@lru_cache(maxsize=2048)
+def _has_no_fault(text: bytes) -> bool:
+    if _OF_THE_WHOLE.search(text):
+        return False
+    faults: list[Fault] = []
+    check_value(msgspec.json.decode(text), (), faults, is_sound=True, workload=Workload())
+    return not faults
