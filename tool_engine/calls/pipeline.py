@@ -193,7 +193,9 @@ class Pipeline:
                     return ready
                 plan, arguments = ready
             request = self._make_request(plan, context, arguments, parent)
-        call.slot = slot = self._controller.admit_nowait(request, self._time(), call.call_id)
+        slot = None
+        if context is ANONYMOUS or context.task is None:
+            slot = call.slot = self._controller.admit_nowait(request, self._time(), call.call_id)
         if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
             return call.ended()
         try:
@@ -431,8 +433,8 @@ class Pipeline:
                 messages = "; ".join(each.message for each in findings.errors)
                 return Failure("validation_error", f"invalid arguments: {messages}")
             arguments = findings.validated_params
-        if plan.executor is None:
-            return self._planner.unknown_executor(plan.tool)
+        if (failure := self._planner.find_obstacle(plan, call.context)) is not None:
+            return failure
         return plan, arguments
 
     def look_up(self, call: Call) -> Plan | Failure:
@@ -484,7 +486,10 @@ class Pipeline:
         queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
         began, slot = self._time(), None
         try:
-            slot = await self._controller.admit(request, queued, call.call_id)
+            if (task := call.context.task) is None:
+                slot = await self._controller.admit(request, queued, call.call_id)
+            else:
+                slot = await task.admit(request, queued, call)
             now = self.recheck(call, arguments)
         except AdmissionError as error:
             now = refusal_of(error)

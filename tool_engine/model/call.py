@@ -227,6 +227,11 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         return self._is_for_tool
 
     @property
+    def task(self) -> Any:
+        """What runs the call as a task, for the engine; None: its caller waits for it."""
+        return None
+
+    @property
     def bound_call(self) -> Any:
         """The call given to `bound_to`; None for a context of no running call."""
         return self._call
