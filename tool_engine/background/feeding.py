@@ -69,6 +69,7 @@ class Feeding:
         self._news = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._seen: dict[str, tuple[int, float]] = {}
+        self._unheard: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<Feeding {len(self._runs)} taken>"
@@ -142,6 +143,15 @@ class Feeding:
             await asyncio.wait(runs, timeout=self._engine.config.close_timeout + 1.0)
         if not self._storage.is_shared:
             await self._end_queued()
+        elif self._loops:
+            await self._retire()
+
+    async def _retire(self) -> None:
+        try:
+            await self._storage.retire(self.worker)
+        except RecordsUnavailableError as error:
+            # Heirs find out once the lease is over.
+            _log.warning("tasks_not_read", error=str(error))
 
     async def _end_queued(self) -> None:
         refusal = Refusal("engine_closed", "the engine was closed before the task ran")
@@ -290,15 +300,28 @@ class Feeding:
         await storage.remove_expired(now)
         if not storage.is_shared:
             return
-        for task_id, reason in await storage.list_cancelled(self.worker):
-            run = self._runs.get(task_id)
-            if run is not None:
-                run.end(Refusal("cancelled", reason))
+        await self._look_at_own()
         for worker in self._find_dead(await storage.beat(self.worker)):
             for kept in await storage.inherit(worker, self.worker):
                 await self._take_over(kept)
         self._is_behind = True
         self._news.set()
+
+    async def _look_at_own(self) -> None:
+        """Cancel what is to be cancelled, and run what was given to this engine unheard."""
+        unheard = self._unheard
+        self._unheard = set()
+        for task_id, reason in await self._storage.list_own(self.worker):
+            run = self._runs.get(task_id)
+            if run is None:
+                # The answer of the database may have been lost, or is on its way.
+                self._unheard.add(task_id)
+            elif reason is not None:
+                run.end(Refusal("cancelled", reason))
+        for task_id in unheard & self._unheard:
+            kept = await self._storage.get(task_id)
+            if kept is not None and kept.worker == self.worker and not self.has_run(kept):
+                await self._take_over(kept)
 
     def _find_dead(self, beats: dict[str, int]) -> list[str]:
         """Return the workers whose number has not changed for as long as the lease."""

@@ -99,15 +99,25 @@ class EngineTasks:
         is_hopeless = self._is_hopeless(tool, kept)
         if is_hopeless or self.feeding.has_room(kept):
             kept.worker = self.feeding.worker
-        found = await self._storage.put(kept)
+        if self._storage.is_shared:
+            # What was written is run, also when its caller is cancelled in the middle of it.
+            writing = asyncio.get_running_loop().create_task(self._keep_task(kept))
+            found = await asyncio.shield(writing)
+        else:
+            found = await self._keep_task(kept)
         if found is not kept:
             return self._find_earlier(found, kept)
-        self._live[kept.state.id] = kept
-        self.feeding.take_new(kept)
         handle = TaskHandle(self, kept)
         if is_hopeless:
             await handle.wait()
         return handle
+
+    async def _keep_task(self, kept: KeptTask) -> KeptTask:
+        found = await self._storage.put(kept)
+        if found is kept:
+            self._live[kept.state.id] = kept
+            self.feeding.take_new(kept)
+        return found
 
     @at_home
     async def get(self, task_id: str, owner: str | None = None) -> TaskHandle:

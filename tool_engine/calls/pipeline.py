@@ -486,10 +486,9 @@ class Pipeline:
         queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
         began, slot = self._time(), None
         try:
-            if (task := call.context.task) is None:
-                slot = await self._controller.admit(request, queued, call.call_id)
-            else:
-                slot = await task.admit(request, queued, call)
+            task = call.context.task
+            admit = self._controller.admit if task is None else task.admit
+            slot = await admit(request, queued, call.call_id if task is None else call)
             now = self.recheck(call, arguments)
         except AdmissionError as error:
             now = refusal_of(error)

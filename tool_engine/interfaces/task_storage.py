@@ -67,10 +67,13 @@ class TaskStorage(Protocol):
         """Note that a task is to be cancelled by its worker; False: it has ended, or is gone."""
 
     async def beat(self, worker: str) -> dict[str, int]:
-        """Count a worker's number up, and return the numbers of all workers."""
+        """Count a worker's number up, and return the numbers of all that have tasks or count."""
 
-    async def list_cancelled(self, worker: str) -> Sequence[tuple[str, str]]:
-        """Return id and reason of a worker's tasks that are to be cancelled, its own or queued."""
+    async def list_own(self, worker: str) -> Sequence[tuple[str, str | None]]:
+        """Return the ids of a worker's tasks, and why they are to be cancelled, where they are."""
+
+    async def retire(self, worker: str) -> None:
+        """Queue again what a worker has taken and not begun, and forget it."""
 
     async def inherit(self, worker: str, heir: str) -> Sequence[KeptTask]:
         """Give the tasks of a dead worker to another one, and forget the dead one."""

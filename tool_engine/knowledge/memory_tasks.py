@@ -130,10 +130,13 @@ class MemoryTaskStorage:
         """Return the only worker that there is."""
         return {worker: 1}
 
-    async def list_cancelled(self, worker: str) -> Sequence[tuple[str, str]]:
+    async def list_own(self, worker: str) -> Sequence[tuple[str, str | None]]:
         """Return none: see `ask_cancel`."""
         del worker
         return []
+
+    async def retire(self, worker: str) -> None:
+        """Do nothing: an engine's memory goes with it."""
 
     async def inherit(self, worker: str, heir: str) -> Sequence[KeptTask]:
         """Return none: an engine's memory goes with it."""

@@ -153,16 +153,22 @@ class SQLTaskStorage:
         return await self._count_changed(_statements().ask_cancel(task_id, reason)) > 0
 
     async def beat(self, worker: str) -> dict[str, int]:
-        """Count a worker's number up, and return the numbers of all workers."""
+        """Count a worker's number up, and return the numbers of all that have tasks or count."""
         async with self._database.changing(KEEPING) as connection:
             await connection.execute(_statements().beat(worker))
             rows = (await connection.execute(_statements().select_workers())).fetchall()
         return {name: int(beat) for name, beat in rows}
 
-    async def list_cancelled(self, worker: str) -> Sequence[tuple[str, str]]:
-        """Return id and reason of a worker's tasks that are to be cancelled."""
-        rows = await self._read(_statements().select_cancelled(worker))
+    async def list_own(self, worker: str) -> Sequence[tuple[str, str | None]]:
+        """Return the ids of a worker's tasks, and why they are to be cancelled."""
+        rows = await self._read(_statements().select_own(worker))
         return [(task_id, reason) for task_id, reason in rows]
+
+    async def retire(self, worker: str) -> None:
+        """Queue again what a worker has taken and not begun, and forget it."""
+        async with self._database.changing(KEEPING) as connection:
+            for each in _statements().retire(worker):
+                await connection.execute(each)
 
     async def inherit(self, worker: str, heir: str) -> Sequence[KeptTask]:
         """Give the tasks of a dead worker to another one, and forget the dead one."""

@@ -10,22 +10,26 @@ from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
+    CompoundSelect,
     Delete,
     Select,
     Update,
     and_,
     delete,
+    exists,
     func,
     literal,
+    or_,
     select,
     text,
+    union,
     update,
 )
 from sqlalchemy.dialects.sqlite import insert as insert_here
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from tool_engine.knowledge.sql.schema.tables import tasks, workers
-from tool_engine.model.task import FINAL
+from tool_engine.model.task import FINAL, QUEUED, RUNNING
 
 _ROW: Final = tuple(
     tasks.c[name]
@@ -120,10 +124,20 @@ def ask_cancel(task_id: str, reason: str) -> Update:
     return update(tasks).where(tasks.c.task_id == task_id, _is_open).values(cancel_reason=reason)
 
 
-def select_cancelled(worker: str) -> Select[Any]:
-    """Id and reason of a worker's tasks that are to be cancelled."""
-    found = select(tasks.c.task_id, tasks.c.cancel_reason)
-    return found.where(tasks.c.worker == worker, tasks.c.cancel_reason.is_not(None))
+def select_own(worker: str) -> Select[Any]:
+    """Ids of a worker's tasks, and why they are to be cancelled."""
+    return select(tasks.c.task_id, tasks.c.cancel_reason).where(tasks.c.worker == worker)
+
+
+def retire(worker: str) -> list[Update | Delete]:
+    """Queues again what a worker has not begun; of one that leaves nothing else, forgets it."""
+    own = tasks.c.worker == worker
+    is_left = exists().where(or_(own, tasks.c.bound_to == worker), _is_open)
+    begun = tasks.c.status == RUNNING
+    return [
+        update(tasks).where(own, _is_open, ~begun).values(worker=None, status=QUEUED),
+        delete(workers).where(workers.c.worker == worker, ~is_left),
+    ]
 
 
 def beat(worker: str) -> Any:
@@ -134,9 +148,16 @@ def beat(worker: str) -> Any:
     )
 
 
-def select_workers() -> Select[Any]:
-    """All workers with their numbers."""
-    return select(workers.c.worker, workers.c.beat)
+def select_workers() -> CompoundSelect[Any]:
+    """All workers with their numbers; 0 for one that has tasks, and never counted."""
+    counts = select(workers.c.worker, workers.c.beat)
+    is_new = tasks.c.worker.not_in(select(workers.c.worker))
+    has_one = select(tasks.c.worker, literal(0)).where(tasks.c.worker.is_not(None), is_new)
+    is_newer = tasks.c.bound_to.not_in(select(workers.c.worker))
+    alone = select(tasks.c.bound_to, literal(0)).where(
+        tasks.c.bound_to.is_not(None), is_newer, _is_open
+    )
+    return union(counts, has_one, alone)
 
 
 def inherit(worker: str, heir: str) -> ReturningUpdate[Any]:

@@ -294,6 +294,10 @@ CREATE TABLE IF NOT EXISTS tool_tasks (
         "WHERE status = 'queued' AND worker IS NULL"
     ),
     "CREATE INDEX IF NOT EXISTS tool_tasks_worker ON tool_tasks (worker) WHERE worker IS NOT NULL",
+    (
+        "CREATE INDEX IF NOT EXISTS tool_tasks_bound ON tool_tasks (bound_to) "
+        "WHERE bound_to IS NOT NULL"
+    ),
     "CREATE INDEX IF NOT EXISTS tool_tasks_owner ON tool_tasks (owner, number)",
     "CREATE INDEX IF NOT EXISTS tool_tasks_expires ON tool_tasks (expires_at)",
     """
