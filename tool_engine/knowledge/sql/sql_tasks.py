@@ -150,7 +150,7 @@ class SQLTaskStorage:
 
     async def ask_cancel(self, task_id: str, reason: str) -> bool:
         """Note that a task is to be cancelled by its worker; False: it has ended, or is gone."""
-        return await self._count_changed(_statements().ask_cancel(task_id, reason)) > 0
+        return await self._count_changed(_statements().ask_cancel(task_id, _as_text(reason))) > 0
 
     async def beat(self, worker: str) -> dict[str, int]:
         """Count a worker's number up, and return the numbers of all that have tasks or count."""

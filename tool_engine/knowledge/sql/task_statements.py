@@ -9,12 +9,18 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     CompoundSelect,
     Delete,
+    Double,
+    LargeBinary,
     Select,
+    Text,
+    TextClause,
     Update,
     and_,
+    bindparam,
     delete,
     exists,
     func,
@@ -25,8 +31,8 @@ from sqlalchemy import (
     union,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert as insert_here
 from sqlalchemy.sql.dml import ReturningUpdate
+from sqlalchemy.types import TypeEngine
 
 from tool_engine.knowledge.sql.schema.tables import tasks, workers
 from tool_engine.model.task import FINAL, QUEUED, RUNNING
@@ -38,14 +44,32 @@ _ROW: Final = tuple(
 _is_open: Final = tasks.c.status.not_in(FINAL)
 # As written in the index of the line, else it is not used.
 _is_free: Final = and_(text("status = 'queued'"), tasks.c.worker.is_(None))
+_UNWRITTEN: Final = ("number", "cancel_reason")
+_KINDS: Final[dict[str, TypeEngine[Any]]] = {
+    "priority": BigInteger(),
+    "expires_at": Double(),
+    "state": LargeBinary(),
+    "data": LargeBinary(),
+}
 _FEW: Final = 500
 """Rows that are removed at once."""
 
 
-def insert_task(row: Mapping[str, Any]) -> Any:
+_COLUMNS: Final = tuple(each.name for each in tasks.c if each.name not in _UNWRITTEN)
+_INSERT: Final = text(
+    f"INSERT INTO tool_tasks ({', '.join(_COLUMNS)}) "  # noqa: S608 - names of columns
+    f"VALUES ({', '.join(f':{name}' for name in _COLUMNS)}) "
+    "ON CONFLICT DO NOTHING RETURNING number"
+).bindparams(*(bindparam(name, type_=_KINDS.get(name, Text())) for name in _COLUMNS))
+_BEAT: Final = text(
+    "INSERT INTO tool_workers (worker, beat) VALUES (:worker, 1) ON CONFLICT (worker) "
+    "DO UPDATE SET beat = tool_workers.beat + 1"
+)
+
+
+def insert_task(row: Mapping[str, Any]) -> TextClause:
     """Keeps a task, unless its owner has one with its key, and gives its number."""
-    made = insert_here(tasks).values(**row).on_conflict_do_nothing()
-    return made.returning(tasks.c.number)
+    return _INSERT.bindparams(**row)
 
 
 def select_open() -> Select[Any]:
@@ -93,13 +117,22 @@ def claim(worker: str, limit: int, full: Collection[str]) -> ReturningUpdate[Any
     if full:
         free = free.where(tasks.c.tool_name.not_in(full))
     free = free.order_by(tasks.c.priority, tasks.c.number).limit(limit)
-    return _give(worker, tasks.c.number.in_(free.with_for_update(skip_locked=True)))
+    return _give(worker, _pick_once(free))
 
 
 def claim_expired(worker: str, now: float, limit: int) -> ReturningUpdate[Any]:
     """Gives queued tasks to a worker whose time is over."""
     old = select(tasks.c.number).where(_is_free, tasks.c.expires_at <= now).limit(limit)
-    return _give(worker, tasks.c.number.in_(old.with_for_update(skip_locked=True)))
+    return _give(worker, _pick_once(old))
+
+
+def _pick_once(numbers: Select[Any]) -> ColumnElement[bool]:
+    """Names the rows that a query gives.
+
+    As a part of its own: else PostgreSQL may ask again for each row, and locks more than the limit.
+    """
+    picked = numbers.with_for_update(skip_locked=True).cte("picked")
+    return tasks.c.number.in_(select(picked.c.number))
 
 
 def take(task_id: str, worker: str) -> ReturningUpdate[Any]:
@@ -140,12 +173,9 @@ def retire(worker: str) -> list[Update | Delete]:
     ]
 
 
-def beat(worker: str) -> Any:
+def beat(worker: str) -> TextClause:
     """Counts a worker's number up."""
-    made = insert_here(workers).values(worker=worker, beat=1)
-    return made.on_conflict_do_update(
-        index_elements=[workers.c.worker], set_={"beat": workers.c.beat + literal(1)}
-    )
+    return _BEAT.bindparams(worker=worker)
 
 
 def select_workers() -> CompoundSelect[Any]:
