@@ -116,8 +116,7 @@ if TYPE_CHECKING:
     from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
     from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
     from tool_engine.model.session import SessionInfo
-    from tool_engine.model.task import TaskState
-    from tool_engine.model.task_handle import TaskHandle
+    from tool_engine.model.task import TaskHandle, TaskState
     from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
     from tool_engine.protocols.cycle_options import CycleOptions
     from tool_engine.protocols.registry import get_protocol
@@ -291,8 +290,7 @@ _MODULES = {
     "model.permission": "ExecutionPolicy Permission ResultPolicy",
     "model.reply": "ParsedReply ReplyFinding StreamEvent StreamEventType",
     "model.session": "SessionInfo",
-    "model.task": "TaskState",
-    "model.task_handle": "TaskHandle",
+    "model.task": "TaskHandle TaskState",
     "protocols.cycle": "ToolCallCycleResult process_tool_calls",
     "protocols.cycle_options": "CycleOptions",
     "protocols.registry": "get_protocol",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tool_engine.interfaces.tasks import Tasks
     from tool_engine.knowledge.store import ToolKnowledgeStore
     from tool_engine.model.call import ToolExecutionContext
-    from tool_engine.model.task_handle import TaskHandle
+    from tool_engine.model.task import TaskHandle
 
 _log = get_logger(__name__)
 

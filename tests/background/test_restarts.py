@@ -121,7 +121,7 @@ async def test_dead_while_it_ran(make: Make, work: Work, is_repeatable: bool) ->
 async def test_two_engines(make: Make, work: Work) -> None:
     """Two engines share the tasks of a database, and none runs twice."""
     first, second = await make(), await make()
-    second.tasks.open()  # type: ignore[attr-defined]
+    second.tasks.open()
     work.gate.set()
     handles = [await first.start("work", {"number": each}) for each in range(40)]
     for handle in handles:
@@ -161,7 +161,11 @@ async def test_secret_arguments(make: Make, work: Work, tmp_path: Path) -> None:
         "description": "which",
     }
     keys = {"parameters": [number, secret]}
-    work.run = lambda number, pin: {"said": pin}  # type: ignore[method-assign, assignment]
+
+    async def say(number: int, pin: str) -> Any:
+        return {"said": pin}
+
+    work.run = say  # type: ignore[method-assign, assignment]
     engine = await make(keys)
     handle = await engine.start("work", {"number": 1, "pin": "4711-secret"})
     assert (await handle.wait(BOUND)).output == {"said": "4711-secret"}

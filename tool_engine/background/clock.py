@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class SteadyClock:
-    """Tells the time of day as it was at first, plus what has passed since."""
+    """Gives the time of day as it was at first, plus what has passed since."""
 
     def __init__(self) -> None:
         self._date = datetime.now(UTC)

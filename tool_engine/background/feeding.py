@@ -43,7 +43,7 @@ class Feeding:
     Args:
         engine: The engine.
         storage: Where its tasks are kept.
-        clock: Tells what has expired.
+        clock: Says what has expired.
         live: The tasks that the program holds, by id.
     """
 
@@ -79,7 +79,7 @@ class Feeding:
         if self._loops or self._is_closing:
             return
         self._is_behind = self._storage.is_shared
-        for work in (self._feed(), self._tend(), self._show_progress()):
+        for work in (self._feed_line(), self._tend_tasks(), self._show_progress()):
             # Of no call: what a task does belongs to no caller.
             task = asyncio.get_running_loop().create_task(work, context=Context())
             self._loops.append(task)
@@ -144,9 +144,9 @@ class Feeding:
         if not self._storage.is_shared:
             await self._end_queued()
         elif self._loops:
-            await self._retire()
+            await self._retire_worker()
 
-    async def _retire(self) -> None:
+    async def _retire_worker(self) -> None:
         try:
             await self._storage.retire(self.worker)
         except RecordsUnavailableError as error:
@@ -171,7 +171,7 @@ class Feeding:
         waiting = Counter(run.kept.state.tool_name for run in self._runs.values() if run.is_waiting)
         return {name for name, count in waiting.items() if count >= _EACH}
 
-    async def _feed(self) -> None:
+    async def _feed_line(self) -> None:
         while not self._is_closing:
             self._news.clear()
             try:
@@ -187,7 +187,7 @@ class Feeding:
             full, room = self._full_tools(), min(self._room_left(), _EACH)
             if room <= 0:
                 return
-            # A worker that was never seen alive could not be told from one that died.
+            # A worker that was never seen alive looks like one that died.
             tasks = await self._storage.claim(self.worker, room, full)
             for kept in tasks:
                 self._begin_run(kept)
@@ -211,17 +211,17 @@ class Feeding:
     async def _run_task(self, run: TaskRun) -> None:
         kept = run.kept
         left = (kept.state.expires_at - self._clock.now()).total_seconds()
-        timer = asyncio.get_running_loop().call_later(max(left, 0.0), self._expire, run)
+        timer = asyncio.get_running_loop().call_later(max(left, 0.0), self._expire_run, run)
         try:
             if left <= 0:
-                result = run.refuse(_expired(kept))
+                result = run.refuse(_expired_refusal(kept))
             else:
                 result = await run.run_call()
-            await self._settle(run, result)
+            await self._settle_task(run, result)
         except asyncio.CancelledError:
             if run.ending is None:
                 raise
-            await self._settle(run, run.result or run.refuse(run.ending))
+            await self._settle_task(run, run.result or run.refuse(run.ending))
         except (RecordsUnavailableError, EngineClosedError) as error:
             _log.warning("task_not_run", task_id=kept.state.id, error=str(error))
             await self._give_back(run)
@@ -232,7 +232,7 @@ class Feeding:
                 self._bound.pop(kept.state.id, None)
             self._news.set()
 
-    async def _settle(self, run: TaskRun, result: ToolExecutionResult) -> None:
+    async def _settle_task(self, run: TaskRun, result: ToolExecutionResult) -> None:
         """Write how a task ended; one that the closing engine never ran waits for a later one."""
         kept = run.kept
         is_turned_away = result.error_type == "engine_closed" and not run.has_begun
@@ -280,12 +280,12 @@ class Feeding:
         else:
             self._is_behind = True
 
-    def _expire(self, run: TaskRun) -> None:
-        run.end(_expired(run.kept))
+    def _expire_run(self, run: TaskRun) -> None:
+        run.end(_expired_refusal(run.kept))
 
     # Meanwhile.
 
-    async def _tend(self) -> None:
+    async def _tend_tasks(self) -> None:
         while True:
             try:
                 await self._look_around()
@@ -360,7 +360,7 @@ class Feeding:
                     run.is_unwritten = True
 
 
-def _expired(kept: KeptTask) -> Refusal:
+def _expired_refusal(kept: KeptTask) -> Refusal:
     return Refusal(
         "timeout",
         f"the task did not end within its ttl of {kept.ttl:g} s; start it with a longer one",

@@ -157,12 +157,12 @@ class TaskRun:
     def _find_refusal(self) -> Refusal | None:
         state, tool = self.kept.state, self._engine.get(self.kept.state.tool_name)
         if tool is not None and tool.definition_hash != self.kept.definition_hash:
-            return _changed(state.tool_name)
+            return _changed_refusal(state.tool_name)
         if tool is not None and tool.background == "never":
             return Refusal("execution_rejected", explain_never(state.tool_name))
         return None
 
-    # What the pipeline tells of the call.
+    # What the pipeline says of the call.
 
     def note_asking(self, call: Any, *, is_asking: bool) -> None:
         """Note that the call waits for consent, or does so no more."""
@@ -179,13 +179,15 @@ class TaskRun:
         """
         state = self.kept.state
         self.kept.state = replace(state, status=QUEUED, call_id=call.call_id)
-        slot = await self._wait_for_slot(request, queued, call.call_id)
+        if call.slot is None:
+            call.slot = await self._wait_for_slot(request, queued, call.call_id)
         try:
-            await self._begin(call)
+            await self._begin_task(call)
         except BaseException:
-            self._engine.controller.release(slot, outcome=None)
+            self._engine.controller.release(call.slot, outcome=None)
+            call.slot = None
             raise
-        return slot
+        return call.slot
 
     async def _wait_for_slot(self, request: Any, queued: Callable[[], None], call_id: str) -> Any:
         controller: Any = self._engine.controller
@@ -211,18 +213,20 @@ class TaskRun:
         finally:
             self._wait = None
 
-    async def _begin(self, call: Any) -> None:
+    async def _begin_task(self, call: Any) -> None:
         tool = call.plan.tool
         if tool.definition_hash != self.kept.definition_hash:
             # It has changed while consent was asked for.
-            raise _EndedError(_changed(tool.name))
+            raise _EndedError(_changed_refusal(tool.name))
         now = datetime.now(UTC)
         state = replace(self.kept.state, status=RUNNING, started_at=now, message=None)
-        # From here on it is not known any more that its tool did not run.
-        self.has_begun = True
+        if self._ending is not None:
+            # Its end and its slot came at once.
+            raise _EndedError(self._ending)
         if not await self._write(self.kept, state):
             self.is_lost = True
             raise _EndedError(Refusal("cancelled", "another engine has taken the task"))
+        self.has_begun = True
         self.is_unwritten = False
         self._on_change()
 
@@ -254,7 +258,7 @@ def explain_never(tool_name: str) -> str:
     )
 
 
-def _changed(tool_name: str) -> Refusal:
+def _changed_refusal(tool_name: str) -> Refusal:
     return Refusal(
         "execution_rejected",
         f"the definition of {tool_name!r} has changed since the task was started; start it again",

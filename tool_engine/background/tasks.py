@@ -37,8 +37,7 @@ from tool_engine.model.call import (
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.context_check import check_context
 from tool_engine.model.json.copying import copied, live
-from tool_engine.model.task import QUEUED, TASK_STATUSES, KeptTask, TaskState, fields_of
-from tool_engine.model.task_handle import TaskHandle
+from tool_engine.model.task import QUEUED, TASK_STATUSES, KeptTask, TaskHandle, TaskState, fields_of
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact
 from tool_engine.validation import ToolParameterValidator
@@ -133,7 +132,7 @@ class EngineTasks:
         """
         kept = await self._find_kept(task_id)
         if kept is None or owner not in (None, kept.state.owner):
-            raise _missing(task_id)
+            raise _missing_error(task_id)
         await self._describe_wait(kept)
         return TaskHandle(self, kept)
 
@@ -190,7 +189,7 @@ class EngineTasks:
         """
         kept = await self._find_kept(task_id)
         if kept is None or owner not in (None, kept.state.owner):
-            raise _missing(task_id)
+            raise _missing_error(task_id)
         return await self.cancel_kept(kept, reason)
 
     # What handles ask.
@@ -223,7 +222,7 @@ class EngineTasks:
         if kept.state.result is None:
             await self._look_again(kept)
         if kept.state.result is None:
-            raise _missing(kept.state.id)
+            raise _missing_error(kept.state.id)
         return kept.state.result
 
     @at_home
@@ -267,7 +266,7 @@ class EngineTasks:
             return
         now = await self._storage.get(kept.state.id)
         if now is None:
-            raise _missing(kept.state.id)
+            raise _missing_error(kept.state.id)
         if not kept.state.is_final:
             kept.state = now.state
             if now.state.is_final:
@@ -384,7 +383,7 @@ _SECRET: Final = secrets.token_bytes(16)
 
 
 def _digest_of(tool_name: str, params: Any, key: str, *, is_secret: bool) -> str:
-    """Return what tells a call from another one with the same key."""
+    """Return what distinguishes a call from another one with the same key."""
     parts = msgspec.msgpack.encode([tool_name, key])
     try:
         parts += msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode(params)
@@ -393,7 +392,7 @@ def _digest_of(tool_name: str, params: Any, key: str, *, is_secret: bool) -> str
     return hashlib.blake2b(parts, digest_size=16, key=_SECRET if is_secret else b"").hexdigest()
 
 
-def _missing(task_id: object) -> TaskNotFoundError:
+def _missing_error(task_id: object) -> TaskNotFoundError:
     return TaskNotFoundError(
         f"no task {str(task_id)[:80]!r} is kept; a task is forgotten once its ttl is over: start "
         "it again, or list the tasks"

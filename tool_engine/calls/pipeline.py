@@ -193,16 +193,14 @@ class Pipeline:
                     return ready
                 plan, arguments = ready
             request = self._make_request(plan, context, arguments, parent)
-        slot = None
-        if context is ANONYMOUS or context.task is None:
-            slot = call.slot = self._controller.admit_nowait(request, self._time(), call.call_id)
+        call.slot = held = self._controller.admit_nowait(request, self._time(), call.call_id)
+        slot = held if context.task is None else None
         if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
             return call.ended()
         try:
             if self._bus.has_subscribers:
                 self._announce_start(call, slot)
-            at = slot.acquired_at
-            deadline = at + plan.timeout if context is ANONYMOUS else call.deadline_from(at)
+            deadline = slot.acquired_at + plan.timeout if context is ANONYMOUS else call.deadline
             run = ToolTask(loop, deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)
@@ -487,7 +485,7 @@ class Pipeline:
         began, slot = self._time(), None
         try:
             task = call.context.task
-            admit = self._controller.admit if task is None else task.admit
+            admit: Any = self._controller.admit if task is None else task.admit
             slot = await admit(request, queued, call.call_id if task is None else call)
             now = self.recheck(call, arguments)
         except AdmissionError as error:

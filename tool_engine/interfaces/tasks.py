@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from tool_engine.model.call import ToolExecutionContext
-    from tool_engine.model.task import TaskState
-    from tool_engine.model.task_handle import TaskHandle
+    from tool_engine.model.task import TaskHandle, TaskState
 
 
 class Tasks(Protocol):

@@ -1,15 +1,16 @@
-"""What is kept of a call that outlives its caller?"""
+"""What is a call that outlives its caller, for who started it and for who keeps it?"""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
+from tool_engine.model.json.copying import live
 from tool_engine.model.json.data import Data
 from tool_engine.model.progress import ToolProgress
 
@@ -80,7 +81,7 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     key: str | None = None
     """The `idempotency_key`."""
     digest: str = ""
-    """What was asked for, to tell another call with the same key."""
+    """What was asked for: it differs from that of another call with the same key."""
     worker: str | None = None
     """The engine that has taken it; None: none has."""
     number: int = 0
@@ -99,3 +100,98 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
         """Wake what waits for its end."""
         if isinstance(self.done, asyncio.Event):
             self.done.set()
+
+
+class _Asked(Protocol):
+    async def read_state(self, kept: KeptTask, /) -> TaskState: ...
+
+    async def wait_for(self, kept: KeptTask, limit: float | None, /) -> ToolExecutionResult: ...
+
+    async def cancel_kept(self, kept: KeptTask, reason: str | None, /) -> bool: ...
+
+
+@live("keep its id, and ask engine.tasks.get(id) for it")
+class TaskHandle:
+    """A call that outlives its caller; `engine.start` and `engine.tasks.get` make it.
+
+    Of what runs in this engine it says how it is now; `refresh` reads it of another engine's task.
+
+    Example:
+        >>> handle = await engine.start("report", {"year": 2026})
+        >>> result = await handle.wait()
+    """
+
+    __slots__ = ("__weakref__", "_kept", "_tasks")
+
+    def __init__(self, tasks: _Asked, kept: KeptTask) -> None:
+        self._tasks = tasks
+        self._kept = kept
+
+    def __repr__(self) -> str:
+        return f"<TaskHandle {self.id} of {self.tool_name}: {self.status}>"
+
+    @property
+    def id(self) -> str:
+        """128 random bits as text: who knows them may read and cancel the task."""
+        return self._kept.state.id
+
+    @property
+    def tool_name(self) -> str:
+        """The tool that it runs."""
+        return self._kept.state.tool_name
+
+    @property
+    def state(self) -> TaskState:
+        """The task as it is, without a question to the database."""
+        return self._kept.state
+
+    @property
+    def status(self) -> str:
+        """`queued`, `running`, `input_required`, or how it ended; see `TaskState`."""
+        return self._kept.state.status
+
+    @property
+    def progress(self) -> ToolProgress | None:
+        """How far its tool has come; None: it has reported nothing."""
+        return self._kept.state.progress
+
+    @property
+    def result(self) -> ToolExecutionResult | None:
+        """How its call ended; None: it has not."""
+        return self._kept.state.result
+
+    async def refresh(self) -> TaskState:
+        """Read how the task is, with what it waits for as `message`.
+
+        Raises:
+            TaskNotFoundError: It has ended, and is not kept any more.
+            RecordsUnavailableError: The database does not answer.
+        """
+        return await self._tasks.read_state(self._kept)
+
+    async def wait(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109 - of the wait, not of the task
+    ) -> ToolExecutionResult:
+        """Wait for the end of the task, and return its result; it never raises for its fault.
+
+        Args:
+            timeout: Seconds to wait at most; None: as long as it takes.
+
+        Raises:
+            TimeoutError: It has not ended in that time; it goes on.
+            TaskNotFoundError: It has ended, and is not kept any more.
+            RecordsUnavailableError: The database does not answer.
+        """
+        return await self._tasks.wait_for(self._kept, timeout)
+
+    async def cancel(self, reason: str | None = None) -> bool:
+        """Cancel the task, and wait until it has ended where it runs in this engine.
+
+        Args:
+            reason: Why, for its message.
+
+        Returns:
+            False if it had ended before.
+        """
+        return await self._tasks.cancel_kept(self._kept, reason)

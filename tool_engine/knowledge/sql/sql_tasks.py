@@ -63,7 +63,7 @@ class SQLTaskStorage:
 
     async def has_open(self) -> bool:
         """Return True if there is a task that has not ended."""
-        return bool(await self._read(_statements().select_open()))
+        return bool(await self._read_rows(_load_sql().select_open()))
 
     async def put(self, task: KeptTask) -> KeptTask:
         """Keep a new task, and return it; or the one with its owner and its `key`."""
@@ -82,18 +82,18 @@ class SQLTaskStorage:
             "data": _pack_asked(task),
         }
         async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_statements().insert_task(row))
+            done = await connection.execute(_load_sql().insert_task(row))
             number = done.scalar()
         if number is not None:
             task.number = number
             return task
-        found = await self._read(_statements().select_by_key(row["owner"], row["call_key"]))
+        found = await self._read_rows(_load_sql().select_by_key(row["owner"], row["call_key"]))
         # It may have been forgotten in between.
         return _task_of(found[0]) if found else await self.put(task)
 
     async def get(self, task_id: str) -> KeptTask | None:
         """Return a task, or None."""
-        found = await self._read(_statements().select_task(_as_text(task_id)))
+        found = await self._read_rows(_load_sql().select_task(_as_text(task_id)))
         return _task_of(found[0]) if found else None
 
     async def list(
@@ -101,28 +101,28 @@ class SQLTaskStorage:
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         named = None if owner is None else _hash_owner(owner)
-        rows = await self._read(_statements().select_tasks(named, status, limit, after))
+        rows = await self._read_rows(_load_sql().select_tasks(named, status, limit, after))
         tasks = await _make_tasks(rows)
         return [task.state for task in tasks]
 
     async def count_ahead(self, task: KeptTask) -> int:
         """Return how many queued tasks come before a queued one."""
-        rows = await self._read(_statements().count_ahead(task.priority, task.number))
+        rows = await self._read_rows(_load_sql().count_ahead(task.priority, task.number))
         return int(rows[0][0])
 
     async def claim(
         self, worker: str, limit: int, full: Collection[str] = ()
     ) -> Sequence[KeptTask]:
         """Give queued tasks to a worker, the first in order."""
-        return await self._change_all(_statements().claim(worker, limit, full))
+        return await self._change_all(_load_sql().claim_tasks(worker, limit, full))
 
     async def claim_expired(self, worker: str, now: datetime, limit: int) -> Sequence[KeptTask]:
         """Give queued tasks to a worker whose time is over."""
-        return await self._change_all(_statements().claim_expired(worker, now.timestamp(), limit))
+        return await self._change_all(_load_sql().claim_expired(worker, now.timestamp(), limit))
 
     async def take(self, task_id: str, worker: str) -> KeptTask | None:
         """Give one queued task to a worker."""
-        found = await self._change_all(_statements().take(task_id, worker))
+        found = await self._change_all(_load_sql().take_task(task_id, worker))
         return found[0] if found else None
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
@@ -150,39 +150,39 @@ class SQLTaskStorage:
 
     async def ask_cancel(self, task_id: str, reason: str) -> bool:
         """Note that a task is to be cancelled by its worker; False: it has ended, or is gone."""
-        return await self._count_changed(_statements().ask_cancel(task_id, _as_text(reason))) > 0
+        return await self._count_changed(_load_sql().ask_cancel(task_id, _as_text(reason))) > 0
 
     async def beat(self, worker: str) -> dict[str, int]:
         """Count a worker's number up, and return the numbers of all that have tasks or count."""
         async with self._database.changing(KEEPING) as connection:
-            await connection.execute(_statements().beat(worker))
-            rows = (await connection.execute(_statements().select_workers())).fetchall()
+            await connection.execute(_load_sql().beat_worker(worker))
+            rows = (await connection.execute(_load_sql().select_workers())).fetchall()
         return {name: int(beat) for name, beat in rows}
 
     async def list_own(self, worker: str) -> Sequence[tuple[str, str | None]]:
         """Return the ids of a worker's tasks, and why they are to be cancelled."""
-        rows = await self._read(_statements().select_own(worker))
+        rows = await self._read_rows(_load_sql().select_own(worker))
         return [(task_id, reason) for task_id, reason in rows]
 
     async def retire(self, worker: str) -> None:
         """Queue again what a worker has taken and not begun, and forget it."""
         async with self._database.changing(KEEPING) as connection:
-            for each in _statements().retire(worker):
+            for each in _load_sql().retire_worker(worker):
                 await connection.execute(each)
 
     async def inherit(self, worker: str, heir: str) -> Sequence[KeptTask]:
         """Give the tasks of a dead worker to another one, and forget the dead one."""
         async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_statements().inherit(worker, heir))
+            done = await connection.execute(_load_sql().inherit_tasks(worker, heir))
             rows = done.fetchall()
-            await connection.execute(_statements().forget_worker(worker))
+            await connection.execute(_load_sql().forget_worker(worker))
         return await _make_tasks(rows)
 
     async def remove_expired(self, now: datetime) -> int:
         """Forget the ended tasks whose time is over."""
-        return await self._count_changed(_statements().remove_expired(now.timestamp()))
+        return await self._count_changed(_load_sql().remove_expired(now.timestamp()))
 
-    async def _read(self, statement: Any) -> Sequence[Any]:
+    async def _read_rows(self, statement: Any) -> Sequence[Any]:
         async with self._database.asked(KEEPING) as reader:
             (rows,) = await reader.rows(statement, failing=KEEPING)
         found: Sequence[Any] = rows
@@ -194,7 +194,7 @@ class SQLTaskStorage:
         return sorted(await _make_tasks(rows), key=lambda each: (each.priority, each.number))
 
     async def _change_one(self, task: KeptTask, changed: dict[str, Any]) -> bool:
-        statement = _statements().change_task(task.state.id, task.worker, changed)
+        statement = _load_sql().change_task(task.state.id, task.worker, changed)
         return await self._count_changed(statement) > 0
 
     async def _count_changed(self, statement: Any) -> int:
@@ -281,7 +281,7 @@ def _as_text(name: str) -> str:
     )
 
 
-def _statements() -> Any:
+def _load_sql() -> Any:
     from tool_engine.knowledge.sql import task_statements
 
     return task_statements

@@ -110,20 +110,20 @@ def count_ahead(priority: int, number: int) -> Select[Any]:
     return select(func.count()).select_from(tasks).where(_is_free, comes_before)
 
 
-def claim(worker: str, limit: int, full: Collection[str]) -> ReturningUpdate[Any]:
+def claim_tasks(worker: str, limit: int, full: Collection[str]) -> ReturningUpdate[Any]:
     """Gives the first queued tasks to a worker."""
     may_run = (tasks.c.bound_to.is_(None)) | (tasks.c.bound_to == worker)
     free = select(tasks.c.number).where(_is_free, may_run)
     if full:
         free = free.where(tasks.c.tool_name.not_in(full))
     free = free.order_by(tasks.c.priority, tasks.c.number).limit(limit)
-    return _give(worker, _pick_once(free))
+    return _give_tasks(worker, _pick_once(free))
 
 
 def claim_expired(worker: str, now: float, limit: int) -> ReturningUpdate[Any]:
     """Gives queued tasks to a worker whose time is over."""
     old = select(tasks.c.number).where(_is_free, tasks.c.expires_at <= now).limit(limit)
-    return _give(worker, _pick_once(old))
+    return _give_tasks(worker, _pick_once(old))
 
 
 def _pick_once(numbers: Select[Any]) -> ColumnElement[bool]:
@@ -135,12 +135,12 @@ def _pick_once(numbers: Select[Any]) -> ColumnElement[bool]:
     return tasks.c.number.in_(select(picked.c.number))
 
 
-def take(task_id: str, worker: str) -> ReturningUpdate[Any]:
+def take_task(task_id: str, worker: str) -> ReturningUpdate[Any]:
     """Gives one queued task to a worker."""
-    return _give(worker, tasks.c.task_id == task_id)
+    return _give_tasks(worker, tasks.c.task_id == task_id)
 
 
-def _give(worker: str, which: ColumnElement[bool]) -> ReturningUpdate[Any]:
+def _give_tasks(worker: str, which: ColumnElement[bool]) -> ReturningUpdate[Any]:
     # Once more: another engine may have been first.
     given = update(tasks).where(which, _is_free).values(worker=worker)
     return given.returning(*_ROW)
@@ -162,7 +162,7 @@ def select_own(worker: str) -> Select[Any]:
     return select(tasks.c.task_id, tasks.c.cancel_reason).where(tasks.c.worker == worker)
 
 
-def retire(worker: str) -> list[Update | Delete]:
+def retire_worker(worker: str) -> list[Update | Delete]:
     """Queues again what a worker has not begun; of one that leaves nothing else, forgets it."""
     own = tasks.c.worker == worker
     is_left = exists().where(or_(own, tasks.c.bound_to == worker), _is_open)
@@ -173,7 +173,7 @@ def retire(worker: str) -> list[Update | Delete]:
     ]
 
 
-def beat(worker: str) -> TextClause:
+def beat_worker(worker: str) -> TextClause:
     """Counts a worker's number up."""
     return _BEAT.bindparams(worker=worker)
 
@@ -190,7 +190,7 @@ def select_workers() -> CompoundSelect[Any]:
     return union(counts, has_one, alone)
 
 
-def inherit(worker: str, heir: str) -> ReturningUpdate[Any]:
+def inherit_tasks(worker: str, heir: str) -> ReturningUpdate[Any]:
     """Gives the tasks of a worker to another one, and those that only it could run."""
     is_its = (tasks.c.worker == worker) | (tasks.c.bound_to == worker)
     return update(tasks).where(is_its, _is_open).values(worker=heir).returning(*_ROW)
