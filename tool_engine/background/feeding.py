@@ -84,11 +84,16 @@ class Feeding:
             task = asyncio.get_running_loop().create_task(work, context=Context())
             self._loops.append(task)
 
+    @property
+    def is_open(self) -> bool:
+        """True if it runs what is queued."""
+        return bool(self._loops)
+
     def has_room(self, kept: KeptTask) -> bool:
         """Return True if a new task need not wait for others."""
-        self.open()
         return (
-            not self._is_behind
+            self.is_open
+            and not self._is_behind
             and self._room_left() > 0
             and (kept.state.tool_name not in self._full_tools())
         )

@@ -51,7 +51,7 @@ _LONGEST_KEY: Final = 512
 _LONGEST_TTL: Final = 10 * 365 * 86_400.0
 
 
-@live("use engine.tasks of the other engine")
+@live("take engine.tasks of the other engine")
 class EngineTasks:
     """The tasks of an engine; `engine.tasks` makes it.
 
@@ -96,6 +96,7 @@ class EngineTasks:
         tool = self._engine.get(tool_name)
         kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
         is_hopeless = self._is_hopeless(tool, kept)
+        self._open_for(kept)
         if is_hopeless or self.feeding.has_room(kept):
             kept.worker = self.feeding.worker
         if self._storage.is_shared:
@@ -330,6 +331,16 @@ class EngineTasks:
             tool=tool if is_bound else None,
             digest="" if key is None else _digest_of(tool_name, given, key, is_secret=is_bound),
         )
+
+    def _open_for(self, kept: KeptTask) -> None:
+        """Run tasks from now on, unless this engine leaves them to others."""
+        if self._engine.config.run_tasks or not self._storage.is_shared:
+            self.feeding.open()
+        elif kept.is_bound and not self.feeding.is_open:
+            raise TaskError(
+                "no other program can run this call: its arguments are secret or no JSON values, "
+                "and so stay here; let this engine run tasks, with run_tasks=True"
+            )
 
     def _is_hopeless(self, tool: Tool | None, kept: KeptTask) -> bool:
         """Return True if the call fails at once, as `execute` finds out."""
