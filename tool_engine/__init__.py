@@ -42,6 +42,9 @@ from tool_engine.errors import (
     SessionError,
     SlotRejectedError,
     SupersededError,
+    TaskConflictError,
+    TaskError,
+    TaskNotFoundError,
     ToolConflictError,
     ToolEngineError,
     ToolExecutionError,
@@ -113,6 +116,7 @@ if TYPE_CHECKING:
     from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
     from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
     from tool_engine.model.session import SessionInfo
+    from tool_engine.model.task import TaskHandle, TaskState
     from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
     from tool_engine.protocols.cycle_options import CycleOptions
     from tool_engine.protocols.registry import get_protocol
@@ -211,6 +215,11 @@ __all__ = [
     "StreamEvent",
     "StreamEventType",
     "SupersededError",
+    "TaskConflictError",
+    "TaskError",
+    "TaskHandle",
+    "TaskNotFoundError",
+    "TaskState",
     "TextContent",
     "Tool",
     "ToolCall",
@@ -281,6 +290,7 @@ _MODULES = {
     "model.permission": "ExecutionPolicy Permission ResultPolicy",
     "model.reply": "ParsedReply ReplyFinding StreamEvent StreamEventType",
     "model.session": "SessionInfo",
+    "model.task": "TaskHandle TaskState",
     "protocols.cycle": "ToolCallCycleResult process_tool_calls",
     "protocols.cycle_options": "CycleOptions",
     "protocols.registry": "get_protocol",

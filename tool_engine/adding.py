@@ -12,6 +12,7 @@ from tool_engine.catalog.generations import ReloadChanges, changes_between
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.interfaces import CatalogSource, ToolExecutor
 from tool_engine.model.tool import server_of
+from tool_engine.starting import StartsTasks
 
 if TYPE_CHECKING:
     from tool_engine.config import ToolEngineConfig
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tool_engine.reloading import Reloader
 
 
-class AddsSources:
+class AddsSources(StartsTasks):
     """What an engine does with sources of tools."""
 
     config: ToolEngineConfig
@@ -97,6 +98,11 @@ class AddsSources:
         """Have the servers run that are named now."""
         if (hub := self._find_hub()) is not None:
             await hub.sync()
+
+    async def _start_following(self) -> None:
+        """Have servers and tasks run that were there before this engine."""
+        await self._sync_servers()
+        await self._resume_tasks()
 
     async def _reload_all(self) -> ReloadChanges:
         readings = await self._followers.read_all()

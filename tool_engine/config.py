@@ -35,6 +35,7 @@ _SWITCHES: Final = (
     "recursive",
     "preload",
     "mcp_autostart",
+    "run_tasks",
 )
 STRATEGIES: Final = ("fifo", "priority", "fair", "reject")
 KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
@@ -306,6 +307,8 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     committed."""
     retention: RecordRetention = RecordRetention()
     """Which records a database keeps; a `RecordRetention` or a mapping of its fields."""
+    run_tasks: bool = True
+    """Runs, from `load` on, the tasks that earlier engines have left in the database."""
 
     def __post_init__(self) -> None:
         directory = check_path("tools_directory", self.tools_directory)

@@ -225,7 +225,7 @@ class ToolEngine(
         else:
             await self._bus.log.open()
             await self._reloader.load()
-            await self._sync_servers()
+            await self._start_following()
 
     @at_home
     async def reload(self) -> ReloadChanges:
@@ -325,9 +325,9 @@ class ToolEngine(
     async def _close_parts(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             # The last to be entered is the first to be left; one failure never stops the rest.
-            stack.push_async_callback(self.store.close)
-            stack.push_async_callback(self._bus.log.close)
-            stack.push_async_callback(self._bus.close)
+            for close in (self.store.close, self._bus.log.close, self._bus.close):
+                stack.push_async_callback(close)
+            stack.push_async_callback(self._close_tasks)
             patience = max(self.config.close_timeout, LAST_GRACE)
             stack.push_async_callback(self._registry.close, patience)
             stack.push_async_callback(self._followers.close_sources, patience)

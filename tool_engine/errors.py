@@ -74,6 +74,24 @@ class ToolQuarantinedError(ToolNotFoundError):
     error_type = "tool_quarantined"
 
 
+class TaskError(ToolEngineError):
+    """A task cannot be started here; the message says what to do instead."""
+
+    error_type = "task_error"
+
+
+class TaskConflictError(TaskError):
+    """Another call was started with the same `idempotency_key`."""
+
+    error_type = "task_conflict"
+
+
+class TaskNotFoundError(ToolEngineError, LookupError):
+    """No task has this id, or it is that of another owner."""
+
+    error_type = "task_not_found"
+
+
 class GenerationNotFoundError(ToolEngineError, LookupError):
     """No such generation is kept; the message names the ones that are."""
 

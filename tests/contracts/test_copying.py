@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -35,6 +35,8 @@ from tool_engine import (
     RecordedModel,
     ResourceContent,
     ResourceLink,
+    TaskHandle,
+    TaskState,
     TextContent,
     Tool,
     ToolCategory,
@@ -54,8 +56,10 @@ from tool_engine import (
     get_protocol,
 )
 from tool_engine.events.memory import MemoryEventStorage
+from tool_engine.knowledge.memory_tasks import MemoryTaskStorage
 from tool_engine.knowledge.sql.sql_events import SQLEventStorage
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
+from tool_engine.model.task import KeptTask
 
 
 def pickled(value: Any) -> Any:
@@ -91,6 +95,13 @@ def session() -> ToolSession:
     return ToolSession(engine(), "s")
 
 
+def task_handle() -> TaskHandle:
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    state = TaskState(id="t", tool_name="echo", created_at=now, expires_at=now)
+    kept = KeptTask(state=state, params={}, context=None, priority=5, definition_hash="", ttl=1.0)
+    return TaskHandle(cast("Any", engine().tasks), kept)
+
+
 LIVE: dict[str, Callable[[], Any]] = {
     "ToolEngine": engine,
     "ToolSession": session,
@@ -101,6 +112,10 @@ LIVE: dict[str, Callable[[], Any]] = {
     "ControllerBridge": lambda: ToolConcurrencyController(ConcurrencyConfig()).bridge(),
     "Toolbox": lambda: session().toolbox,
     "EngineApprovals": lambda: engine().approvals,
+    "EngineTasks": lambda: engine().tasks,
+    "TaskHandle": task_handle,
+    "MemoryTaskStorage": MemoryTaskStorage,
+    "SQLTaskStorage": lambda: SQLRecordStorage("sqlite:///never-opened.db").tasks,
     "Subscription": lambda: engine().subscribe(print),
     "EventStream": lambda: engine().events(),
     "SQLRecordStorage": lambda: SQLRecordStorage("sqlite:///never-opened.db"),

@@ -239,6 +239,20 @@ class SyncEngine(Generic[_Engine]):
         """Run one tool; see `ToolEngine.execute_sync`."""
         return self.engine.execute_sync(tool_name, params, context, on_progress=on_progress)
 
+    def start(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None = None,
+        context: ToolExecutionContext | None = None,
+        *,
+        ttl: float = 3600.0,
+        idempotency_key: str | None = None,
+    ) -> Any:
+        """Start a task; see `ToolEngine.start`. Its methods are run with `run`."""
+        options = {"ttl": ttl, "idempotency_key": idempotency_key}
+        start = partial(cast("Any", self.engine).start, tool_name, params, context, **options)
+        return self.run(start)
+
     @overload
     def run(
         self, function: Callable[_P, Awaitable[_T]], /, *args: _P.args, **kwargs: _P.kwargs

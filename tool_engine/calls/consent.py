@@ -145,7 +145,10 @@ class Consents:
     ) -> tuple[Plan, dict[str, Any]] | None:
         """Return what a call may run, with which arguments; None if it ended here."""
         self._asking += 1
+        task = call.context.task
         try:
+            if task is not None:
+                task.note_asking(call, is_asking=True)
             while True:
                 try:
                     await let_others_run(packed)
@@ -179,6 +182,8 @@ class Consents:
                     return None
                 plan, arguments = checked
         finally:
+            if task is not None:
+                task.note_asking(call, is_asking=False)
             self._end_asking()
 
     async def drain(

@@ -190,7 +190,8 @@ class Pipeline:
                     return ready
                 plan, arguments = ready
             request = self._make_request(plan, context, arguments, parent)
-        call.slot = slot = self._controller.admit_nowait(request, self._time(), call.call_id)
+        call.slot = held = self._controller.admit_nowait(request, self._time(), call.call_id)
+        slot = held if context.task is None else None
         if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
             return call.ended()
         try:
@@ -427,8 +428,8 @@ class Pipeline:
                 messages = "; ".join(each.message for each in findings.errors)
                 return Failure("validation_error", f"invalid arguments: {messages}")
             arguments = findings.validated_params
-        if plan.executor is None:
-            return self._planner.unknown_executor(plan.tool)
+        if (failure := self._planner.find_obstacle(plan, call.context)) is not None:
+            return failure
         return plan, arguments
 
     def look_up(self, call: Call) -> Plan | Failure:
@@ -480,8 +481,10 @@ class Pipeline:
         queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
         began, slot = self._time(), None
         try:
+            task = call.context.task
+            admit: Any = self._controller.admit if task is None else task.admit
             with Wait(self.present, call, QUEUED):
-                slot = await self._controller.admit(request, queued, call.call_id)
+                slot = await admit(request, queued, call.call_id if task is None else call)
             now = self.recheck(call, arguments)
         except AdmissionError as error:
             now = refusal_of(error)

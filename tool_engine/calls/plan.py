@@ -104,7 +104,8 @@ class Plan:
         self.runs = executor if runs is None else runs
         """The executor as registered, without wrappers."""
         # Without an executor every call takes the way on which that is found out.
-        self.accept = accept if executor is not None else _accept_nothing
+        is_plain = executor is not None and tool.background != "required"
+        self.accept = accept if is_plain else _accept_nothing
         """Returns the validated arguments if there are no findings about them, else None."""
         self.explain = explain
         """Returns the findings about arguments that were not accepted."""
@@ -287,7 +288,20 @@ class Planner:
         has_reader = reader is not None and reader.handler == reader.name and reader.is_enabled
         return shape_output(executor, tool.result, keep_output, has_reader=has_reader)
 
-    def unknown_executor(self, tool: Tool) -> Failure:
+    def find_obstacle(self, plan: Plan, context: ToolExecutionContext) -> Failure | None:
+        """Return why a call with right arguments cannot run; None: it can."""
+        tool = plan.tool
+        if plan.executor is None:
+            return self._unknown_executor(tool)
+        if tool.background != "required" or context.task is not None:
+            return None
+        return Failure(
+            "execution_rejected",
+            f"tool {tool.name!r} runs only as a task (background: required); start it with "
+            f"engine.start({tool.name!r}, ...)",
+        )
+
+    def _unknown_executor(self, tool: Tool) -> Failure:
         """Return the failure of a tool whose handler is not registered."""
         near = self._registry.nearest(tool.handler)
         hint = f"; did you mean {near!r}?" if near else ""

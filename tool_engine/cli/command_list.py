@@ -36,6 +36,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "calls",
         "Replay recorded calls under other limits: waits, refusals and use, beside the original.",
     ),
+    "task": (
+        "background",
+        "Start calls that outlive this command, and see what became of them.",
+    ),
     "chat": ("chat", "Talk with a model that uses the tools."),
     "mcp": (
         "mcp",

@@ -36,6 +36,7 @@ from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text, words_of
 
 if TYPE_CHECKING:
+    from tool_engine.interfaces.task_storage import TaskStorage
     from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 
 _log: Final = get_logger(__name__)
@@ -84,6 +85,7 @@ class ToolKnowledgeStore(KnownArguments):
         self.failed = 0
         """Calls that the storage refused to take, against its contract."""
         self._in_memory: Any = None
+        self._tasks: Any = None
         self._add = self.storage.add
         if type(self.storage) is MemoryStorage:
             # It keeps its contract, so each call skips the watching step.
@@ -233,6 +235,19 @@ class ToolKnowledgeStore(KnownArguments):
         """The requests for consent and their answers, kept where the sessions are."""
         found: ApprovalStorage | None = getattr(self.storage, "approvals", None)
         return self._memory_of_sessions().approvals if found is None else found
+
+    @property
+    def tasks(self) -> TaskStorage:
+        """The calls that outlive their caller: in the records' database, if there is one."""
+        found: TaskStorage | None = getattr(self.storage, "tasks", None)
+        if found is None:
+            if self._tasks is None:
+                # Loaded late: most engines have no tasks.
+                self._tasks = import_module(
+                    "tool_engine.knowledge.memory_tasks"
+                ).MemoryTaskStorage()
+            found = self._tasks
+        return found
 
     async def open(self) -> None:
         """Let the storage connect; without this the first call does.

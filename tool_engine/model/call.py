@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
@@ -185,6 +185,8 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     _is_for_tool: bool = False
     _is_of_own: bool = False
     _is_changed: bool = False
+    task: ClassVar[Any] = None
+    """What runs the call as a task, for the engine; None: its caller waits for it."""
 
     def __post_init__(self) -> None:
         timeout = self.timeout

@@ -146,6 +146,8 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     """The command of its method in VCP; None: the part of its name after the last `_`."""
     annotations: dict[str, Any] | None = None
     """The hints of MCP that its definition gives: `readOnlyHint` and the like; any others too."""
+    background: str = "allowed"
+    """never, allowed or required: whether a call of it may, or must, outlive its caller."""
 
     @property
     def bucket(self) -> str:
@@ -305,8 +307,9 @@ def content_of(tool: Tool) -> bytes:
     approved before stays approved.
     """
     content = msgspec.json.encode(tool, order="deterministic")
-    if content.endswith(_UNSAID):
-        content = content.removesuffix(_UNSAID) + b"}"
+    for unsaid in _UNSAID:
+        if content.endswith(unsaid):
+            content = content.removesuffix(unsaid) + b"}"
     return content
 
 
@@ -409,7 +412,12 @@ _PARAMETERS, _INPUT_SCHEMA, _ENTRY = (
 PACKED_FIELDS: Final = frozenset(field.name for field in _FIELDS)
 """The fields that a packed tool holds as JSON text (`msgspec.Raw`); of the category, the value."""
 
-_LATER: Final = ("title", "audience", "aliases", "vcp_command", "annotations")
-"""The last fields, which definitions did not have from the start."""
+_LATER: Final = (
+    ("background",),
+    ("title", "audience", "aliases", "vcp_command", "annotations"),
+)
+"""The last fields, which definitions did not have from the start, the newest first."""
 _DEFAULTS: Final = {field.name: field.default for field in msgspec.structs.fields(Tool)}
-_UNSAID: Final = b"," + msgspec.json.encode({name: _DEFAULTS[name] for name in _LATER})[1:]
+_UNSAID: Final = [
+    b"," + msgspec.json.encode({name: _DEFAULTS[name] for name in names})[1:] for names in _LATER
+]

@@ -151,6 +151,11 @@ def _compare_output_mode(field: str, old: str, new: str) -> Iterator[ToolChange]
     yield make_change(field, COMPATIBLE if new == "enforce" else BREAKING, old, new)
 
 
+def _compare_background(field: str, old: str, new: str) -> Iterator[ToolChange]:
+    # Whatever starts it or calls it, and no longer can.
+    yield make_change(field, COMPATIBLE if new == "allowed" else BREAKING, old, new)
+
+
 def _compare_callers(
     field: str, old: tuple[str, ...], new: tuple[str, ...]
 ) -> Iterator[ToolChange]:
@@ -373,6 +378,7 @@ _COMPARED: Final[Mapping[str, _Comparison]] = {
     "permission": compare_permission,
     "accepts": compare_accepts,
     "max_uses": _compare_bound,
+    "background": _compare_background,
     "examples": _compare_words,
     "tests": _compare_words,
 }

@@ -81,6 +81,7 @@ def definition_of(tool: Tool) -> dict[str, Any]:
         "result": _export_limits(tool.result),
         "permission": permission_spec(tool.permission),
         "max_uses": tool.max_uses,
+        "background": _none_if_default(tool.background, "allowed"),
         "examples": tool.examples,
         "tests": tool.tests,
     }

@@ -40,7 +40,7 @@ from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, content_of, 
 
 _COPIED: Final = (
     *("version", "author", "icon", "shareable_scope", "status", "timeout", "effect"),
-    *("accepts", "max_uses", "examples", "tests", "output_mode"),
+    *("accepts", "max_uses", "examples", "tests", "output_mode", "background"),
 )
 _RUN_BY: Final = {
     "http": ("request",),

@@ -104,6 +104,7 @@ def _list_limits(tool: Tool) -> dict[str, Any]:
         "permission": None if tool.permission is None else msgspec.to_builtins(tool.permission),
         "accepts": tool.accepts,
         "max_uses": tool.max_uses,
+        "background": tool.background,
     }
 
 
@@ -117,6 +118,7 @@ def _print_tool(tool: Tool) -> None:
     facts |= {key: ", ".join(facts[key]) for key in ("tags", "audience", "aliases")}
     facts |= _list_hints(tool)
     unsaid = {"title": None, "audience": ", ".join(EVERYONE), "aliases": ""}
+    unsaid |= {"background": "allowed"}
     unsaid |= dict.fromkeys(_list_hints(tool))
     shown = {key: each for key, each in facts.items() if key not in unsaid or each != unsaid[key]}
     console.print(fact_table(tool.name, shown))

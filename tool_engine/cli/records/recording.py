@@ -27,6 +27,7 @@ from tool_engine.cli.settings import Settings
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError
 from tool_engine.interfaces import ApprovalStorage, Approver, RecordStorage, SessionStorage
+from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import KeptCall, RecordQuery, ToolCallRecord
@@ -66,7 +67,8 @@ async def recording_engine(
 
     `approver` decides about calls of no session; `changes` are fields of `ToolEngineConfig`.
     """
-    config = settings.engine_config(**changes)
+    # What other programs have left is theirs to run, unless a command is for that.
+    config = settings.engine_config(**{"run_tasks": False, **changes})
     place = records_place(settings)
     if place is not None and settings.records is not None and not _has_libraries():
         _warn_unrecorded(f"records need the extra sql; {_INSTALL}")
@@ -193,6 +195,13 @@ class _FileRecords:
     def approvals(self) -> ApprovalStorage:
         module = import_module("tool_engine.knowledge.sql.sql_approvals")
         kept: ApprovalStorage = module.SQLApprovalStorage(self._kept)
+        return kept
+
+    @property
+    def tasks(self) -> TaskStorage:
+        kept: TaskStorage = import_module("tool_engine.knowledge.sql.sql_tasks").SQLTaskStorage(
+            self._kept
+        )
         return kept
 
     def add(self, kept: KeptCall) -> None:

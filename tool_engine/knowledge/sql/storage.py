@@ -19,6 +19,7 @@ from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.rows import record_of_row
 from tool_engine.knowledge.sql.sql_approvals import SQLApprovalStorage
 from tool_engine.knowledge.sql.sql_sessions import SQLSessionStorage
+from tool_engine.knowledge.sql.sql_tasks import SQLTaskStorage
 from tool_engine.knowledge.sql.writing.buffer import MOST_ENTRIES
 from tool_engine.knowledge.sql.writing.writer import RecordWriter, Trouble
 from tool_engine.logger import get_logger
@@ -78,6 +79,8 @@ class SQLRecordStorage:
         self.sessions = SQLSessionStorage(self._database)
         self.approvals = SQLApprovalStorage(self._database)
         """The requests for consent and their answers, in the same database."""
+        self.tasks = SQLTaskStorage(self._database)
+        """The calls that outlive their caller, in the same database."""
         self.add = self._writer.buffer.add
         """Take one call; never waits, never raises."""
 

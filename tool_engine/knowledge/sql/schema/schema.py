@@ -58,6 +58,7 @@ _TABLES: Final = (
     (),
     ("tool_standing",),
     (),
+    ("tool_tasks", "tool_workers"),
 )
 """What each migration adds."""
 TABLES: Final = tuple(name for added in _TABLES for name in added)
@@ -265,6 +266,48 @@ CREATE TABLE IF NOT EXISTS tool_standing (
     "CREATE INDEX IF NOT EXISTS tool_standing_principal ON tool_standing (principal, decided_at)",
 )
 
+# An owner may be any text, also one that no database takes: its hash stands in the column.
+_TASKS: Final = (
+    """
+CREATE TABLE IF NOT EXISTS tool_tasks (
+    number {counted},
+    task_id TEXT NOT NULL UNIQUE,
+    owner TEXT NOT NULL,
+    tool_name TEXT NOT NULL,
+    status TEXT NOT NULL,
+    priority {integer} NOT NULL,
+    worker TEXT,
+    bound_to TEXT,
+    call_key TEXT,
+    cancel_reason TEXT,
+    expires_at {real} NOT NULL,
+    state {bytes} NOT NULL,
+    data {bytes} NOT NULL
+)
+""",
+    (
+        "CREATE UNIQUE INDEX IF NOT EXISTS tool_tasks_key ON tool_tasks (owner, call_key) "
+        "WHERE call_key IS NOT NULL"
+    ),
+    (
+        "CREATE INDEX IF NOT EXISTS tool_tasks_line ON tool_tasks (priority, number, tool_name) "
+        "WHERE status = 'queued' AND worker IS NULL"
+    ),
+    "CREATE INDEX IF NOT EXISTS tool_tasks_worker ON tool_tasks (worker) WHERE worker IS NOT NULL",
+    (
+        "CREATE INDEX IF NOT EXISTS tool_tasks_bound ON tool_tasks (bound_to) "
+        "WHERE bound_to IS NOT NULL"
+    ),
+    "CREATE INDEX IF NOT EXISTS tool_tasks_owner ON tool_tasks (owner, number)",
+    "CREATE INDEX IF NOT EXISTS tool_tasks_expires ON tool_tasks (expires_at)",
+    """
+CREATE TABLE IF NOT EXISTS tool_workers (
+    worker TEXT PRIMARY KEY,
+    beat {integer} NOT NULL
+)
+""",
+)
+
 MIGRATIONS: Final = (
     (_DEFINITIONS, _VALUES, _CALLS, *_INDEXES),
     (_EVENTS, _EVENT_NUMBERS),
@@ -285,12 +328,14 @@ MIGRATIONS: Final = (
         "ALTER TABLE tool_definitions ADD COLUMN {if_missing}origin TEXT",
         "CREATE INDEX IF NOT EXISTS tool_definitions_origin ON tool_definitions (origin)",
     ),
+    _TASKS,
 )
 """Statements by version; the first brings an empty database to version 1."""
 
 _WORDS: Final = {
     "sqlite": {
         "key": "INTEGER",
+        "counted": "INTEGER PRIMARY KEY AUTOINCREMENT",
         "integer": "INTEGER",
         "real": "REAL",
         "boolean": "INTEGER",
@@ -305,6 +350,7 @@ _WORDS: Final = {
     },
     "postgresql": {
         "key": "BIGINT",
+        "counted": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         "integer": "BIGINT",
         "real": "DOUBLE PRECISION",
         "boolean": "BOOLEAN",

@@ -114,6 +114,28 @@ standing: Final = Table(
     Column("data", _Bytes),
 )
 """What was decided for one principal in all conversations."""
+tasks: Final = Table(
+    "tool_tasks",
+    _metadata,
+    Column("number", BigInteger, primary_key=True),
+    *(
+        Column(name, Text)
+        for name in ("task_id", "owner", "tool_name", "status", "worker", "bound_to", "call_key")
+    ),
+    Column("cancel_reason", Text),
+    Column("priority", BigInteger),
+    Column("expires_at", Double),
+    Column("state", _Bytes),
+    Column("data", _Bytes),
+)
+"""Calls that outlive their caller."""
+workers: Final = Table(
+    "tool_workers",
+    _metadata,
+    Column("worker", Text, primary_key=True),
+    Column("beat", BigInteger),
+)
+"""The engines that run tasks, each with a number that it counts up while it lives."""
 statistics: Final = Table(
     "tool_statistics",
     _metadata,

@@ -1,0 +1,224 @@
+"""What becomes of tasks when engines end, die, or share a database?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.background.test_tasks import BOUND, Work, until
+from tests.effort import IS_WHOLE
+from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
+from tool_engine.background import clock
+
+Make = Callable[..., Awaitable[ToolEngine]]
+
+
+@pytest.fixture
+async def work() -> Work:
+    return Work()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def make(request: pytest.FixtureRequest, tmp_path: Path, work: Work) -> AsyncIterator[Make]:
+    made: list[ToolEngine] = []
+    url = f"sqlite:///{tmp_path / 'kept.db'}"
+    if request.param == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        url = await asyncio.to_thread(server.fresh_database)
+
+    async def make_one(keys: dict[str, Any] | None = None, **settings: Any) -> ToolEngine:
+        config = ToolEngineConfig(
+            tools_directory=str(tmp_path),
+            auto_reload=False,
+            records=url,
+            close_timeout=0.1,
+            **settings,
+        )
+        engine = ToolEngine(config, concurrency=ConcurrencyConfig(max_concurrent=2))
+        made.append(engine)
+        work.add_to(engine, **(keys or {}))
+        engine.tasks.feeding.lease = 0.6  # type: ignore[attr-defined]
+        await engine.load()
+        return engine
+
+    yield make_one
+    for engine in made:
+        await engine.close()
+
+
+async def die(engine: ToolEngine) -> None:
+    """Ends an engine as a killed process does: nothing more of it is written."""
+    feeding = engine.tasks.feeding  # type: ignore[attr-defined]
+    tasks = [*feeding._loops, *(run.task for run in feeding._runs.values())]
+
+    async def lost(*_: Any) -> bool:
+        return False
+
+    feeding._storage.change = feeding._storage.give_back = lost
+    for run in feeding._runs.values():
+        run._write = lost
+        run.is_lost = True
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def test_closed_and_opened_again(make: Make, work: Work) -> None:
+    """Queued tasks wait for the next engine; those that ran when it closed have ended."""
+    engine = await make()
+    handles = [await engine.start("work", {"number": each}) for each in range(9)]
+    await until(handles[1], "running")
+    await engine.close()
+    work.gate.set()
+    later = await make()
+    found = [await later.tasks.get(handle.id) for handle in handles]
+    results = [await handle.wait(BOUND) for handle in found]
+    assert [result.error_type for result in results] == ["engine_closed"] * 2 + [None] * 7
+    assert sorted(work.ran) == list(range(9))
+
+
+async def test_an_engine_that_runs_none(make: Make, work: Work) -> None:
+    """A program that only looks leaves the tasks to others."""
+    engine = await make()
+    handles = [await engine.start("work", {"number": each}) for each in range(9)]
+    await engine.close()
+    work.gate.set()
+    looker = await make(run_tasks=False)
+    assert len(await looker.tasks.list(status="queued")) == 7
+    assert len(work.ran) == 2
+    assert handles[8].id in {state.id for state in await looker.tasks.list()}
+
+
+@pytest.mark.parametrize("is_repeatable", [False, True])
+async def test_dead_while_it_ran(make: Make, work: Work, is_repeatable: bool) -> None:
+    """What may have run is not run again, unless the tool says that this does no harm."""
+    keys = {"idempotent": True} if is_repeatable else {}
+    engine = await make(keys)
+    handle = await engine.start("work", {"number": 1})
+    waits = [await engine.start("work", {"number": each}) for each in range(2, 9)]
+    await until(handle, "running")
+    await die(engine)
+    work.gate.set()
+    heir = await make(keys)
+    found = await heir.tasks.get(handle.id)
+    result = await found.wait(BOUND)
+    assert result.error_type == (None if is_repeatable else "worker_lost")
+    assert work.ran.count(1) == (2 if is_repeatable else 1)
+    for each in waits[1:]:
+        assert (await (await heir.tasks.get(each.id)).wait(BOUND)).is_success
+    if not is_repeatable:
+        assert "check what it did, and start it again" in str(result.error)
+        records = await heir.query_call_records(call_id=result.call_id)
+        assert [record.error_type for record in records] == ["worker_lost"]
+
+
+async def test_two_engines(make: Make, work: Work) -> None:
+    """Two engines share the tasks of a database, and none runs twice."""
+    first, second = await make(), await make()
+    second.tasks.open()
+    work.gate.set()
+    handles = [await first.start("work", {"number": each}) for each in range(40)]
+    for handle in handles:
+        assert (await handle.wait(BOUND)).is_success
+    assert sorted(work.ran) == list(range(40))
+
+
+async def test_cancelled_from_elsewhere(make: Make) -> None:
+    """A task is cancelled by any engine of its database, and its progress is seen there."""
+    first, second = await make(), await make()
+    handle = await first.start("work", {"number": 1})
+    await until(handle, "running")
+    found = await second.tasks.get(handle.id)
+    async with asyncio.timeout(BOUND):
+        while (await found.refresh()).progress is None:  # noqa: ASYNC110 - another engine's
+            await asyncio.sleep(0.02)
+    assert await found.cancel("no more")
+    result = await found.wait(BOUND)
+    assert (result.error_type, found.state.message) == (
+        "cancelled",
+        "the task was cancelled: no more",
+    )
+
+
+def read_all(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in folder.glob("kept.db*")]
+
+
+async def test_secret_arguments(make: Make, work: Work, tmp_path: Path) -> None:
+    """Secrets are not written; such a task runs where it was started, or ends."""
+    number = {"name": "number", "type": "integer", "required": True, "description": "which"}
+    secret = {
+        "name": "pin",
+        "type": "string",
+        "secret": True,
+        "required": True,
+        "description": "which",
+    }
+    keys = {"parameters": [number, secret]}
+
+    async def say(number: int, pin: str) -> Any:
+        return {"said": pin}
+
+    work.run = say  # type: ignore[method-assign, assignment]
+    engine = await make(keys)
+    handle = await engine.start("work", {"number": 1, "pin": "4711-secret"})
+    assert (await handle.wait(BOUND)).output == {"said": "4711-secret"}
+    await engine.close()
+    assert not any(b"4711-secret" in each for each in await asyncio.to_thread(read_all, tmp_path))
+    later = await make(keys)
+    found = await later.tasks.get(handle.id)
+    assert found.result is not None
+    assert found.result.output == {"said": "[hidden]"}
+
+
+async def test_arguments_that_only_memory_has(make: Make, work: Work) -> None:
+    """A queued task whose arguments are not written ends with its engine, and says so."""
+    heard: list[Any] = []
+    engine = await make()
+    context = ToolExecutionContext(on_progress=heard.append)
+    handles = [await engine.start("work", {"number": each}, context) for each in range(9)]
+    await until(handles[1], "running")
+    await engine.close()
+    later = await make()
+    result = await (await later.tasks.get(handles[8].id)).wait(BOUND)
+    assert result.error_type in ("worker_lost", "engine_closed")
+    assert 8 not in work.ran
+
+
+async def test_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch, make: Make) -> None:
+    """A clock that jumps by a day neither ends a task nor keeps one."""
+    engine = await make()
+    handle = await engine.start("work", {"number": 1}, ttl=30)
+    await until(handle, "running")
+    before = engine.tasks.feeding._clock.now()  # type: ignore[attr-defined]
+
+    class Tomorrow(clock.datetime):  # type: ignore[name-defined, misc]
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return super().now(tz) + clock.timedelta(days=1)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(clock, "datetime", Tomorrow)
+    after = engine.tasks.feeding._clock.now()  # type: ignore[attr-defined]
+    assert (after - before).total_seconds() < 60
+    assert handle.status == "running"
+
+
+async def test_killed_at_any_moment(tmp_path: Path) -> None:
+    """Kills lose no task, and run none twice that does not allow it."""
+    rounds = 100 if IS_WHOLE else 15
+    (tmp_path / "tools").mkdir()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.background.killed_tasks", str(rounds), str(tmp_path)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    found = json.loads((await process.communicate())[0])
+    assert found["started"] > rounds / 2
+    assert (found["ends"]["open"], found["twice"]) == (0, 0)
+    assert found["never_ran"] <= found["ends"].get("worker_lost", 0)
+    assert set(found["ends"]) <= {"succeeded", "worker_lost", "open"}

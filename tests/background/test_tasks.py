@@ -1,0 +1,312 @@
+"""What a program sees of tasks: in memory, and in a database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tool_engine import (
+    ConcurrencyConfig,
+    ConfigurationError,
+    QueueApprover,
+    TaskConflictError,
+    TaskError,
+    TaskHandle,
+    TaskNotFoundError,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionContext,
+)
+
+BOUND = 20.0
+Make = Callable[..., Awaitable[ToolEngine]]
+
+
+class Work:
+    """A tool that ends when it is let."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.ran: list[int] = []
+
+    async def run(self, number: int, context: ToolExecutionContext) -> dict[str, int]:
+        self.ran.append(number)
+        await context.report_progress(1, 2, "half")
+        await self.gate.wait()
+        return {"number": number}
+
+    def add_to(self, engine: ToolEngine, **keys: Any) -> None:
+        number = {"name": "number", "type": "integer", "required": True, "description": "which"}
+        definition = {"name": "work", "description": "works", "parameters": [number], **keys}
+        engine.register_tool(definition, self.run)
+
+
+@pytest.fixture
+async def work() -> Work:
+    return Work()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def make(request: pytest.FixtureRequest, tmp_path: Path, work: Work) -> AsyncIterator[Make]:
+    made: list[ToolEngine] = []
+
+    async def make_one(keys: dict[str, Any] | None = None, **options: Any) -> ToolEngine:
+        limits = options.pop("limits", {"max_concurrent": 2})
+        records = f"sqlite:///{tmp_path / 'kept.db'}" if request.param == "sqlite" else None
+        config = ToolEngineConfig(
+            tools_directory=str(tmp_path / "tools"),
+            auto_reload=False,
+            records=records,
+            close_timeout=0.2,
+        )
+        engine = ToolEngine(config, concurrency=ConcurrencyConfig(**limits), **options)
+        made.append(engine)
+        work.add_to(engine, **(keys or {}))
+        await engine.load()
+        return engine
+
+    yield make_one
+    for engine in made:
+        await engine.close()
+
+
+async def until(handle: TaskHandle, *statuses: str) -> None:
+    async with asyncio.timeout(BOUND):
+        while handle.status not in statuses:  # noqa: ASYNC110 - several things may change it
+            await asyncio.sleep(0.005)
+
+
+async def test_start_and_wait(make: Make, work: Work) -> None:
+    """A task is kept under an id that cannot be guessed, tells how far it is, and how it ended."""
+    engine = await make()
+    handle = await engine.start("work", {"number": 7}, ToolExecutionContext("ann"))
+    await until(handle, "running")
+    assert len(handle.id) == 32
+    assert handle.progress is not None
+    assert (handle.progress.done, handle.progress.message) == (1, "half")
+    assert handle.result is None
+    with pytest.raises(TimeoutError, match=r"it goes on: wait longer, or cancel it"):
+        await handle.wait(0.01)
+    work.gate.set()
+    result = await handle.wait(BOUND)
+    assert (result.output, handle.status) == ({"number": 7}, "succeeded")
+    assert result.metadata["task_id"] == handle.id
+    assert (handle.state.owner, handle.state.tool_name) == ("ann", "work")
+    (record,) = await engine.query_call_records(call_id=handle.state.call_id)
+    assert record.is_success
+
+
+async def test_what_waits_takes_no_slot(make: Make, work: Work) -> None:
+    """A hundred tasks leave the queue to callers, whatever its limits say; each says its place."""
+    engine = await make(limits={"max_concurrent": 2, "queue_size": 8, "queue_timeout": 0.05})
+    handles = [await engine.start("work", {"number": each}) for each in range(100)]
+    await until(handles[1], "running")
+    assert engine.controller.get_metrics().queue_length < 8
+    assert "number 9" in str((await handles[99].refresh()).message)
+    assert (await handles[2].refresh()).message
+    work.gate.set()
+    results = [await handle.wait(BOUND) for handle in handles]
+    assert all(result.is_success for result in results)
+    assert sorted(work.ran) == list(range(100))
+
+
+async def test_urgent_first(make: Make, work: Work) -> None:
+    """Of the tasks that wait the most urgent one runs first."""
+    engine = await make(limits={"max_concurrent": 1})
+    handles = [await engine.start("work", {"number": each}) for each in range(10)]
+    urgent = await engine.start("work", {"number": 99}, ToolExecutionContext(priority=1))
+    await until(handles[0], "running")
+    work.gate.set()
+    for handle in (*handles, urgent):
+        await handle.wait(BOUND)
+    assert work.ran.index(99) < 7
+
+
+@pytest.mark.parametrize("place", [0, 3, 40])
+async def test_cancel(make: Make, work: Work, place: int) -> None:
+    """A task that runs, asks for a slot or waits in line ends as cancelled, with a record."""
+    engine = await make()
+    handles = [await engine.start("work", {"number": each}) for each in range(41)]
+    await until(handles[1], "running")
+    handle = handles[place]
+    assert await handle.cancel("no more")
+    assert (handle.status, handle.state.message) == (
+        "cancelled",
+        "the task was cancelled: no more",
+    )
+    assert not await handle.cancel()
+    (record,) = await engine.query_call_records(call_id=handle.state.call_id)
+    assert record.error_type == "cancelled"
+    work.gate.set()
+    for other in handles:
+        await other.wait(BOUND)
+    assert work.ran.count(place) == (1 if place == 0 else 0)
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "params", "error_type"),
+    [("work", {"number": "x"}, "validation_error"), ("wrok", {}, "tool_not_found")],
+)
+async def test_what_would_fail_at_once(
+    make: Make, tool_name: str, params: dict[str, Any], error_type: str
+) -> None:
+    """What `execute` refuses at once is a task that has ended when its id is given out."""
+    engine = await make()
+    handle = await engine.start(tool_name, params)
+    assert handle.result is not None
+    assert (handle.status, handle.result.error_type) == ("failed", error_type)
+
+
+async def test_background_never(make: Make) -> None:
+    """A definition may say that its caller has to wait."""
+    engine = await make({"background": "never"})
+    handle = await engine.start("work", {"number": 1})
+    assert handle.status == "rejected"
+    assert "call it with execute" in str(handle.state.message)
+
+
+async def test_background_required(make: Make, work: Work) -> None:
+    """A definition may say that no caller waits, and then it runs only as a task."""
+    work.gate.set()
+    engine = await make({"background": "required"})
+    result = await engine.execute("work", {"number": 1})
+    assert result.error_type == "execution_rejected"
+    assert "start it with engine.start('work', ...)" in str(result.error)
+    handle = await engine.start("work", {"number": 1})
+    assert (await handle.wait(BOUND)).is_success
+
+
+async def test_one_key_one_task(make: Make, work: Work) -> None:
+    """Two starts at once with one key are one task; other arguments are refused."""
+    engine = await make()
+    ann = ToolExecutionContext("ann")
+    starts = (engine.start("work", {"number": 1}, ann, idempotency_key="monday") for _ in range(5))
+    handles = await asyncio.gather(*starts)
+    assert len({handle.id for handle in handles}) == 1
+    with pytest.raises(TaskConflictError, match="use one key for one call"):
+        await engine.start("work", {"number": 2}, ann, idempotency_key="monday")
+    bob = await engine.start(
+        "work", {"number": 2}, ToolExecutionContext("bob"), idempotency_key="monday"
+    )
+    work.gate.set()
+    for handle in (*handles, bob):
+        await handle.wait(BOUND)
+    assert sorted(work.ran) == [1, 2]
+
+
+async def test_of_another_owner(make: Make) -> None:
+    """What is another's is not there, in the words of what never was."""
+    engine = await make()
+    handle = await engine.start("work", {"number": 1}, ToolExecutionContext("ann"))
+    assert (await engine.tasks.get(handle.id, "ann")).id == handle.id
+    wordings = set()
+    for task_id in (handle.id, "0" * 32):
+        for ask in (engine.tasks.get, engine.tasks.cancel):
+            with pytest.raises(TaskNotFoundError) as caught:
+                await ask(task_id, "bob")
+            wordings.add(str(caught.value).replace(task_id, "ID"))
+    assert len(wordings) == 1
+    assert [each.id for each in await engine.tasks.list("ann")] == [handle.id]
+    assert list(await engine.tasks.list("bob")) == []
+
+
+async def test_ttl(make: Make, work: Work) -> None:
+    """A task whose time is over ends, whether it runs, asks for a slot or waits in line."""
+    engine = await make()
+    handles = [await engine.start("work", {"number": each}, ttl=0.3) for each in range(30)]
+    results = [await handle.wait(BOUND) for handle in handles]
+    assert {result.error_type for result in results} <= {"cancelled", "timeout"}
+    assert results[0].error_type == "cancelled"
+    for number, result in enumerate(results):
+        assert result.error_type == "cancelled" or number not in work.ran
+    assert all("its ttl of 0.3 s" in str(handle.state.message) for handle in handles)
+
+
+async def test_changed_definition(make: Make, work: Work) -> None:
+    """A queued task runs the definition that it was started with, or it ends: never another one."""
+    engine = await make(limits={"max_concurrent": 1})
+    handles = [await engine.start("work", {"number": each}) for each in range(12)]
+    await until(handles[0], "running")
+    engine.unregister_tool("work")
+    work.add_to(engine, timeout=3)
+    work.gate.set()
+    result = await handles[11].wait(BOUND)
+    assert result.error_type == "execution_rejected"
+    assert "has changed since the task was started; start it again" in str(result.error)
+    assert 11 not in work.ran
+
+
+async def test_consent(make: Make, work: Work) -> None:
+    """A task that waits for consent says so, holds no slot, and goes on with the answer."""
+    approver = QueueApprover()
+    engine = await make({"permission": {"execution": "ask_always"}}, approver=approver)
+    handle = await engine.start("work", {"number": 1})
+    await until(handle, "input_required")
+    assert engine.controller.get_metrics().active == 0
+    work.gate.set()
+    (request,) = approver.pending_approvals
+    approver.allow(request.token)
+    assert (await handle.wait(BOUND)).is_success
+
+
+async def test_cancelled_while_asked(make: Make, work: Work) -> None:
+    """A task that waits for consent can be cancelled."""
+    engine = await make({"permission": {"execution": "ask_always"}}, approver=QueueApprover())
+    handle = await engine.start("work", {"number": 1})
+    await until(handle, "input_required")
+    assert await handle.cancel()
+    assert (handle.status, work.ran) == ("cancelled", [])
+
+
+async def test_a_tool_starts_no_task(make: Make) -> None:
+    """What a tool starts belongs to its call: it cannot leave a task behind."""
+    engine = await make()
+
+    @engine.tool(description="Starts a task")
+    async def starter() -> str:
+        with pytest.raises(TaskError, match="make the call with context"):
+            await engine.start("work", {"number": 1})
+        return "refused"
+
+    assert (await engine.execute("starter")).output == {"result": "refused"}
+
+
+@pytest.mark.parametrize(
+    "options", [{"ttl": 0}, {"ttl": float("inf")}, {"ttl": 1e12}, {"idempotency_key": ""}]
+)
+async def test_wrong_options(make: Make, options: dict[str, Any]) -> None:
+    """What no task can keep is refused before anything is kept."""
+    engine = await make()
+    with pytest.raises(ConfigurationError):
+        await engine.start("work", {"number": 1}, **options)
+    assert list(await engine.tasks.list()) == []
+
+
+async def test_handles_of_other_loops(make: Make, work: Work) -> None:
+    """A thread with a loop of its own waits for a task as the engine's does."""
+    engine = await make()
+    work.gate.set()
+
+    async def elsewhere() -> bool:
+        handle = await engine.start("work", {"number": 3})
+        return (await handle.wait(BOUND)).is_success
+
+    assert await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
+
+
+async def test_closed_engine_in_memory(tmp_path: Path, work: Work) -> None:
+    """Without a database queued tasks end with their engine, and say so."""
+    engine = ToolEngine(
+        ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False, close_timeout=0.1),
+        concurrency=ConcurrencyConfig(max_concurrent=1),
+    )
+    work.add_to(engine)
+    handles = [await engine.start("work", {"number": each}) for each in range(30)]
+    await until(handles[0], "running")
+    await engine.close()
+    assert {handle.status for handle in handles} == {"rejected"}
+    assert all(handle.result and handle.result.error_type == "engine_closed" for handle in handles)

@@ -1,0 +1,77 @@
+"""`task` starts calls for other programs, waits for them, and says what became of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/calls.db"
+
+
+def test_start_show_wait(command: Command, url: str) -> None:
+    """A task is kept by one command, and run by another one, which prints its result."""
+    started = command("task", "start", "echo", "message=later", "--records", url)
+    assert started.code == 0
+    task_id = started.out.strip()
+    shown = command("task", "show", task_id, "--records", url, "--json").json
+    assert (shown["status"], shown["tool_name"]) == ("queued", "echo")
+    assert "number 1 of the tasks" in shown["message"]
+    ended = command("task", "wait", task_id, "--records", url)
+    assert (ended.code, "later" in ended.out) == (0, True)
+    (listed,) = command("task", "list", "--records", url, "--json").json
+    assert (listed["id"], listed["status"]) == (task_id, "succeeded")
+    assert "succeeded" in command("task", "--records", url).out
+
+
+def test_start_and_wait(command: Command, url: str) -> None:
+    """`--wait` does both, and fails where the call fails."""
+    assert "now" in command("task", "start", "echo", "message=now", "--wait", "--records", url).out
+    wrong = command("task", "start", "echo", "message:=[1]", "--wait", "--records", url)
+    assert (wrong.code, "message" in wrong.out) == (1, True)
+
+
+def test_one_key(command: Command, url: str) -> None:
+    """The same key is the same task, and another call with it is refused."""
+    words = ("task", "start", "echo", "--key", "monday", "--records", url)
+    first, again = command(*words, "message=a"), command(*words, "message=a")
+    assert first.out == again.out
+    other = command(*words, "message=b")
+    assert other.code != 0
+    assert "use one key for one call" in other.err
+
+
+def test_cancel(command: Command, url: str) -> None:
+    """A queued task is cancelled, once."""
+    task_id = command("task", "start", "echo", "message=a", "--records", url).out.strip()
+    words = ("task", "cancel", task_id, "--records", url)
+    assert command(*words, "--reason", "no more").out.strip() == "cancelled"
+    assert command(*words).out.strip() == "it had ended: cancelled"
+    shown = command("task", "show", task_id, "--records", url, "--json").json
+    assert shown["message"] == "the task was cancelled: no more"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("show", "12"), "`tool-engine task` lists those that are"),
+        (("show",), "write `tool-engine task show ID`"),
+        (("strt", "x"), "did you mean 'start'"),
+        (("start", "ecko"), "did you mean 'echo'"),
+    ],
+)
+def test_wrong_words(command: Command, url: str, words: tuple[str, ...], said: str) -> None:
+    """What is wrong comes with what to write instead."""
+    ended = command("task", *words, "--records", url)
+    assert (ended.code, said in ended.err) == (2, True)
+
+
+def test_no_database(command: Command) -> None:
+    """Without a database a task would end with its command."""
+    ended = command("task", "list", "--records", "none")
+    assert (ended.code, "name one with --records URL" in ended.err) == (2, True)

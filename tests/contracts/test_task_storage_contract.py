@@ -1,0 +1,197 @@
+"""What every `TaskStorage` keeps to: memory, a SQLite file, a PostgreSQL database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tool_engine.interfaces.task_storage import TaskStorage
+from tool_engine.knowledge.memory_tasks import MemoryTaskStorage
+from tool_engine.knowledge.sql.storage import SQLRecordStorage
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.progress import ToolProgress
+from tool_engine.model.task import KeptTask, TaskState
+
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+
+
+def task_for(task_id: str, **fields: Any) -> KeptTask:
+    """A queued task of an hour."""
+    owner, tool_name = fields.pop("owner", None), fields.pop("tool_name", "report")
+    expires_at = NOW + timedelta(seconds=fields.pop("seconds", 3600))
+    state = TaskState(
+        id=task_id, tool_name=tool_name, owner=owner, created_at=NOW, expires_at=expires_at
+    )
+    given = {"priority": 5, "definition_hash": "abc", "ttl": 3600.0, **fields}
+    return KeptTask(
+        state=state, params={"year": 2026}, context=ToolExecutionContext(owner), **given
+    )
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+async def storage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TaskStorage]:
+    if request.param == "memory":
+        yield MemoryTaskStorage()
+        return
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'kept.db'}"
+    else:
+        server = request.getfixturevalue("postgres_server")
+        url = await asyncio.to_thread(server.fresh_database)
+    kept = SQLRecordStorage(url)
+    await kept.open()
+    yield kept.tasks
+    await kept.close()
+
+
+async def ids_claimed(storage: TaskStorage, limit: int = 10, full: tuple[str, ...] = ()) -> str:
+    found = await storage.claim("me", limit, full)
+    return " ".join(each.state.id for each in found)
+
+
+async def test_a_task_comes_back_as_it_was(storage: TaskStorage) -> None:
+    """What is kept is what was started: arguments, caller, and what it may run."""
+    await storage.put(task_for("a", owner="ann \x00 \u4e2d", key="k", digest="d"))
+    found = await storage.get("a")
+    assert found is not None
+    assert (found.params, found.definition_hash, found.key) == ({"year": 2026}, "abc", "k")
+    assert found.context is not None
+    assert (found.context.caller_id, found.state.owner) == ("ann \x00 \u4e2d",) * 2
+    assert (found.state.status, found.state.created_at) == ("queued", NOW)
+    assert await storage.get("b") is None
+
+
+async def test_order(storage: TaskStorage) -> None:
+    """The most urgent is given first, then the oldest; a tool that is full stops no other."""
+    await storage.put(task_for("late", priority=5))
+    await storage.put(task_for("later", priority=5, tool_name="mail"))
+    last = await storage.put(task_for("last", priority=5))
+    await storage.put(task_for("urgent", priority=1))
+    assert await storage.count_ahead(last) == 3
+    assert await ids_claimed(storage, 2) == "urgent late"
+    assert await ids_claimed(storage, 2, ("report",)) == "later"
+    assert await ids_claimed(storage, 2) == "last"
+    assert await ids_claimed(storage, 2) == ""
+
+
+async def test_one_key_one_task(storage: TaskStorage) -> None:
+    """Of two starts of one owner with one key the second gets the first; another owner does not."""
+    first = await storage.put(task_for("a", owner="ann", key="k"))
+    again = await storage.put(task_for("b", owner="ann", key="k"))
+    other = await storage.put(task_for("c", owner="bob", key="k"))
+    assert [each.state.id for each in (first, again, other)] == ["a", "a", "c"]
+    assert await storage.get("b") is None
+
+
+async def test_final_once(storage: TaskStorage) -> None:
+    """A task that has ended never changes again, and tells what came of it."""
+    task = await storage.put(task_for("a", worker="me"))
+    half = replace(task.state, status="running", progress=ToolProgress(1, 2))
+    assert await storage.change(task, half)
+    result = ToolExecutionResult(True, "report", {"pages": [1, 2]}, metadata={"call_id": "c"})
+    done = replace(half, status="succeeded", ended_at=NOW, result=result)
+    assert await storage.change(task, done)
+    assert not await storage.change(task, replace(done, status="failed"))
+    assert not await storage.give_back(task)
+    assert await storage.take("a", "me") is None
+    found = await storage.get("a")
+    assert found is not None
+    assert found.state.status == "succeeded"
+    assert found.state.result is not None
+    assert found.state.result.output == {"pages": [1, 2]}
+    assert found.state.progress == ToolProgress(1, 2)
+
+
+async def test_given_back(storage: TaskStorage) -> None:
+    """A task that was given back keeps its place."""
+    await storage.put(task_for("a"))
+    await storage.put(task_for("b"))
+    (task,) = await storage.claim("me", 1)
+    assert await storage.give_back(task)
+    assert await ids_claimed(storage) == "a b"
+
+
+async def test_taken_once(storage: TaskStorage) -> None:
+    """Of many who take a task at once, one has it."""
+    await storage.put(task_for("a"))
+    taken = await asyncio.gather(*(storage.take("a", f"w{each}") for each in range(5)))
+    assert sum(each is not None for each in taken) == 1
+
+
+async def test_lists(storage: TaskStorage) -> None:
+    """The newest come first, page by page, those of one owner and status alone."""
+    for each in range(5):
+        await storage.put(task_for(f"t{each}", owner="ann" if each % 2 else "bob"))
+    await storage.put(task_for("mine", owner="ann", worker="me"))
+    task = await storage.get("mine")
+    assert task is not None
+    await storage.change(task, replace(task.state, status="running"))
+
+    async def ids(*asked: Any) -> list[str]:
+        return [each.id for each in await storage.list(*asked)]
+
+    assert await ids(None, None, 3, None) == ["mine", "t4", "t3"]
+    assert await ids(None, None, 9, "t3") == ["t2", "t1", "t0"]
+    assert await ids("ann", None, 9, None) == ["mine", "t3", "t1"]
+    assert await ids("ann", "queued", 9, None) == ["t3", "t1"]
+
+
+async def test_expiry(storage: TaskStorage) -> None:
+    """Queued tasks whose time is over are given to end them; ended ones are forgotten."""
+    await storage.put(task_for("long"))
+    await storage.put(task_for("short", seconds=1))
+    done = await storage.put(task_for("done", seconds=1, worker="me"))
+    await storage.change(done, replace(done.state, status="failed"))
+    now = NOW + timedelta(seconds=2)
+    assert [each.state.id for each in await storage.claim_expired("me", now, 9)] == ["short"]
+    assert await storage.remove_expired(now) == 1
+    assert await storage.get("done") is None
+    assert await storage.get("long") is not None
+
+
+@pytest.fixture
+async def shared(storage: TaskStorage) -> TaskStorage:
+    if not storage.is_shared:
+        pytest.skip("an engine alone uses it")
+    return storage
+
+
+async def test_what_belongs_to_another_worker(shared: TaskStorage) -> None:
+    """Only the worker that has a task changes it, as one that was taken for dead finds out."""
+    await shared.put(task_for("a"))
+    (mine,) = await shared.claim("me", 1)
+    (its,) = await shared.inherit("me", "heir")
+    assert not await shared.change(mine, replace(mine.state, status="succeeded"))
+    assert await shared.change(its, replace(its.state, status="failed"))
+
+
+async def test_workers(shared: TaskStorage) -> None:
+    """A worker counts up while it lives; one that never did is known by its tasks."""
+    await shared.put(task_for("a", worker="young"))
+    assert await shared.beat("me") == {"me": 1, "young": 0}
+    assert await shared.beat("me") == {"me": 2, "young": 0}
+    await shared.retire("young")
+    assert await shared.beat("me") == {"me": 3}
+    assert await ids_claimed(shared) == "a"
+
+
+async def test_bound(shared: TaskStorage) -> None:
+    """What only one engine can run is given to no other, and its arguments are not written."""
+    await shared.put(task_for("a", bound_to="other"))
+    assert await ids_claimed(shared) == ""
+    (task,) = await shared.claim("other", 9)
+    assert (task.params, task.context) == (None, None)
+
+
+async def test_asked_to_cancel(shared: TaskStorage) -> None:
+    """The worker of a task learns that another engine wants it cancelled."""
+    await shared.put(task_for("a", worker="me"))
+    assert await shared.ask_cancel("a", "no more")
+    assert await shared.list_own("me") == [("a", "no more")]
+    assert not await shared.ask_cancel("b", "no more")

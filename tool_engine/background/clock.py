@@ -1,0 +1,18 @@
+"""What time is it, for a process whose clock may be set meanwhile?"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+
+class SteadyClock:
+    """Gives the time of day as it was at first, plus what has passed since."""
+
+    def __init__(self) -> None:
+        self._date = datetime.now(UTC)
+        self._since = time.monotonic()
+
+    def now(self) -> datetime:
+        """Return the time, UTC; it never jumps."""
+        return self._date + timedelta(seconds=time.monotonic() - self._since)

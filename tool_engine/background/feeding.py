@@ -1,0 +1,372 @@
+"""Which tasks ask for a slot now, and what becomes of those whose engine is gone?"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from contextvars import Context
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
+
+from tool_engine.background.clock import SteadyClock
+from tool_engine.background.run import TaskRun
+from tool_engine.errors import EngineClosedError, RecordsUnavailableError
+from tool_engine.interfaces.task_storage import TaskStorage
+from tool_engine.logger import get_logger
+from tool_engine.model.call import Refusal, ToolExecutionResult
+from tool_engine.model.task import QUEUED, RUNNING, KeptTask
+
+if TYPE_CHECKING:
+    from tool_engine.engine import ToolEngine
+
+_log: Final = get_logger(__name__)
+_EACH: Final = 4
+"""The most tasks of one tool that wait in line at once."""
+_IN_ALL: Final = 64
+_ASKING: Final = 1_000
+"""The most tasks that wait for consent at once."""
+_PULSE: Final = 1.0
+"""Seconds between two looks at what other engines and the clock have done."""
+_SHOWN: Final = 0.1
+"""Seconds between two writings of progress."""
+_AGAIN: Final = 0.5
+"""Seconds until a state is written again that the storage did not take."""
+
+
+class Feeding:
+    """Runs the tasks of an engine, a few at a time.
+
+    Args:
+        engine: The engine.
+        storage: Where its tasks are kept.
+        clock: Says what has expired.
+        live: The tasks that the program holds, by id.
+    """
+
+    def __init__(
+        self,
+        engine: ToolEngine,
+        storage: TaskStorage,
+        clock: SteadyClock,
+        live: WeakValueDictionary[str, KeptTask],
+    ) -> None:
+        self._engine = engine
+        self._storage = storage
+        self._clock = clock
+        self._live = live
+        self.worker = secrets.token_hex(8)
+        self.lease = 15.0
+        """Seconds after which an engine counts as dead that gives no sign."""
+        self._runs: dict[str, TaskRun] = {}
+        # The arguments of those that only this process can run.
+        self._bound: dict[str, KeptTask] = {}
+        self._is_behind = False
+        self._is_closing = False
+        self._news = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._unheard: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<Feeding {len(self._runs)} taken>"
+
+    def open(self) -> None:
+        """Begin to run what is queued; a second time changes nothing."""
+        if self._loops or self._is_closing:
+            return
+        self._is_behind = self._storage.is_shared
+        for work in (self._feed_line(), self._tend_tasks(), self._show_progress()):
+            # Of no call: what a task does belongs to no caller.
+            task = asyncio.get_running_loop().create_task(work, context=Context())
+            self._loops.append(task)
+
+    @property
+    def is_open(self) -> bool:
+        """True if it runs what is queued."""
+        return bool(self._loops)
+
+    def has_room(self, kept: KeptTask) -> bool:
+        """Return True if a new task need not wait for others."""
+        return (
+            self.is_open
+            and not self._is_behind
+            and self._room_left() > 0
+            and (kept.state.tool_name not in self._full_tools())
+        )
+
+    def take_new(self, kept: KeptTask) -> None:
+        """Run a task that was just kept, now or in its turn."""
+        if kept.is_bound:
+            self._bound[kept.state.id] = kept
+        if kept.worker == self.worker:
+            self._begin_run(kept)
+        else:
+            self._is_behind = True
+            self._news.set()
+
+    def has_run(self, kept: KeptTask) -> bool:
+        """Return True if this engine has taken the task."""
+        return kept.state.id in self._runs
+
+    def end_run(self, kept: KeptTask, refusal: Refusal) -> bool:
+        """Have a task end that this engine has taken; False: it is ending."""
+        run = self._runs.get(kept.state.id)
+        return run is not None and run.end(refusal)
+
+    async def take_queued(self, kept: KeptTask) -> bool:
+        """Take a queued task out of its turn; False: another engine has it."""
+        taken = await self._storage.take(kept.state.id, self.worker)
+        if taken is None:
+            return False
+        self._begin_run(taken)
+        return True
+
+    def explain_wait(self, kept: KeptTask) -> str | None:
+        """Return what a task waits for that asks for a slot; None: it does not ask."""
+        run, call_id = self._runs.get(kept.state.id), kept.state.call_id
+        if run is None:
+            return None
+        if call_id is not None:
+            found = self._engine.controller.explain(call_id)
+            if found.state == "waiting":
+                return str(found)
+        return kept.state.message or "it is about to ask for a slot"
+
+    async def close(self) -> None:
+        """Wait for what has ended to be written, and end the rest."""
+        self._is_closing = True
+        for task in self._loops:
+            task.cancel()
+        if self._loops:
+            await asyncio.wait(self._loops)
+        runs = [run.task for run in self._runs.values() if run.task is not None]
+        if runs:
+            await asyncio.wait(runs, timeout=self._engine.config.close_timeout + 1.0)
+        if not self._storage.is_shared:
+            await self._end_queued()
+        elif self._loops:
+            await self._retire_worker()
+
+    async def _retire_worker(self) -> None:
+        try:
+            await self._storage.retire(self.worker)
+        except RecordsUnavailableError as error:
+            # Heirs find out once the lease is over.
+            _log.warning("tasks_not_read", error=str(error))
+
+    async def _end_queued(self) -> None:
+        refusal = Refusal("engine_closed", "the engine was closed before the task ran")
+        while tasks := await self._storage.claim(self.worker, _IN_ALL):
+            for kept in tasks:
+                run = TaskRun(self._engine, kept, self._storage.change, self._news.set)
+                await self._write_end(run, run.refuse(refusal))
+
+    # In their turn.
+
+    def _room_left(self) -> int:
+        asking = sum(run.is_asking for run in self._runs.values())
+        waiting = sum(run.is_waiting for run in self._runs.values())
+        return 0 if asking >= _ASKING else _IN_ALL - waiting
+
+    def _full_tools(self) -> set[str]:
+        waiting = Counter(run.kept.state.tool_name for run in self._runs.values() if run.is_waiting)
+        return {name for name, count in waiting.items() if count >= _EACH}
+
+    async def _feed_line(self) -> None:
+        while not self._is_closing:
+            self._news.clear()
+            try:
+                await self._claim_some()
+            except RecordsUnavailableError as error:
+                _log.warning("tasks_not_read", error=str(error))
+                await asyncio.sleep(_AGAIN)
+                continue
+            await self._news.wait()
+
+    async def _claim_some(self) -> None:
+        while self._is_behind and not self._is_closing:
+            full, room = self._full_tools(), min(self._room_left(), _EACH)
+            if room <= 0:
+                return
+            # A worker that was never seen alive looks like one that died.
+            tasks = await self._storage.claim(self.worker, room, full)
+            for kept in tasks:
+                self._begin_run(kept)
+            if not tasks:
+                self._is_behind = bool(full)
+                return
+
+    def _begin_run(self, found: KeptTask) -> None:
+        task_id = found.state.id
+        kept = self._bound.get(task_id) or self._live.get(task_id) or found
+        if kept is not found:
+            kept.worker, kept.number = found.worker, found.number
+            if kept.params is None and found.params is not None:
+                kept.params, kept.context = found.params, found.context
+        self._live[task_id] = kept
+        run = TaskRun(self._engine, kept, self._storage.change, self._news.set)
+        self._runs[task_id] = run
+        loop = asyncio.get_running_loop()
+        run.task = loop.create_task(self._run_task(run), context=Context())
+
+    async def _run_task(self, run: TaskRun) -> None:
+        kept = run.kept
+        left = (kept.state.expires_at - self._clock.now()).total_seconds()
+        timer = asyncio.get_running_loop().call_later(max(left, 0.0), self._expire_run, run)
+        try:
+            if left <= 0:
+                result = run.refuse(_expired_refusal(kept))
+            else:
+                result = await run.run_call()
+            await self._settle_task(run, result)
+        except asyncio.CancelledError:
+            if run.ending is None:
+                raise
+            await self._settle_task(run, run.result or run.refuse(run.ending))
+        except (RecordsUnavailableError, EngineClosedError) as error:
+            _log.warning("task_not_run", task_id=kept.state.id, error=str(error))
+            await self._give_back(run)
+        finally:
+            timer.cancel()
+            self._runs.pop(kept.state.id, None)
+            if kept.state.is_final:
+                self._bound.pop(kept.state.id, None)
+            self._news.set()
+
+    async def _settle_task(self, run: TaskRun, result: ToolExecutionResult) -> None:
+        """Write how a task ended; one that the closing engine never ran waits for a later one."""
+        kept = run.kept
+        is_turned_away = result.error_type == "engine_closed" and not run.has_begun
+        if run.is_lost:
+            return
+        if is_turned_away and self._storage.is_shared and not kept.is_bound:
+            await self._give_back(run)
+        else:
+            await self._write_end(run, result)
+
+    async def _write_end(self, run: TaskRun, result: ToolExecutionResult) -> None:
+        kept, now = run.kept, self._clock.now()
+        result.metadata["task_id"] = kept.state.id
+        expires = kept.state.expires_at
+        if expires <= now:
+            # It ended because its time was over, and is kept as long once more.
+            expires = now + timedelta(seconds=kept.ttl)
+        state = replace(
+            kept.state,
+            status=result.outcome.value,
+            message=result.error if run.ending is None else run.ending.error,
+            call_id=result.call_id,
+            ended_at=now,
+            expires_at=expires,
+            result=result,
+        )
+        while True:
+            try:
+                await self._storage.change(kept, state)
+                return
+            except RecordsUnavailableError as error:
+                _log.warning("task_not_written", task_id=state.id, error=str(error))
+                if self._is_closing:
+                    return
+            await asyncio.sleep(_AGAIN)
+
+    async def _give_back(self, run: TaskRun) -> None:
+        kept = run.kept
+        kept.state = replace(kept.state, status=QUEUED, message=None, call_id=None)
+        try:
+            await self._storage.give_back(kept)
+        except RecordsUnavailableError as error:
+            # An heir finds it, once this engine counts as dead.
+            _log.warning("task_not_written", task_id=kept.state.id, error=str(error))
+        else:
+            self._is_behind = True
+
+    def _expire_run(self, run: TaskRun) -> None:
+        run.end(_expired_refusal(run.kept))
+
+    # Meanwhile.
+
+    async def _tend_tasks(self) -> None:
+        while True:
+            try:
+                await self._look_around()
+            except RecordsUnavailableError as error:
+                _log.warning("tasks_not_read", error=str(error))
+            await asyncio.sleep(min(_PULSE, self.lease / 4))
+
+    async def _look_around(self) -> None:
+        storage, now = self._storage, self._clock.now()
+        for kept in await storage.claim_expired(self.worker, now, _IN_ALL):
+            self._begin_run(kept)
+        await storage.remove_expired(now)
+        if not storage.is_shared:
+            return
+        await self._look_at_own()
+        for worker in self._find_dead(await storage.beat(self.worker)):
+            for kept in await storage.inherit(worker, self.worker):
+                await self._take_over(kept)
+        self._is_behind = True
+        self._news.set()
+
+    async def _look_at_own(self) -> None:
+        """Cancel what is to be cancelled, and run what was given to this engine unheard."""
+        unheard = self._unheard
+        self._unheard = set()
+        for task_id, reason in await self._storage.list_own(self.worker):
+            run = self._runs.get(task_id)
+            if run is None:
+                # The answer of the database may have been lost, or is on its way.
+                self._unheard.add(task_id)
+            elif reason is not None:
+                run.end(Refusal("cancelled", reason))
+        for task_id in unheard & self._unheard:
+            kept = await self._storage.get(task_id)
+            if kept is not None and kept.worker == self.worker and not self.has_run(kept):
+                await self._take_over(kept)
+
+    def _find_dead(self, beats: dict[str, int]) -> list[str]:
+        """Return the workers whose number has not changed for as long as the lease."""
+        now = asyncio.get_running_loop().time()
+        for worker, beat in beats.items():
+            if worker not in self._seen or self._seen[worker][0] != beat:
+                self._seen[worker] = beat, now
+        self._seen = {each: seen for each, seen in self._seen.items() if each in beats}
+        return [
+            each
+            for each, (_, since) in self._seen.items()
+            if each != self.worker and now - since >= self.lease
+        ]
+
+    async def _take_over(self, kept: KeptTask) -> None:
+        """Queue a task of a dead engine again, or end it where its tool may have run."""
+        run = TaskRun(self._engine, kept, self._storage.change, self._news.set)
+        has_run = kept.state.status == RUNNING and not kept.is_repeatable
+        if has_run or kept.is_bound:
+            what = "while its tool ran: it may have done its work" if has_run else "before it ran"
+            cure = "check what it did, and start it again" if has_run else "start it again"
+            lost = Refusal("worker_lost", f"the engine that had the task ended {what}; {cure}")
+            await self._write_end(run, run.refuse(lost))
+        else:
+            await self._give_back(run)
+
+    async def _show_progress(self) -> None:
+        """Write what has changed since, for those who look from elsewhere."""
+        while self._storage.is_shared:
+            await asyncio.sleep(_SHOWN)
+            for run in [each for each in self._runs.values() if each.is_unwritten]:
+                run.is_unwritten = False
+                try:
+                    await self._storage.change(run.kept, run.kept.state)
+                except RecordsUnavailableError:
+                    run.is_unwritten = True
+
+
+def _expired_refusal(kept: KeptTask) -> Refusal:
+    return Refusal(
+        "timeout",
+        f"the task did not end within its ttl of {kept.ttl:g} s; start it with a longer one",
+    )

@@ -1,0 +1,410 @@
+"""Which tasks does an engine have, and who runs them?
+
+A queued task holds nothing: of those that wait, a few ask for a slot, in order, and the others stay
+in the storage. So a task is no part of the queue that callers wait in, and its limits end none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec.structs import replace
+
+from tool_engine.background.clock import SteadyClock
+from tool_engine.background.feeding import Feeding
+from tool_engine.calls.home_loop import at_home
+from tool_engine.errors import (
+    ConfigurationError,
+    TaskConflictError,
+    TaskError,
+    TaskNotFoundError,
+)
+from tool_engine.interfaces.task_storage import TaskStorage
+from tool_engine.logger import current_call
+from tool_engine.model.call import (
+    Refusal,
+    ToolExecutionContext,
+    ToolExecutionResult,
+    check_timeout,
+)
+from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.context_check import check_context
+from tool_engine.model.json.copying import copied, live
+from tool_engine.model.task import QUEUED, TASK_STATUSES, KeptTask, TaskHandle, TaskState, fields_of
+from tool_engine.model.tool import Tool
+from tool_engine.redaction import redact
+from tool_engine.validation import ToolParameterValidator
+
+if TYPE_CHECKING:
+    from tool_engine.engine import ToolEngine
+
+_LOOK: Final = 0.25
+"""Seconds between two looks at a task that another engine runs."""
+_LONGEST_KEY: Final = 512
+_LONGEST_TTL: Final = 10 * 365 * 86_400.0
+
+
+@live("take engine.tasks of the other engine")
+class EngineTasks:
+    """The tasks of an engine; `engine.tasks` makes it.
+
+    Args:
+        engine: The engine.
+        storage: Where its tasks are kept.
+
+    Example:
+        >>> for state in await engine.tasks.list(status="running"):
+        ...     print(state.id, state.tool_name, state.progress)
+    """
+
+    def __init__(self, engine: ToolEngine, storage: TaskStorage) -> None:
+        self._engine = engine
+        self._run_at_home: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any] = (
+            engine._run_at_home  # noqa: SLF001 - the engine's other half
+        )
+        self._storage = storage
+        self._clock = SteadyClock()
+        self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
+        self._validator = ToolParameterValidator(strict=engine.config.strict_validation)
+        self.feeding = Feeding(engine, storage, self._clock, self._live)
+
+    def __repr__(self) -> str:
+        return f"<EngineTasks {self.feeding!r} over {self._storage!r}>"
+
+    @at_home
+    async def start(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None = None,
+        context: ToolExecutionContext | None = None,
+        *,
+        ttl: float = 3600.0,
+        idempotency_key: str | None = None,
+    ) -> TaskHandle:
+        """Start a call that outlives its caller; see `ToolEngine.start`."""
+        self._engine._require_open()  # noqa: SLF001 - the engine's other half
+        given = ToolExecutionContext() if context is None else context
+        check_context(given)
+        _check_start(given, ttl, idempotency_key)
+        tool = self._engine.get(tool_name)
+        kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
+        is_hopeless = self._is_hopeless(tool, kept)
+        self._open_for(kept)
+        if is_hopeless or self.feeding.has_room(kept):
+            kept.worker = self.feeding.worker
+        if self._storage.is_shared:
+            # What was written is run, also when its caller is cancelled in the middle of it.
+            writing = asyncio.get_running_loop().create_task(self._keep_task(kept))
+            found = await asyncio.shield(writing)
+        else:
+            found = await self._keep_task(kept)
+        if found is not kept:
+            return self._find_earlier(found, kept)
+        handle = TaskHandle(self, kept)
+        if is_hopeless:
+            await handle.wait()
+        return handle
+
+    async def _keep_task(self, kept: KeptTask) -> KeptTask:
+        found = await self._storage.put(kept)
+        if found is kept:
+            self._live[kept.state.id] = kept
+            self.feeding.take_new(kept)
+        return found
+
+    @at_home
+    async def get(self, task_id: str, owner: str | None = None) -> TaskHandle:
+        """Return a task.
+
+        Args:
+            task_id: Its id.
+            owner: Whose it must be, as the `caller_id` of its context says; None: anyone's.
+
+        Raises:
+            TaskNotFoundError: There is none, or it is that of another owner.
+            RecordsUnavailableError: The database does not answer.
+        """
+        kept = await self._find_kept(task_id)
+        if kept is None or owner not in (None, kept.state.owner):
+            raise _missing_error(task_id)
+        await self._describe_wait(kept)
+        return TaskHandle(self, kept)
+
+    @at_home
+    async def list(
+        self,
+        owner: str | None = None,
+        status: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Sequence[TaskState]:
+        """Return tasks as they are, the newest first.
+
+        Args:
+            owner: Whose; None: everyone's.
+            status: Which; None: all.
+            limit: The most of them.
+            after: The id of the last one of the page before.
+
+        Raises:
+            ConfigurationError: There is no such status, or the limit is below 1.
+            TaskNotFoundError: `after` names no task, or that of another owner.
+            RecordsUnavailableError: The database does not answer.
+        """
+        if status is not None:
+            check_choice("status", status, TASK_STATUSES)
+        check_count("limit", limit, minimum=1)
+        if after is not None:
+            await self.get(after, owner)
+        found = await self._storage.list(owner, status, limit, after)
+        states = []
+        for each in found:
+            kept = self._live.get(each.id)
+            states.append(each if kept is None else kept.state)
+        return states
+
+    @at_home
+    async def cancel(
+        self, task_id: str, owner: str | None = None, *, reason: str | None = None
+    ) -> bool:
+        """Cancel a task; see `TaskHandle.cancel`.
+
+        Args:
+            task_id: Its id.
+            owner: Whose it must be; None: anyone's.
+            reason: Why, for its message.
+
+        Returns:
+            False if it had ended before.
+
+        Raises:
+            TaskNotFoundError: There is none, or it is that of another owner.
+            RecordsUnavailableError: The database does not answer.
+        """
+        kept = await self._find_kept(task_id)
+        if kept is None or owner not in (None, kept.state.owner):
+            raise _missing_error(task_id)
+        return await self.cancel_kept(kept, reason)
+
+    # What handles ask.
+
+    @at_home
+    async def read_state(self, kept: KeptTask) -> TaskState:
+        """Return a task as it is, and what it waits for."""
+        await self._look_again(kept)
+        await self._describe_wait(kept)
+        return kept.state
+
+    @at_home
+    async def wait_for(
+        self,
+        kept: KeptTask,
+        timeout: float | None,  # noqa: ASYNC109 - of the wait
+    ) -> ToolExecutionResult:
+        """Wait for the end of a task."""
+        if timeout is not None:
+            check_timeout("timeout", timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                while not kept.state.is_final:
+                    await self._wait_once(kept)
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"the task {kept.state.id} has not ended within {timeout:g} s; it goes on: wait "
+                "longer, or cancel it"
+            ) from error
+        if kept.state.result is None:
+            await self._look_again(kept)
+        if kept.state.result is None:
+            raise _missing_error(kept.state.id)
+        return kept.state.result
+
+    @at_home
+    async def cancel_kept(self, kept: KeptTask, reason: str | None) -> bool:
+        """Cancel a task; False: it has ended."""
+        text = "the task was cancelled" + (f": {reason}" if reason else "")
+        refusal = Refusal("cancelled", text)
+        await self._look_again(kept)
+        if kept.state.is_final:
+            return False
+        if self.feeding.has_run(kept) or await self.feeding.take_queued(kept):
+            if not self.feeding.end_run(kept, refusal):
+                return False
+            while not kept.state.is_final:
+                await self._wait_once(kept)
+            return True
+        return await self._storage.ask_cancel(kept.state.id, text)
+
+    def open(self) -> None:
+        """Run what is queued, from now on."""
+        self.feeding.open()
+
+    async def close(self) -> None:
+        """End, or leave to later engines, what has not ended; after the engine's calls."""
+        await self.feeding.close()
+
+    async def _wait_once(self, kept: KeptTask) -> None:
+        if kept.done is None:
+            kept.done = asyncio.Event()
+        if not self._storage.is_shared or self.feeding.has_run(kept):
+            await kept.done.wait()
+            return
+        try:
+            async with asyncio.timeout(_LOOK):
+                await kept.done.wait()
+        except TimeoutError:
+            await self._look_again(kept)
+
+    async def _look_again(self, kept: KeptTask) -> None:
+        if kept.state.is_final or not self._storage.is_shared or self.feeding.has_run(kept):
+            return
+        now = await self._storage.get(kept.state.id)
+        if now is None:
+            raise _missing_error(kept.state.id)
+        if not kept.state.is_final:
+            kept.state = now.state
+            if now.state.is_final:
+                kept.end_waiting()
+
+    async def _find_kept(self, task_id: str) -> KeptTask | None:
+        if not isinstance(task_id, str):
+            return None
+        kept = self._live.get(task_id)
+        if kept is not None:
+            await self._look_again(kept)
+            return kept
+        found = await self._storage.get(task_id)
+        return None if found is None else self._live.setdefault(task_id, found)
+
+    async def _describe_wait(self, kept: KeptTask) -> None:
+        """Say what a queued task waits for."""
+        state = kept.state
+        if state.status != QUEUED:
+            return
+        message = self.feeding.explain_wait(kept)
+        if message is None:
+            ahead = await self._storage.count_ahead(kept)
+            message = f"number {ahead + 1} of the tasks that wait to ask for a slot"
+        if kept.state is state:
+            kept.state = replace(state, message=message)
+
+    # Starting.
+
+    def _make_task(
+        self,
+        tool_name: str,
+        tool: Tool | None,
+        params: Any,
+        context: ToolExecutionContext,
+        ttl: float,
+        key: str | None,
+    ) -> KeptTask:
+        now = self._clock.now()
+        priority = context.priority
+        if priority is None:
+            priority = 5 if tool is None else tool.concurrency.priority
+        given = params if params is not None else {}
+        is_bound = self._storage.is_shared and not _can_be_kept(tool, given, context)
+        return KeptTask(
+            state=TaskState(
+                id=secrets.token_hex(16),
+                tool_name=str(tool_name),
+                owner=context.caller_id,
+                created_at=now,
+                expires_at=now + timedelta(seconds=ttl),
+            ),
+            params=given,
+            context=context,
+            priority=priority,
+            definition_hash="" if tool is None else tool.definition_hash,
+            ttl=ttl,
+            is_repeatable=tool is not None and tool.may_retry,
+            bound_to=self.feeding.worker if is_bound else None,
+            key=key,
+            tool=tool if is_bound else None,
+            digest="" if key is None else _digest_of(tool_name, given, key, is_secret=is_bound),
+        )
+
+    def _open_for(self, kept: KeptTask) -> None:
+        """Run tasks from now on, unless this engine leaves them to others."""
+        if self._engine.config.run_tasks or not self._storage.is_shared:
+            self.feeding.open()
+        elif kept.is_bound and not self.feeding.is_open:
+            raise TaskError(
+                "no other program can run this call: its arguments are secret or no JSON values, "
+                "and so stay here; let this engine run tasks, with run_tasks=True"
+            )
+
+    def _is_hopeless(self, tool: Tool | None, kept: KeptTask) -> bool:
+        """Return True if the call fails at once, as `execute` finds out."""
+        if tool is None or tool.background == "never":
+            return True
+        return not self._validator.validate(tool, kept.params).is_valid
+
+    def _find_earlier(self, found: KeptTask, kept: KeptTask) -> TaskHandle:
+        """Return the task that was started with the same key."""
+        if found.digest != kept.digest:
+            raise TaskConflictError(
+                f"another call was started with the idempotency_key {kept.key!r}; use one key for "
+                "one call"
+            )
+        return TaskHandle(self, self._live.setdefault(found.state.id, found))
+
+
+def _check_start(context: ToolExecutionContext, ttl: float, key: str | None) -> None:
+    near = current_call.get() or context.bound_call
+    if near is not None or context.scope is not None:
+        raise TaskError(
+            "a tool or a conversation cannot start a task: what it starts must end with it; make "
+            "the call with context.call or session.execute, or start the task in your program"
+        )
+    check_timeout("ttl", ttl)
+    if ttl > _LONGEST_TTL:
+        raise ConfigurationError(f"ttl must be at most {_LONGEST_TTL:g} seconds, got {ttl!r}")
+    is_text = isinstance(key, str) and 0 < len(key) <= _LONGEST_KEY and key.isprintable()
+    if key is not None and not is_text:
+        raise ConfigurationError(
+            f"idempotency_key must be a text of 1 to {_LONGEST_KEY} characters, got {key!r:.80}"
+        )
+
+
+def _can_be_kept(tool: Tool | None, params: Any, context: ToolExecutionContext) -> bool:
+    """Return True if a database may keep the call such that another process can make it."""
+    if tool is not None and (tool.secret_names or tool.secret_parts):
+        return False
+    if context.on_progress is not None or context.deadline is not None:
+        return False
+    kept = [params, fields_of(context)]
+    try:
+        again = msgspec.json.decode(msgspec.json.encode(kept))
+        return bool(again == kept and redact(params) == params)
+    except Exception:  # noqa: BLE001 - a foreign value may raise anything
+        return False
+
+
+_SECRET: Final = secrets.token_bytes(16)
+"""Without it, a reader of the database could find a short secret by trying."""
+
+
+def _digest_of(tool_name: str, params: Any, key: str, *, is_secret: bool) -> str:
+    """Return what distinguishes a call from another one with the same key."""
+    parts = msgspec.msgpack.encode([tool_name, key])
+    try:
+        parts += msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode(params)
+    except OverflowError:  # MessagePack has no whole numbers beyond 64 bits
+        parts += repr(params).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(parts, digest_size=16, key=_SECRET if is_secret else b"").hexdigest()
+
+
+def _missing_error(task_id: object) -> TaskNotFoundError:
+    return TaskNotFoundError(
+        f"no task {str(task_id)[:80]!r} is kept; a task is forgotten once its ttl is over: start "
+        "it again, or list the tasks"
+    )

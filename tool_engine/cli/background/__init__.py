@@ -1,0 +1,1 @@
+"""Commands about calls that outlive their caller."""

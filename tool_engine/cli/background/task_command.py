@@ -1,0 +1,244 @@
+"""How does the command line start tasks, look at them, wait for them and cancel them?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import closing
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from tool_engine.cli.broken import missing_tool
+from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
+from tool_engine.cli.calls.call_command import print_result
+from tool_engine.cli.calls.caller import CALLER, find_approver
+from tool_engine.cli.calls.progress_line import ProgressLine, describe_progress
+from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
+from tool_engine.cli.records.record_line import local_time
+from tool_engine.cli.records.recording import recording_engine
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import fact_table, make_table
+from tool_engine.engine import ToolEngine
+from tool_engine.errors import TaskNotFoundError
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.task import TaskHandle, TaskState
+
+_WORDS: Final = {"start": "NAME", "show": "ID", "cancel": "ID", "wait": "ID"}
+_LOOK: Final = 0.1
+"""Seconds between two drawings of progress."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    step: str
+    name: str = ""
+    words: tuple[str, ...] = ()
+    params_file: str | None = None
+    ttl: float = 3600.0
+    key: str | None = None
+    status: str | None = None
+    limit: int = 20
+    reason: str | None = None
+    waits: bool = False
+    as_json: bool = False
+
+
+def run_command(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[start NAME KEY=VALUE... | list | show ID | wait ID | cancel ID]",
+            help="What to do; else the list. `wait` runs what is queued here.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    params: Annotated[
+        str | None,
+        typer.Option("--params", metavar="FILE", help="With start: arguments from a file, or -."),
+    ] = None,
+    ttl: Annotated[
+        float,
+        typer.Option("--ttl", metavar="SECONDS", help="With start: how long it may take in all."),
+    ] = 3600.0,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="TEXT", help="With start: the same key is the same task."),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With start: run it here, and print its result.")
+    ] = False,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="STATUS", help="With list: these only.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="With list: the newest.")
+    ] = 20,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="With cancel: why.")
+    ] = None,
+    as_json: JSONOption = False,
+    tools: ToolsOption = None,
+    records: RecordsOption = None,
+) -> int:
+    """Start calls that outlive this command, and see what became of them.
+
+    Example: tool-engine task start write_report year=2026
+    """
+    step, name, rest = _read_step(list(words or []))
+    request = Request(
+        step=step,
+        name=name,
+        words=tuple(rest),
+        params_file=params,
+        ttl=ttl,
+        key=key,
+        status=status,
+        limit=limit,
+        reason=reason,
+        waits=wait or step == "wait",
+        as_json=as_json,
+    )
+    # Read before the loop runs: a Ctrl-C cannot cancel a coroutine that waits for stdin.
+    given = read_params(params) if step == "start" else {}
+    return run_async(_run_step(settings_of(ctx, tools, records), request, given))
+
+
+def _read_step(words: list[str]) -> tuple[str, str, list[str]]:
+    if not words or words == ["list"]:
+        return "list", "", []
+    step, *rest = words
+    if step == "start" and rest:
+        return step, rest[0], rest[1:]
+    if step in _WORDS and len(rest) == 1:
+        return step, rest[0], []
+    if step in _WORDS:
+        raise CommandError(f"write `tool-engine task {step} {_WORDS[step]}`")
+    known = [*_WORDS, "list"]
+    raise CommandError(f"task takes no {' '.join(words)!r}{suggest_name(step, known)}")
+
+
+async def _run_step(settings: Settings, request: Request, params: dict[str, Any]) -> int:
+    runs = request.waits
+    async with recording_engine(settings, approver=find_approver(), run_tasks=runs) as engine:
+        if not engine.store.tasks.is_shared:
+            raise CommandError(
+                "tasks need a database to be kept in; name one with --records URL or the variable "
+                "TOOL_ENGINE_RECORDS",
+                error_type="no_records",
+            )
+        if request.step == "list":
+            return await _list_tasks(engine, request)
+        if request.step == "start":
+            handle = await _start_task(settings, engine, request, params)
+        else:
+            handle = await _find_task(engine, request.name)
+        if request.waits:
+            return await _wait_for_task(engine, handle, as_json=request.as_json)
+        if request.step == "cancel":
+            return await _cancel_task(handle, request)
+        if request.step == "show":
+            await handle.refresh()
+        _print_state(handle.state, as_json=request.as_json, is_new=request.step == "start")
+        return EXIT_OK
+
+
+async def _start_task(
+    settings: Settings, engine: ToolEngine, request: Request, params: dict[str, Any]
+) -> TaskHandle:
+    tool = engine.get(request.name)
+    if tool is None:
+        raise missing_tool(settings, request.name, engine.list_names(), engine.load_errors)
+    arguments = {**params, **parse_arguments(tool, request.words, params)}
+    context = ToolExecutionContext(caller_id=CALLER, caller_type="direct")
+    return await engine.start(
+        tool.name, arguments, context, ttl=request.ttl, idempotency_key=request.key
+    )
+
+
+async def _find_task(engine: ToolEngine, task_id: str) -> TaskHandle:
+    try:
+        return await engine.tasks.get(task_id)
+    except TaskNotFoundError as error:
+        raise CommandError(
+            f"no task {task_id!r} is kept; `tool-engine task` lists those that are",
+            error_type=error.error_type,
+        ) from error
+
+
+async def _wait_for_task(engine: ToolEngine, handle: TaskHandle, *, as_json: bool) -> int:
+    engine.tasks.open()
+    waiting = asyncio.ensure_future(handle.wait())
+    try:
+        with closing(ProgressLine()) as line:
+            while not waiting.done():
+                if handle.progress is not None and not handle.state.is_final:
+                    line.show(handle.tool_name, handle.progress)
+                await asyncio.wait([waiting], timeout=_LOOK)
+        result = waiting.result()
+    finally:
+        waiting.cancel()
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        print_result(result)
+    return EXIT_OK if result.is_success else EXIT_FAILED
+
+
+async def _cancel_task(handle: TaskHandle, request: Request) -> int:
+    is_cancelled = await handle.cancel(request.reason)
+    if request.as_json:
+        print_json({"cancelled": is_cancelled, "id": handle.id})
+    else:
+        text = "cancelled" if is_cancelled else f"it had ended: {handle.status}"
+        make_console().print(plain(text), soft_wrap=True)
+    return EXIT_OK
+
+
+async def _list_tasks(engine: ToolEngine, request: Request) -> int:
+    found = await engine.tasks.list(status=request.status, limit=request.limit)
+    if request.as_json:
+        print_json([state.to_dict() for state in found])
+        return EXIT_OK
+    if not found:
+        sys.stderr.write("no tasks are kept\n")
+        return EXIT_OK
+    table = make_table("", "task", "tool", "status", "started", "owner", "message")
+    for state in found:
+        table.add_row(
+            plain(state.id, "bold cyan"),
+            plain(state.tool_name),
+            plain(state.status),
+            plain(local_time(state.created_at)),
+            plain(state.owner or ""),
+            plain(state.message or ""),
+        )
+    make_console().print(table)
+    return EXIT_OK
+
+
+def _print_state(state: TaskState, *, as_json: bool, is_new: bool) -> None:
+    if as_json:
+        print_json(state.to_dict())
+        return
+    if is_new:
+        make_console().print(plain(state.id), soft_wrap=True)
+        return
+    progress = None if state.progress is None else describe_progress(state.progress)
+    facts = {
+        "task": state.id,
+        "tool": state.tool_name,
+        "status": state.status,
+        "message": state.message,
+        "progress": progress,
+        "owner": state.owner,
+        "call": state.call_id,
+        "started": local_time(state.created_at),
+        "ended": None if state.ended_at is None else local_time(state.ended_at),
+        "output": None if state.result is None else json_text(state.result.output),
+    }
+    make_console().print(fact_table("", {k: v for k, v in facts.items() if v is not None}))

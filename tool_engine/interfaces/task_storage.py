@@ -1,0 +1,82 @@
+"""Where are calls kept that outlive their caller?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tool_engine.model.task import KeptTask, TaskState
+
+
+class TaskStorage(Protocol):
+    """Keeps tasks, in the order in which they are to run.
+
+    A worker is an engine with tasks. A task belongs to at most one, and only that one changes it:
+    what another one writes is refused, so that a task ends once. No method compares times of two
+    machines: a worker lives as long as the number changes that it counts up.
+    """
+
+    is_shared: bool
+    """Whether other engines, and later ones, see the same tasks."""
+
+    async def put(self, task: KeptTask) -> KeptTask:
+        """Keep a new task, and return it; or the one with its owner and its `key`, if there is."""
+
+    async def get(self, task_id: str) -> KeptTask | None:
+        """Return a task, or None."""
+
+    async def list(
+        self, owner: str | None, status: str | None, limit: int, after: str | None
+    ) -> Sequence[TaskState]:
+        """Return states, the newest first; None: of every owner, or status.
+
+        Args:
+            owner: The owner.
+            status: The status.
+            limit: The most of them.
+            after: The id of a task, whose next older ones are asked for.
+        """
+
+    async def count_ahead(self, task: KeptTask) -> int:
+        """Return how many queued tasks come before a queued one."""
+
+    async def claim(
+        self, worker: str, limit: int, full: Collection[str] = ()
+    ) -> Sequence[KeptTask]:
+        """Give queued tasks that none has taken to a worker, the first in order.
+
+        Each to one worker, and none of the tools in `full`.
+        """
+
+    async def claim_expired(self, worker: str, now: datetime, limit: int) -> Sequence[KeptTask]:
+        """Give queued tasks that none has taken to a worker, those whose time is over."""
+
+    async def take(self, task_id: str, worker: str) -> KeptTask | None:
+        """Give one queued task to a worker; None: it is taken, has ended, or is gone."""
+
+    async def change(self, task: KeptTask, state: TaskState) -> bool:
+        """Write a state; False: the task has ended, or belongs to another worker, or is gone."""
+
+    async def give_back(self, task: KeptTask) -> bool:
+        """Queue a task again that its worker has taken; False as of `change`."""
+
+    async def ask_cancel(self, task_id: str, reason: str) -> bool:
+        """Note that a task is to be cancelled by its worker; False: it has ended, or is gone."""
+
+    async def beat(self, worker: str) -> dict[str, int]:
+        """Count a worker's number up, and return the numbers of all that have tasks or count."""
+
+    async def list_own(self, worker: str) -> Sequence[tuple[str, str | None]]:
+        """Return the ids of a worker's tasks, and why they are to be cancelled, where they are."""
+
+    async def retire(self, worker: str) -> None:
+        """Queue again what a worker has taken and not begun, and forget it."""
+
+    async def inherit(self, worker: str, heir: str) -> Sequence[KeptTask]:
+        """Give the tasks of a dead worker to another one, and forget the dead one."""
+
+    async def remove_expired(self, now: datetime) -> int:
+        """Forget the ended tasks whose time is over; return how many."""

@@ -1,0 +1,48 @@
+"""What may be asked of the tasks of an engine?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from tool_engine.model.call import ToolExecutionContext
+    from tool_engine.model.task import TaskHandle, TaskState
+
+
+class Tasks(Protocol):
+    """The calls of an engine that outlive their caller: `engine.tasks`."""
+
+    async def get(self, task_id: str, owner: str | None = None) -> TaskHandle:
+        """Return a task; `TaskNotFoundError`: there is none, or it is that of another owner."""
+
+    async def list(
+        self,
+        owner: str | None = None,
+        status: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Sequence[TaskState]:
+        """Return tasks as they are, the newest first."""
+
+    async def cancel(
+        self, task_id: str, owner: str | None = None, *, reason: str | None = None
+    ) -> bool:
+        """Cancel a task; False if it had ended before."""
+
+    async def start(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None = None,
+        context: ToolExecutionContext | None = None,
+        *,
+        ttl: float = 3600.0,
+        idempotency_key: str | None = None,
+    ) -> TaskHandle:
+        """Start a task; see `ToolEngine.start`."""
+
+    def open(self) -> None:
+        """Run what is queued, from now on."""
+
+    async def close(self) -> None:
+        """End, or leave to later engines, what has not ended."""

@@ -1,0 +1,167 @@
+"""How are tasks kept without a database?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from tool_engine.model.json.copying import live
+from tool_engine.model.task import QUEUED, KeptTask, TaskState
+
+_Entry = tuple[int, int, KeptTask]
+
+
+@live("make another one")
+class MemoryTaskStorage:
+    """Keeps tasks for one engine, as long as it lives."""
+
+    is_shared = False
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, KeptTask] = {}
+        self._by_key: dict[tuple[str | None, str], KeptTask] = {}
+        # One line for each tool: one whose window is full does not stand in the way of others.
+        self._lines: dict[str, list[_Entry]] = {}
+        self._expiries: list[tuple[datetime, int, str]] = []
+        self._numbers = count(1)
+
+    def __repr__(self) -> str:
+        return f"<MemoryTaskStorage {len(self._tasks)} tasks>"
+
+    async def put(self, task: KeptTask) -> KeptTask:
+        """Keep a new task, and return it; or the one with its owner and its `key`."""
+        if task.key is not None:
+            kept = self._by_key.setdefault((task.state.owner, task.key), task)
+            if kept is not task:
+                return kept
+        task.number = next(self._numbers)
+        self._tasks[task.state.id] = task
+        if task.state.status == QUEUED and task.worker is None:
+            self._queue_task(task)
+        return task
+
+    async def get(self, task_id: str) -> KeptTask | None:
+        """Return a task, or None."""
+        return self._tasks.get(task_id)
+
+    async def list(
+        self, owner: str | None, status: str | None, limit: int, after: str | None
+    ) -> Sequence[TaskState]:
+        """Return states, the newest first."""
+        last = self._tasks.get(after) if after is not None else None
+        found: list[TaskState] = []
+        for task in reversed(self._tasks.values()):
+            if len(found) >= limit:
+                break
+            is_older = last is None or task.number < last.number
+            is_meant = owner in (None, task.state.owner) and status in (None, task.state.status)
+            if is_older and is_meant:
+                found.append(task.state)
+        return found
+
+    async def count_ahead(self, task: KeptTask) -> int:
+        """Return how many queued tasks come before a queued one."""
+        place = task.priority, task.number
+        lines = self._lines.values()
+        return sum(entry[:2] < place for line in lines for entry in line if _is_free(entry[2]))
+
+    async def claim(
+        self, worker: str, limit: int, full: Collection[str] = ()
+    ) -> Sequence[KeptTask]:
+        """Give queued tasks to the engine, the first in order."""
+        found: list[KeptTask] = []
+        open_lines = {name: line for name, line in self._lines.items() if name not in full}
+        while len(found) < limit and open_lines:
+            name, line = min(open_lines.items(), key=lambda each: each[1][0][:2])
+            task = heappop(line)[2]
+            if not line:
+                del self._lines[name], open_lines[name]
+            if _is_free(task):
+                task.worker = worker
+                found.append(task)
+        return found
+
+    async def claim_expired(self, worker: str, now: datetime, limit: int) -> Sequence[KeptTask]:
+        """Give queued tasks to the engine whose time is over."""
+        found: list[KeptTask] = []
+        while len(found) < limit and self._expiries and self._expiries[0][0] <= now:
+            task = self._tasks.get(heappop(self._expiries)[2])
+            if task is not None and _is_free(task):
+                task.worker = worker
+                found.append(task)
+        return found
+
+    async def take(self, task_id: str, worker: str) -> KeptTask | None:
+        """Give a queued task that is not taken to the engine."""
+        task = self._tasks.get(task_id)
+        if task is None or not _is_free(task):
+            return None
+        task.worker = worker
+        return task
+
+    async def change(self, task: KeptTask, state: TaskState) -> bool:
+        """Write a state; False: the task has ended, or is gone."""
+        if task.state.is_final or self._tasks.get(task.state.id) is not task:
+            return False
+        task.state = state
+        if state.is_final:
+            # What has run is never run again: its arguments are of no use.
+            task.params = task.context = None
+            task.end_waiting()
+        return True
+
+    async def give_back(self, task: KeptTask) -> bool:
+        """Queue a task again."""
+        if task.state.is_final:
+            return False
+        task.worker = None
+        self._queue_task(task)
+        return True
+
+    async def ask_cancel(self, task_id: str, reason: str) -> bool:
+        """Return False: an engine's own tasks are cancelled directly."""
+        del task_id, reason
+        return False
+
+    async def beat(self, worker: str) -> dict[str, int]:
+        """Return the only worker that there is."""
+        return {worker: 1}
+
+    async def list_own(self, worker: str) -> Sequence[tuple[str, str | None]]:
+        """Return none: see `ask_cancel`."""
+        del worker
+        return []
+
+    async def retire(self, worker: str) -> None:
+        """Do nothing: an engine's memory goes with it."""
+
+    async def inherit(self, worker: str, heir: str) -> Sequence[KeptTask]:
+        """Return none: an engine's memory goes with it."""
+        del worker, heir
+        return []
+
+    async def remove_expired(self, now: datetime) -> int:
+        """Forget the ended tasks whose time is over."""
+        old = [each for each in self._tasks.values() if _is_over(each.state, now)]
+        for task in old:
+            del self._tasks[task.state.id]
+            if task.key is not None:
+                del self._by_key[task.state.owner, task.key]
+        return len(old)
+
+    def _queue_task(self, task: KeptTask) -> None:
+        state = task.state
+        heappush(self._expiries, (state.expires_at, task.number, state.id))
+        line = self._lines.setdefault(state.tool_name, [])
+        heappush(line, (task.priority, task.number, task))
+
+
+def _is_free(task: Any) -> bool:
+    return task.worker is None and task.state.status == QUEUED
+
+
+def _is_over(state: TaskState, now: datetime) -> bool:
+    return state.is_final and state.expires_at <= now

@@ -1,0 +1,287 @@
+"""How does a database keep tasks for several engines, so that each runs once?
+
+Each change names the worker that may make it, in the statement itself: of two engines that want one
+task, the database lets one have it. What was given to a worker stays its own until that one is dead
+for sure, whatever any clock says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tool_engine.knowledge.entry import VisibleCall
+from tool_engine.knowledge.snapshot import take_snapshot
+from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.schema.damage import read_row
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.json.copying import live
+from tool_engine.model.json.output import plain
+from tool_engine.model.task import QUEUED, KeptTask, TaskState, fields_of
+from tool_engine.redaction import redact
+
+KEEPING: Final = (
+    "the tasks in {place} cannot be kept or read: {reason}; what was kept before stays, so try "
+    "again once the database works"
+)
+_MANY: Final = 100
+"""Rows that are read on the loop."""
+
+
+class _Asked(msgspec.Struct, kw_only=True):
+    """What of a task never changes."""
+
+    params: dict[str, Any] | None
+    context: dict[str, Any] | None
+    definition_hash: str
+    ttl: float
+    is_repeatable: bool
+    digest: str
+
+
+@live("open the same address again")
+class SQLTaskStorage:
+    """Keeps tasks beside the records of their calls; it is `SQLRecordStorage.tasks`.
+
+    Arguments with secrets are not written: such a task can run only in the process that started it.
+    Secrets of results are hidden.
+
+    Args:
+        database: The database of the records, which opens and closes it.
+    """
+
+    is_shared = True
+
+    def __init__(self, database: LazyDatabase) -> None:
+        self._database = database
+
+    async def has_open(self) -> bool:
+        """Return True if there is a task that has not ended."""
+        return bool(await self._read_rows(_load_sql().select_open()))
+
+    async def put(self, task: KeptTask) -> KeptTask:
+        """Keep a new task, and return it; or the one with its owner and its `key`."""
+        state = task.state
+        row = {
+            "task_id": state.id,
+            "owner": _hash_owner(state.owner),
+            "tool_name": _as_text(state.tool_name),
+            "status": state.status,
+            "priority": task.priority,
+            "worker": task.worker,
+            "bound_to": task.bound_to,
+            "call_key": task.key,
+            "expires_at": state.expires_at.timestamp(),
+            "state": _pack_state(task, state),
+            "data": _pack_asked(task),
+        }
+        async with self._database.changing(KEEPING) as connection:
+            done = await connection.execute(_load_sql().insert_task(row))
+            number = done.scalar()
+        if number is not None:
+            task.number = number
+            return task
+        found = await self._read_rows(_load_sql().select_by_key(row["owner"], row["call_key"]))
+        # It may have been forgotten in between.
+        return _task_of(found[0]) if found else await self.put(task)
+
+    async def get(self, task_id: str) -> KeptTask | None:
+        """Return a task, or None."""
+        found = await self._read_rows(_load_sql().select_task(_as_text(task_id)))
+        return _task_of(found[0]) if found else None
+
+    async def list(
+        self, owner: str | None, status: str | None, limit: int, after: str | None
+    ) -> Sequence[TaskState]:
+        """Return states, the newest first."""
+        named = None if owner is None else _hash_owner(owner)
+        rows = await self._read_rows(_load_sql().select_tasks(named, status, limit, after))
+        tasks = await _make_tasks(rows)
+        return [task.state for task in tasks]
+
+    async def count_ahead(self, task: KeptTask) -> int:
+        """Return how many queued tasks come before a queued one."""
+        rows = await self._read_rows(_load_sql().count_ahead(task.priority, task.number))
+        return int(rows[0][0])
+
+    async def claim(
+        self, worker: str, limit: int, full: Collection[str] = ()
+    ) -> Sequence[KeptTask]:
+        """Give queued tasks to a worker, the first in order."""
+        return await self._change_all(_load_sql().claim_tasks(worker, limit, full))
+
+    async def claim_expired(self, worker: str, now: datetime, limit: int) -> Sequence[KeptTask]:
+        """Give queued tasks to a worker whose time is over."""
+        return await self._change_all(_load_sql().claim_expired(worker, now.timestamp(), limit))
+
+    async def take(self, task_id: str, worker: str) -> KeptTask | None:
+        """Give one queued task to a worker."""
+        found = await self._change_all(_load_sql().take_task(task_id, worker))
+        return found[0] if found else None
+
+    async def change(self, task: KeptTask, state: TaskState) -> bool:
+        """Write a state; False: the task has ended, or belongs to another worker, or is gone."""
+        changed = {
+            "status": state.status,
+            "expires_at": state.expires_at.timestamp(),
+            "state": await _pack_aside(task, state),
+        }
+        if state.is_final:
+            changed["worker"] = None
+        is_done = await self._change_one(task, changed)
+        if is_done:
+            task.state = state
+            if state.is_final:
+                task.params = task.context = None
+                task.end_waiting()
+        return is_done
+
+    async def give_back(self, task: KeptTask) -> bool:
+        """Queue a task again."""
+        state = replace(task.state, status=QUEUED, started_at=None)
+        changed = {"status": QUEUED, "worker": None, "state": _pack_state(task, state)}
+        return await self._change_one(task, changed)
+
+    async def ask_cancel(self, task_id: str, reason: str) -> bool:
+        """Note that a task is to be cancelled by its worker; False: it has ended, or is gone."""
+        return await self._count_changed(_load_sql().ask_cancel(task_id, _as_text(reason))) > 0
+
+    async def beat(self, worker: str) -> dict[str, int]:
+        """Count a worker's number up, and return the numbers of all that have tasks or count."""
+        async with self._database.changing(KEEPING) as connection:
+            await connection.execute(_load_sql().beat_worker(worker))
+            rows = (await connection.execute(_load_sql().select_workers())).fetchall()
+        return {name: int(beat) for name, beat in rows}
+
+    async def list_own(self, worker: str) -> Sequence[tuple[str, str | None]]:
+        """Return the ids of a worker's tasks, and why they are to be cancelled."""
+        rows = await self._read_rows(_load_sql().select_own(worker))
+        return [(task_id, reason) for task_id, reason in rows]
+
+    async def retire(self, worker: str) -> None:
+        """Queue again what a worker has taken and not begun, and forget it."""
+        async with self._database.changing(KEEPING) as connection:
+            for each in _load_sql().retire_worker(worker):
+                await connection.execute(each)
+
+    async def inherit(self, worker: str, heir: str) -> Sequence[KeptTask]:
+        """Give the tasks of a dead worker to another one, and forget the dead one."""
+        async with self._database.changing(KEEPING) as connection:
+            done = await connection.execute(_load_sql().inherit_tasks(worker, heir))
+            rows = done.fetchall()
+            await connection.execute(_load_sql().forget_worker(worker))
+        return await _make_tasks(rows)
+
+    async def remove_expired(self, now: datetime) -> int:
+        """Forget the ended tasks whose time is over."""
+        return await self._count_changed(_load_sql().remove_expired(now.timestamp()))
+
+    async def _read_rows(self, statement: Any) -> Sequence[Any]:
+        async with self._database.asked(KEEPING) as reader:
+            (rows,) = await reader.rows(statement, failing=KEEPING)
+        found: Sequence[Any] = rows
+        return found
+
+    async def _change_all(self, statement: Any) -> Sequence[KeptTask]:
+        async with self._database.changing(KEEPING) as connection:
+            rows = (await connection.execute(statement)).fetchall()
+        return sorted(await _make_tasks(rows), key=lambda each: (each.priority, each.number))
+
+    async def _change_one(self, task: KeptTask, changed: dict[str, Any]) -> bool:
+        statement = _load_sql().change_task(task.state.id, task.worker, changed)
+        return await self._count_changed(statement) > 0
+
+    async def _count_changed(self, statement: Any) -> int:
+        async with self._database.changing(KEEPING) as connection:
+            done = await connection.execute(statement)
+        return int(done.rowcount)
+
+
+async def _make_tasks(rows: Sequence[Any]) -> list[KeptTask]:
+    if len(rows) <= _MANY:
+        return [_task_of(row) for row in rows]
+    return await asyncio.to_thread(lambda: [_task_of(row) for row in rows])
+
+
+def _task_of(row: Any) -> KeptTask:
+    task_id, number, priority, worker, bound_to, key, state, data = row
+    place, cure = f"the task {task_id!r} (a row of tool_tasks)", "delete the row"
+    kept = read_row(lambda: msgspec.json.decode(state, type=TaskState), place, cure)
+    asked = read_row(lambda: msgspec.json.decode(data, type=_Asked), place, cure)
+    context = None if asked.context is None else ToolExecutionContext(**asked.context)
+    return KeptTask(
+        state=kept,
+        params=asked.params,
+        context=context,
+        priority=priority,
+        definition_hash=asked.definition_hash,
+        ttl=asked.ttl,
+        is_repeatable=asked.is_repeatable,
+        bound_to=bound_to,
+        key=key,
+        digest=asked.digest,
+        worker=worker,
+        number=number,
+    )
+
+
+def _pack_asked(task: KeptTask) -> bytes:
+    is_kept = not task.is_bound and task.context is not None
+    asked = _Asked(
+        params=task.params if is_kept else None,
+        context=fields_of(task.context) if is_kept and task.context is not None else None,
+        definition_hash=task.definition_hash,
+        ttl=task.ttl,
+        is_repeatable=task.is_repeatable,
+        digest=task.digest,
+    )
+    return msgspec.json.encode(asked)
+
+
+async def _pack_aside(task: KeptTask, state: TaskState) -> bytes:
+    if state.result is None or not state.result.output:
+        return _pack_state(task, state)
+    return await asyncio.to_thread(_pack_state, task, state)
+
+
+def _pack_state(task: KeptTask, state: TaskState) -> bytes:
+    """Return what is written of a state: JSON values, with secrets hidden."""
+    result = state.result
+    if result is not None:
+        output = result.output
+        if task.is_bound and task.params is not None:
+            secret = VisibleCall(take_snapshot(task.params), task.tool)
+            output = secret.value(plain(output))
+        result = replace(
+            result,
+            output=redact(plain(output)),
+            metadata=redact(plain(result.metadata)),
+            validation_errors=redact(plain(result.validation_errors)),
+        )
+        state = replace(state, result=result)
+    return msgspec.json.encode(state, enc_hook=str)
+
+
+def _hash_owner(owner: str | None) -> str:
+    if owner is None:
+        return ""
+    return hashlib.sha256(owner.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _as_text(name: str) -> str:
+    """Return a name that a database takes, and that no other one becomes."""
+    return (
+        name.replace("\\", "\\\\").replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+    )
+
+
+def _load_sql() -> Any:
+    from tool_engine.knowledge.sql import task_statements
+
+    return task_statements

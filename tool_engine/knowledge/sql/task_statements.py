@@ -1,0 +1,207 @@
+"""Which statements keep tasks?
+
+Each that gives a task to a worker is one statement that writes, and says itself who may have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    CompoundSelect,
+    Delete,
+    Double,
+    LargeBinary,
+    Select,
+    Text,
+    TextClause,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    union,
+    update,
+)
+from sqlalchemy.sql.dml import ReturningUpdate
+from sqlalchemy.types import TypeEngine
+
+from tool_engine.knowledge.sql.schema.tables import tasks, workers
+from tool_engine.model.task import FINAL, QUEUED, RUNNING
+
+_ROW: Final = tuple(
+    tasks.c[name]
+    for name in ("task_id", "number", "priority", "worker", "bound_to", "call_key", "state", "data")
+)
+_is_open: Final = tasks.c.status.not_in(FINAL)
+# As written in the index of the line, else it is not used.
+_is_free: Final = and_(text("status = 'queued'"), tasks.c.worker.is_(None))
+_UNWRITTEN: Final = ("number", "cancel_reason")
+_KINDS: Final[dict[str, TypeEngine[Any]]] = {
+    "priority": BigInteger(),
+    "expires_at": Double(),
+    "state": LargeBinary(),
+    "data": LargeBinary(),
+}
+_FEW: Final = 500
+"""Rows that are removed at once."""
+
+
+_COLUMNS: Final = tuple(each.name for each in tasks.c if each.name not in _UNWRITTEN)
+_INSERT: Final = text(
+    f"INSERT INTO tool_tasks ({', '.join(_COLUMNS)}) "  # noqa: S608 - names of columns
+    f"VALUES ({', '.join(f':{name}' for name in _COLUMNS)}) "
+    "ON CONFLICT DO NOTHING RETURNING number"
+).bindparams(*(bindparam(name, type_=_KINDS.get(name, Text())) for name in _COLUMNS))
+_BEAT: Final = text(
+    "INSERT INTO tool_workers (worker, beat) VALUES (:worker, 1) ON CONFLICT (worker) "
+    "DO UPDATE SET beat = tool_workers.beat + 1"
+)
+
+
+def insert_task(row: Mapping[str, Any]) -> TextClause:
+    """Keeps a task, unless its owner has one with its key, and gives its number."""
+    return _INSERT.bindparams(**row)
+
+
+def select_open() -> Select[Any]:
+    """A task that has not ended."""
+    return select(tasks.c.number).where(_is_open).limit(1)
+
+
+def select_task(task_id: str) -> Select[Any]:
+    """One task."""
+    return select(*_ROW).where(tasks.c.task_id == task_id)
+
+
+def select_by_key(owner: str, key: str | None) -> Select[Any]:
+    """The task of an owner with a key."""
+    return select(*_ROW).where(tasks.c.owner == owner, tasks.c.call_key == key)
+
+
+def select_tasks(
+    owner: str | None, status: str | None, limit: int, after: str | None
+) -> Select[Any]:
+    """Tasks, the newest first."""
+    found = select(*_ROW)
+    if owner is not None:
+        found = found.where(tasks.c.owner == owner)
+    if status is not None:
+        found = found.where(tasks.c.status == status)
+    if after is not None:
+        number = select(tasks.c.number).where(tasks.c.task_id == after).scalar_subquery()
+        found = found.where(tasks.c.number < number)
+    return found.order_by(tasks.c.number.desc()).limit(limit)
+
+
+def count_ahead(priority: int, number: int) -> Select[Any]:
+    """How many queued tasks come before a place in line."""
+    comes_before = (tasks.c.priority < priority) | (
+        (tasks.c.priority == priority) & (tasks.c.number < number)
+    )
+    return select(func.count()).select_from(tasks).where(_is_free, comes_before)
+
+
+def claim_tasks(worker: str, limit: int, full: Collection[str]) -> ReturningUpdate[Any]:
+    """Gives the first queued tasks to a worker."""
+    may_run = (tasks.c.bound_to.is_(None)) | (tasks.c.bound_to == worker)
+    free = select(tasks.c.number).where(_is_free, may_run)
+    if full:
+        free = free.where(tasks.c.tool_name.not_in(full))
+    free = free.order_by(tasks.c.priority, tasks.c.number).limit(limit)
+    return _give_tasks(worker, _pick_once(free))
+
+
+def claim_expired(worker: str, now: float, limit: int) -> ReturningUpdate[Any]:
+    """Gives queued tasks to a worker whose time is over."""
+    old = select(tasks.c.number).where(_is_free, tasks.c.expires_at <= now).limit(limit)
+    return _give_tasks(worker, _pick_once(old))
+
+
+def _pick_once(numbers: Select[Any]) -> ColumnElement[bool]:
+    """Names the rows that a query gives.
+
+    As a part of its own: else PostgreSQL may ask again for each row, and locks more than the limit.
+    """
+    picked = numbers.with_for_update(skip_locked=True).cte("picked")
+    return tasks.c.number.in_(select(picked.c.number))
+
+
+def take_task(task_id: str, worker: str) -> ReturningUpdate[Any]:
+    """Gives one queued task to a worker."""
+    return _give_tasks(worker, tasks.c.task_id == task_id)
+
+
+def _give_tasks(worker: str, which: ColumnElement[bool]) -> ReturningUpdate[Any]:
+    # Once more: another engine may have been first.
+    given = update(tasks).where(which, _is_free).values(worker=worker)
+    return given.returning(*_ROW)
+
+
+def change_task(task_id: str, worker: str | None, changed: Mapping[str, Any]) -> Update:
+    """Changes an open task of a worker; its row count says whether it was that."""
+    is_its = tasks.c.worker.is_(None) if worker is None else tasks.c.worker == worker
+    return update(tasks).where(tasks.c.task_id == task_id, is_its, _is_open).values(**changed)
+
+
+def ask_cancel(task_id: str, reason: str) -> Update:
+    """Notes why an open task is to be cancelled."""
+    return update(tasks).where(tasks.c.task_id == task_id, _is_open).values(cancel_reason=reason)
+
+
+def select_own(worker: str) -> Select[Any]:
+    """Ids of a worker's tasks, and why they are to be cancelled."""
+    return select(tasks.c.task_id, tasks.c.cancel_reason).where(tasks.c.worker == worker)
+
+
+def retire_worker(worker: str) -> list[Update | Delete]:
+    """Queues again what a worker has not begun; of one that leaves nothing else, forgets it."""
+    own = tasks.c.worker == worker
+    is_left = exists().where(or_(own, tasks.c.bound_to == worker), _is_open)
+    begun = tasks.c.status == RUNNING
+    return [
+        update(tasks).where(own, _is_open, ~begun).values(worker=None, status=QUEUED),
+        delete(workers).where(workers.c.worker == worker, ~is_left),
+    ]
+
+
+def beat_worker(worker: str) -> TextClause:
+    """Counts a worker's number up."""
+    return _BEAT.bindparams(worker=worker)
+
+
+def select_workers() -> CompoundSelect[Any]:
+    """All workers with their numbers; 0 for one that has tasks, and never counted."""
+    counts = select(workers.c.worker, workers.c.beat)
+    is_new = tasks.c.worker.not_in(select(workers.c.worker))
+    has_one = select(tasks.c.worker, literal(0)).where(tasks.c.worker.is_not(None), is_new)
+    is_newer = tasks.c.bound_to.not_in(select(workers.c.worker))
+    alone = select(tasks.c.bound_to, literal(0)).where(
+        tasks.c.bound_to.is_not(None), is_newer, _is_open
+    )
+    return union(counts, has_one, alone)
+
+
+def inherit_tasks(worker: str, heir: str) -> ReturningUpdate[Any]:
+    """Gives the tasks of a worker to another one, and those that only it could run."""
+    is_its = (tasks.c.worker == worker) | (tasks.c.bound_to == worker)
+    return update(tasks).where(is_its, _is_open).values(worker=heir).returning(*_ROW)
+
+
+def forget_worker(worker: str) -> Delete:
+    """Forgets a worker."""
+    return delete(workers).where(workers.c.worker == worker)
+
+
+def remove_expired(now: float) -> Delete:
+    """Removes ended tasks whose time is over, some at once."""
+    old = select(tasks.c.number).where(tasks.c.status.in_(FINAL), tasks.c.expires_at <= now)
+    return delete(tasks).where(tasks.c.number.in_(old.limit(_FEW)))
