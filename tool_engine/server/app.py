@@ -22,6 +22,7 @@ from tool_engine.server import (
     operating,
     records,
     replies,
+    tasks,
     tools,
 )
 from tool_engine.server.endpoint import Endpoint
@@ -30,7 +31,18 @@ from tool_engine.server.problems import Problem
 from tool_engine.server.routing import Router, send_problem
 from tool_engine.server.served import Served
 
-_ROOMS: Final = (calls, tools, records, admission, events, approvals, operating, replies, health)
+_ROOMS: Final = (
+    calls,
+    tools,
+    tasks,
+    records,
+    admission,
+    events,
+    approvals,
+    operating,
+    replies,
+    health,
+)
 MCP_PATH: Final = "/mcp"
 _PUBLIC: Final = frozenset(("/healthz", "/readyz", "/openapi.json"))
 OPERATIONS: Final = tuple(each for room in _ROOMS for each in room.OPERATIONS)

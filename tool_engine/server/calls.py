@@ -24,11 +24,16 @@ from tool_engine.server.streaming import (
     write_engine_event,
     write_event,
 )
+from tool_engine.server.tasks import accept_task, start_task
 from tool_engine.server.tools import find_tool
 
 CALLER_TYPE: Final = "http"
 """The `caller_type` of calls that clients make."""
 _EVENTS: Final = "text/event-stream"
+_ACCEPTED: Final = {
+    "description": "The call goes on as a task; `Location` has its path.",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/TaskState"}}},
+}
 _STREAMED: Final = {
     "text/event-stream": {"schema": {"type": "string"}},
 }
@@ -41,6 +46,12 @@ class CallRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     timeout: Annotated[float, Meta(gt=0, le=1e9, description="Seconds it may run.")] | None = None
     conversation_id: Annotated[str, Meta(max_length=500)] | None = None
     priority: Annotated[int, Meta(ge=0, le=9, description="Smaller is more urgent.")] | None = None
+    ttl: (
+        Annotated[
+            float, Meta(gt=0, le=1e7, description="Of a task: seconds it may take, and is kept.")
+        ]
+        | None
+    ) = None
 
 
 class CallState(msgspec.Struct, kw_only=True):
@@ -79,20 +90,33 @@ class Cancelled(msgspec.Struct):
     answer=ToolExecutionResult,
     body=CallRequest,
     errors=(404, 503),
-    also=_STREAMED,
-    headers={"accept": "`text/event-stream`: what happens to the call comes as it happens."},
+    also={**_STREAMED, "202": _ACCEPTED},
+    headers={
+        "accept": "`text/event-stream`: what happens to the call comes as it happens.",
+        "prefer": "`respond-async`: the call goes on as a task, and the answer is 202.",
+        "idempotency-key": "A text of the client's own: the same request with the same key runs "
+        "once, and its result is kept for a day.",
+    },
     is_cancelled_with_client=True,
 )
 async def call_tool(asked: Asked) -> Any:
     """Call a tool, and answer with its result, also where it failed.
 
-    A client that leaves cancels its call. With `Accept: text/event-stream` the answer is a stream
-    of the events of the call, of which the last one is `result`.
+    A client that leaves cancels its call, unless the request has an `Idempotency-Key`. With
+    `Accept: text/event-stream` the answer is a stream of the events of the call, of which the last
+    one is `result`. With `Prefer: respond-async` the call goes on as a task.
     """
     if asked.served.is_draining:
         raise Problem(503, "draining", "no more calls are taken here; try again", retry_after=5.0)
     tool = find_tool(asked, asked.path["name"])
     context = make_context(asked)
+    key = asked.header("idempotency-key")
+    if "respond-async" in (asked.header("prefer") or "").lower():
+        handle = await start_task(asked, tool.name, context, key)
+        return accept_task(await handle.refresh())
+    if key is not None:
+        handle = await start_task(asked, tool.name, context, key)
+        return Reply(data=await write_result(await handle.wait()))
     if _EVENTS in (asked.header("accept") or ""):
         return Reply(stream=partial(_stream_call, asked, tool.name, context))
     result = await asked.engine.execute(tool.name, asked.body.arguments, context)

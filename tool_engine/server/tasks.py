@@ -1,0 +1,141 @@
+"""How does a client start work that goes on without it, and ask for it later?"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from tool_engine.errors import TaskNotFoundError
+from tool_engine.model.task import TaskHandle, TaskState
+from tool_engine.server.operation import Asked, Reply, serve_at
+from tool_engine.server.paging import Cursor, Limit, make_cursor, read_cursor
+from tool_engine.server.problems import Problem, make_unknown
+
+_Status: TypeAlias = Literal[
+    "queued",
+    "running",
+    "input_required",
+    "succeeded",
+    "failed",
+    "timeout",
+    "cancelled",
+    "rejected",
+]
+_DEFAULT_TTL: Final = 3600.0
+_KEY_HOLDS: Final = 86_400.0
+
+
+class TaskQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    status: _Status | None = None
+    limit: Limit = 100
+    cursor: Cursor | None = None
+
+
+class WaitQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    wait: Annotated[
+        float, Meta(ge=0, le=60, description="Seconds to wait for its end before the answer.")
+    ] = 0.0
+
+
+class ReasonQuery(msgspec.Struct, forbid_unknown_fields=True):
+    reason: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+
+
+class TaskPage(msgspec.Struct):
+    items: list[TaskState]
+    """The newest first."""
+    next: str | None = None
+    """The cursor of the next page; null: this is the last."""
+
+
+class TaskCancelled(msgspec.Struct):
+    is_cancelled: bool
+    """False: it had ended before."""
+
+
+async def start_task(asked: Asked, name: str, context: Any, key: str | None) -> TaskHandle:
+    """Start a call as a task of the principal's."""
+    ttl = asked.body.ttl or (_DEFAULT_TTL if key is None else _KEY_HOLDS)
+    arguments = asked.body.arguments
+    return await asked.engine.start(name, arguments, context, ttl=ttl, idempotency_key=key)
+
+
+def accept_task(state: TaskState) -> Reply:
+    """Return the answer to a request whose work goes on without it."""
+    where = {"location": f"/v1/tasks/{state.id}", "preference-applied": "respond-async"}
+    return Reply(state.to_dict(), status=202, headers=where)
+
+
+@serve_at("GET", "/v1/tasks", scope="call", answer=TaskPage, query=TaskQuery, errors=(404,))
+async def list_tasks(asked: Asked) -> Any:
+    """List tasks, the newest first: the principal's own, or all for one that operates."""
+    query: TaskQuery = asked.query
+    after = None if query.cursor is None else read_cursor(query.cursor)
+    try:
+        found = await asked.engine.tasks.list(asked.owner, query.status, query.limit + 1, after)
+    except TaskNotFoundError as error:
+        detail = "the task that the cursor stands for is gone; begin again without it"
+        raise Problem(404, "unknown-cursor", detail) from error
+    page = found[: query.limit]
+    shown = [each.to_dict() for each in page if asked.principal.may_use(each.tool_name)]
+    is_more = len(found) > query.limit
+    return {"items": shown, "next": make_cursor(page[-1].id) if is_more else None}
+
+
+@serve_at(
+    "GET",
+    "/v1/tasks/{task_id}",
+    scope="call",
+    answer=TaskState,
+    query=WaitQuery,
+    errors=(404,),
+    is_cancelled_with_client=True,
+)
+async def get_task(asked: Asked) -> Any:
+    """Show a task, how far it has come, and once it has ended its result.
+
+    With `wait` the answer comes when it has ended, or after so many seconds.
+    """
+    handle = await _find_task(asked)
+    if asked.query.wait:
+        with suppress(TimeoutError):
+            await handle.wait(asked.query.wait)
+        handle = await _find_task(asked)
+    return handle.state.to_dict()
+
+
+@serve_at(
+    "DELETE",
+    "/v1/tasks/{task_id}",
+    scope="call",
+    answer=TaskCancelled,
+    query=ReasonQuery,
+    errors=(404,),
+)
+async def cancel_task(asked: Asked) -> Any:
+    """Cancel a task; its call ends with it."""
+    handle = await _find_task(asked)
+    reason = asked.query.reason or f"{asked.principal.name} wished so"
+    return TaskCancelled(await handle.cancel(reason))
+
+
+async def _find_task(asked: Asked) -> TaskHandle:
+    """Return a task of the principal's.
+
+    Raises:
+        Problem: There is none; one of others is none.
+    """
+    task_id = asked.path["task_id"]
+    try:
+        handle: TaskHandle = await asked.engine.tasks.get(task_id, asked.owner)
+    except TaskNotFoundError:
+        raise make_unknown("task", task_id) from None
+    if not asked.principal.may_use(handle.tool_name):
+        raise make_unknown("task", task_id)
+    return handle
+
+
+OPERATIONS = (list_tasks, get_task, cancel_task)
