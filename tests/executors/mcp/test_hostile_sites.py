@@ -369,6 +369,46 @@ async def test_a_name_that_leads_to_this_machine(
     assert dialled == []
 
 
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("status", [401, 404, 500, 307])
+async def test_no_url_in_what_is_said(engine: ToolEngine, transport: str, status: int) -> None:
+    """Its path or its query may be a secret."""
+    async with serving(never) as site:
+        site.refuses = make_answer(status, b"<html>", f"Location: /{SECRET}", kind="text/html")
+        url = f"{site.url}/{SECRET}?key={SECRET}"
+        source = MCPSource("site", url=url, transport=transport, headers={"X-Key": SECRET})
+        await engine.add_source(source)
+        said = f"{engine.load_errors} {source!r} {source.settings!r} {await buy(engine)}"
+    assert "it refused the connection" in said
+    assert site.url.removesuffix("/mcp") in repr(source.settings)
+    assert SECRET not in said
+    assert "http" not in str(engine.load_errors)
+    assert "Status" not in str(engine.load_errors), "the name of another library's class"
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("headers", [{"X-Key": "ключ"}, {"X-Key": "a\nb"}, {"X Key": "a"}])
+async def test_headers_that_cannot_be_sent(
+    engine: ToolEngine, transport: str, headers: dict[str, str]
+) -> None:
+    async with serving(never) as site:
+        source = MCPSource("site", url=site.url, transport=transport, headers=headers)
+        await engine.add_source(source)
+        assert site.paths == []
+    name = next(iter(headers))
+    assert f"gives no list: its header {name!r} cannot be sent; write" in str(engine.load_errors)
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("url", ["http://h:port/s3cret", "http://[::1/s3cret", "mailto:s3cret"])
+async def test_urls_that_are_none(engine: ToolEngine, transport: str, url: str) -> None:
+    source = MCPSource("site", url=url, transport=transport)
+    await engine.add_source(source)
+    said = f"{engine.load_errors} {source.settings!r}"
+    assert "its url is none of a server; write http://" in said
+    assert "s3cret" not in said
+
+
 async def test_no_server_there(engine: ToolEngine) -> None:
     """The reason is said, and nothing is waited for."""
     with socket.socket() as taken:

@@ -421,5 +421,5 @@ class Connection:
 def _describe_fault(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return _describe_fault(error.exceptions[0])
-    known = isinstance(error, BadServerError | NotSentError | ToolExecutionError)
+    known = isinstance(error, BadServerError | NotSentError | LostError | ToolExecutionError)
     return str(error) if known else words_of(error)

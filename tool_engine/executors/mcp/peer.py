@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
+from math import isfinite
 from typing import Any, Final
 
 from mcp import Client
@@ -32,17 +33,24 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from tool_engine.executors.mcp.faults import BadServerError, LostError, NotSentError, RefusedError
-from tool_engine.executors.mcp.http import (
+from tool_engine.executors.mcp.faults import (
     BROKEN,
     NOT_SENT,
     UNREADABLE,
+    BadServerError,
+    LostError,
+    NotSentError,
+    RefusedError,
+)
+from tool_engine.executors.mcp.http import (
     allow_of,
     make_client,
     open_http,
     open_sse,
+    word_failure,
 )
-from tool_engine.executors.mcp.link import Link, WatchedTransport, describe_invalid
+from tool_engine.executors.mcp.invalid import describe_invalid
+from tool_engine.executors.mcp.link import Link, WatchedTransport
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.redaction import words_of
@@ -124,6 +132,11 @@ class Peer:
                 raise BadServerError(
                     f"its list of tools is none: {describe_invalid(error)}"
                 ) from None
+            except MCPError as error:
+                fault = self._read_error(error)
+                if isinstance(fault, RefusedError):
+                    raise BadServerError(f"it refused its list of tools: {fault}") from None
+                raise fault from None
             found += [_dump_model(each) for each in page.tools]
             self._note_ttl(page.ttl_ms)
             if page.next_cursor is None:
@@ -156,6 +169,7 @@ class Peer:
         for _ in range(_MOST_ROUNDS):
             result = await self._send_call(name, arguments, on_progress, answers, state)
             if result.get("resultType") != "input_required":
+                _check_numbers(result)
                 return result
             asked = InputRequiredResult.model_validate(result, by_name=False)
             answers, state = await self._answer_questions(asked), asked.request_state
@@ -320,6 +334,22 @@ async def open_peer(
         yield Peer(client, link)
 
 
+def _check_numbers(result: dict[str, Any]) -> None:
+    """Raise `BadServerError` for numbers that JSON has not: no later stage could write them."""
+    left: list[Any] = [result]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+        elif isinstance(each, float) and not isfinite(each):
+            raise BadServerError(
+                "its answer holds a number that JSON has not (NaN or Infinity); have the server "
+                "send null or a text in its place"
+            )
+
+
 def _mode_of(revision: str | None) -> str:
     """Return the SDK's word for a revision.
 
@@ -365,6 +395,8 @@ def _describe_error(error: BaseException) -> str:
         return error.message if is_own else f"it refused the connection: {error.message}"
     if isinstance(error, ValidationError):
         return f"its answer is none: {describe_invalid(error)}"
+    if (words := word_failure(error)) is not None:
+        return words
     return str(error) if isinstance(error, BadServerError) else words_of(error)
 
 

@@ -22,11 +22,12 @@ from typing import Any, Final
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
-from tool_engine.executors.mcp.faults import BadServerError
+from tool_engine.executors.mcp.faults import UNREADABLE, BadServerError
+from tool_engine.executors.mcp.invalid import describe_invalid
 
 MAX_LINE: Final = 16 * 1024 * 1024
 """The most bytes of one message."""
@@ -125,7 +126,12 @@ class StdioTransport:
             raise self._explain_start(error) from None
 
     def _explain_start(self, error: OSError | ValueError) -> BadServerError:
-        reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, ValueError):
+            return BadServerError(
+                "its program cannot be started: a text of its command or env holds a zero byte, or "
+                "a name of env an equals sign; remove it"
+            )
+        reason = error.strerror or type(error).__name__
         if self._cwd is not None and getattr(error, "filename", None) == self._cwd:
             return BadServerError(
                 f"its program cannot run in the folder {self._cwd!r}: {reason}; correct its cwd"
@@ -236,8 +242,8 @@ def _read_message(line: bytes) -> SessionMessage | Exception:
         if answered is None:
             return error
         # Its call would wait until its deadline.
-        words = f"its answer cannot be read: {error.errors(include_url=False)[0]['msg']}"
-        fault = ErrorData(code=PARSE_ERROR, message=words)
+        words = f"its answer cannot be read: {describe_invalid(error)}"
+        fault = ErrorData(code=UNREADABLE, message=words)
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(answered[1]), error=fault))
 
 
