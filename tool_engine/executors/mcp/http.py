@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from functools import cache
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import httpx2
 from mcp.client.sse import sse_client
@@ -31,6 +31,7 @@ from tool_engine.executors.http.body_decoding import (
     decoder_for,
 )
 from tool_engine.executors.mcp.faults import BROKEN, NOT_SENT, UNREADABLE, BadServerError
+from tool_engine.executors.mcp.server_settings import describe_address
 from tool_engine.redaction import words_of
 
 MAX_ANSWER: Final = 16 * 1024 * 1024
@@ -42,6 +43,7 @@ _NOTICE: Final = b'"method":"notifications/'
 _HEAD: Final = 60
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_REDIRECT: Final = re.compile(r"Redirect to (\S+) not followed")
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _NOT_FOUND: Final = 404
@@ -146,6 +148,8 @@ class _Client(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send one request."""
+        # One that follows a redirect comes unread.
+        await request.aread()
         if request.method == "DELETE" or _NOTICE in request.content[:_HEAD]:
             # The SDK sends nothing else until these are answered.
             limits = {**request.extensions["timeout"], "read": _PATIENCE}
@@ -306,8 +310,23 @@ def word_failure(error: BaseException) -> str | None:
     return None
 
 
+def word_redirect(message: str) -> str:
+    """Return what the SDK says of a redirect in words of ours, and any other message as it is."""
+    found = _REDIRECT.match(message)
+    return message if found is None else _describe_redirect(found[1])
+
+
+def _describe_redirect(target: str) -> str:
+    return (
+        f"its redirect to {describe_address(target)} is not followed; write the url that is meant"
+    )
+
+
 def _word_status(response: httpx2.Response) -> str:
     words = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+    if response.has_redirect_location:
+        target = urljoin(str(response.url), response.headers["location"])
+        return f"{words}; {_describe_redirect(target)}"
     return words + _CURES.get(response.status_code, "")
 
 

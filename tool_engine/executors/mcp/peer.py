@@ -48,6 +48,7 @@ from tool_engine.executors.mcp.http import (
     open_http,
     open_sse,
     word_failure,
+    word_redirect,
 )
 from tool_engine.executors.mcp.invalid import describe_invalid
 from tool_engine.executors.mcp.link import Link, WatchedTransport
@@ -275,7 +276,9 @@ class Peer:
             return BadServerError(error.message)
         if error.code == PARSE_ERROR and error.message.startswith(_UNPARSED):
             return BadServerError("its answer is no message of the protocol")
-        words = f"{error.message} ({error.code})"
+        words = word_redirect(error.message)
+        if words == error.message:
+            words = f"{words} ({error.code})"
         return RefusedError(words, is_unknown_tool=error.code == INVALID_PARAMS)
 
     async def _answer_questions(self, asked: InputRequiredResult) -> dict[str, Any] | None:
@@ -392,7 +395,8 @@ def _describe_error(error: BaseException) -> str:
         return _describe_error(error.exceptions[0])
     if isinstance(error, MCPError):
         is_own = error.code in (NOT_SENT, BROKEN)
-        return error.message if is_own else f"it refused the connection: {error.message}"
+        words = word_redirect(error.message)
+        return words if is_own else f"it refused the connection: {words}"
     if isinstance(error, ValidationError):
         return f"its answer is none: {describe_invalid(error)}"
     if (words := word_failure(error)) is not None:
