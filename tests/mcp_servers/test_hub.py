@@ -154,6 +154,27 @@ async def test_a_changed_file_changes_only_the_servers_that_differ(folder: Path)
         assert (len(engine.index), engine.load_errors) == (0, [])
 
 
+async def test_what_holds_here_changes_without_a_new_program(folder: Path) -> None:
+    """A call of before goes on; the tools are as the entry says now."""
+    name_servers(folder, one=entry("one"), two=entry("two"))
+    async with engine_of(folder) as engine:
+        before = await said(engine, "one_whoami")
+        own: dict[str, Any] = {"timeout": 3, "tools": {"whoami": {"effect": "read"}}}
+        own |= {"expose": ["whoami", "slow"], "idle_timeout": 0.2, "connect_timeout": 20}
+        name_servers(folder, one=entry("one", **own), two=entry("two"))
+        changes = await engine.reload()
+        assert "one_echo" in changes["removed"]
+        assert "one_whoami" in changes["modified"]
+        tool = engine.get_or_raise("one_whoami")
+        assert (tool.timeout, tool.effect) == (3, "read")
+        assert await said(engine, "one_whoami") == before
+        assert "(idle_timeout)" in await said(engine, "one_slow")
+        name_servers(folder, one=entry("one", prefix="x"), two=entry("two"))
+        await engine.reload()
+        assert await said(engine, "x_whoami") == before
+        assert engine.load_errors == []
+
+
 async def test_a_file_is_followed_like_the_folder(folder: Path) -> None:
     name_servers(folder)
     async with engine_of(folder, auto_reload=True, reload_interval=0.05) as engine:

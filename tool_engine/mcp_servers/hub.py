@@ -159,8 +159,10 @@ class ServerHub:
             begun: dict[str, tuple[Follower, asyncio.Task[Reading]]] = {}
             for name, settings in wanted.items():
                 known = self._sources.get(name)
-                if known is None or known.settings != settings:
+                if known is None or not known.settings.is_reached_like(settings):
                     self._begin_server(settings, begun)
+                elif known.settings != settings:
+                    self._read_server_again(known, settings, begun)
             await self._await_readings(begun)
             self._tell_errors()
             if self._watch is None and self._interval is not None and not self._is_closed:
@@ -186,6 +188,20 @@ class ServerHub:
         # Its first tools come together with those of the others.
         follower.hold()
         begun[name] = follower, self._spawn_task(follower.read())
+
+    def _read_server_again(
+        self,
+        source: MCPSource,
+        settings: MCPServerSettings,
+        begun: dict[str, tuple[Follower, asyncio.Task[Reading]]],
+    ) -> None:
+        """Have other settings hold for the tools of a server that runs on."""
+        source.take_settings(settings)
+        source.place = self._places[settings.name]
+        follower = self._followers.find(source)
+        if follower is not None and settings.name not in self._late:
+            follower.hold()
+            begun[settings.name] = follower, self._spawn_task(follower.read())
 
     async def _await_readings(
         self, begun: dict[str, tuple[Follower, asyncio.Task[Reading]]]

@@ -83,6 +83,11 @@ class MCPSource(CatalogSource):
     def __repr__(self) -> str:
         return f"<MCPSource {self.settings.name}: {self.connection.state}>"
 
+    def take_settings(self, settings: MCPServerSettings) -> None:
+        """Have others hold for its tools, from the next reading on; the connection stays."""
+        self.settings = self.connection.settings = settings
+        self._made = {}
+
     def follow(self, notify: Callable[[], None]) -> None:
         """Connect, and keep `notify`."""
         self._notify = notify

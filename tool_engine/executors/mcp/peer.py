@@ -395,8 +395,8 @@ def _describe_error(error: BaseException) -> str:
         return _describe_error(error.exceptions[0])
     if isinstance(error, MCPError):
         is_own = error.code in (NOT_SENT, BROKEN)
-        words = word_redirect(error.message)
-        return words if is_own else f"it refused the connection: {words}"
+        message = word_redirect(error.message)
+        return message if is_own else f"it refused the connection: {message}"
     if isinstance(error, ValidationError):
         return f"its answer is none: {describe_invalid(error)}"
     if (words := word_failure(error)) is not None:

@@ -17,6 +17,10 @@ from tool_engine.model.checks.setting_kinds import check_name
 from tool_engine.model.json.data import Data
 from tool_engine.model.permission import Permission
 
+_REACHED: Final = (
+    *("name", "transport", "command", "env", "cwd", "url", "headers", "allow", "revision"),
+)
+"""The fields that say how a server is reached."""
 TRANSPORTS: Final = ("stdio", "http", "sse")
 """A process of ours, streamable HTTP, and the HTTP of before 2025."""
 
@@ -83,6 +87,10 @@ class MCPServerSettings(msgspec.Struct, Data, frozen=True, kw_only=True, metacla
 
     def __rich_repr__(self) -> Any:
         yield repr(self)
+
+    def is_reached_like(self, other: MCPServerSettings) -> bool:
+        """Return True if the same connection serves both: they differ in what holds here."""
+        return all(getattr(self, key) == getattr(other, key) for key in _REACHED)
 
     @property
     def origin(self) -> str:

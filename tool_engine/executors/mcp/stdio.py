@@ -67,6 +67,7 @@ class StdioTransport:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._env = {**inherited, **env, MARK: marks_with(self._mark)}
         self._cwd = cwd
+        self._pid = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._closers: list[Any] = []
@@ -220,6 +221,9 @@ class StdioTransport:
 
     async def _end_program(self) -> None:
         process = self._process
+        if os.getpid() != self._pid:
+            # A forked process ends nothing of its parent.
+            return
         for task in self._tasks:
             task.cancel()
         for each in reversed(self._closers):
@@ -290,6 +294,8 @@ def _end_process(process: subprocess.Popen[bytes], mark: str) -> None:
     for number in (None, signal.SIGTERM):
         if number is not None:
             _signal_group(process.pid, number)
+            # One that was stopped hears it only now.
+            _signal_group(process.pid, signal.SIGCONT)
         until = monotonic() + _SECONDS_TO_END
         while not _has_ended(process.pid) and monotonic() < until:
             sleep(_POLL)
