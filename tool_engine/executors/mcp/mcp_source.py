@@ -83,6 +83,11 @@ class MCPSource(CatalogSource):
     def __repr__(self) -> str:
         return f"<MCPSource {self.settings.name}: {self.connection.state}>"
 
+    @property
+    def is_program(self) -> bool:
+        """True if its server is a program that is started here."""
+        return bool(self.settings.command)
+
     def take_settings(self, settings: MCPServerSettings) -> None:
         """Have others hold for its tools, from the next reading on; the connection stays."""
         self.settings = self.connection.settings = settings
