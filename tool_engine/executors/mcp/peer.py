@@ -246,20 +246,26 @@ class Peer:
         """Return what a request brings; when it is given up, the server hears of that."""
         # A scope of anyio cancels its caller again at each await, and with it the word to the
         # server that the call is given up: out of its reach, the request is cancelled once.
-        task = asyncio.get_running_loop().create_task(request, name="tool-engine-mcp-call")
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        task = loop.create_task(request)
         self._requests.add(task)
-        task.add_done_callback(self._forget_request)
+
+        def note_end(task: asyncio.Task[dict[str, Any]]) -> None:
+            self._requests.discard(task)
+            if not ended.done():
+                ended.set_result(None)
+            elif not task.cancelled():
+                task.exception()
+
+        task.add_done_callback(note_end)
         try:
-            await asyncio.wait((task,))
+            # Half the cost of `asyncio.wait`.
+            await ended
         except asyncio.CancelledError:
             task.cancel()
             raise
         return task.result()
-
-    def _forget_request(self, task: asyncio.Task[dict[str, Any]]) -> None:
-        self._requests.discard(task)
-        if not task.cancelled():
-            task.exception()
 
     def _read_error(self, error: MCPError) -> Exception:
         if error.code == NOT_SENT:
