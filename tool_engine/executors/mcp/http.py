@@ -297,7 +297,7 @@ def _write_error(code: int, words: str | None) -> bytes:
 
 
 def word_failure(error: BaseException) -> str | None:
-    """Return what a request that failed is told of; None: it is no failure of a request."""
+    """Return the words for a request that failed; None: it is another failure."""
     if isinstance(error, httpx2.HTTPStatusError):
         # Its own words have the whole URL.
         return f"it refused the connection: {_word_status(error.response)}"
@@ -311,7 +311,7 @@ def word_failure(error: BaseException) -> str | None:
 
 
 def word_redirect(message: str) -> str:
-    """Return what the SDK says of a redirect in words of ours, and any other message as it is."""
+    """Return a message of the SDK, with one about a redirect in words of ours."""
     found = _REDIRECT.match(message)
     return message if found is None else _describe_redirect(found[1])
 
