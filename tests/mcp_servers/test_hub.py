@@ -160,7 +160,7 @@ async def test_what_holds_here_changes_without_a_new_program(folder: Path) -> No
     async with engine_of(folder) as engine:
         before = await said(engine, "one_whoami")
         own: dict[str, Any] = {"timeout": 3, "tools": {"whoami": {"effect": "read"}}}
-        own |= {"expose": ["whoami", "slow"], "idle_timeout": 0.2, "connect_timeout": 20}
+        own |= {"expose": ["whoami"], "connect_timeout": 20}
         name_servers(folder, one=entry("one", **own), two=entry("two"))
         changes = await engine.reload()
         assert "one_echo" in changes["removed"]
@@ -168,10 +168,12 @@ async def test_what_holds_here_changes_without_a_new_program(folder: Path) -> No
         tool = engine.get_or_raise("one_whoami")
         assert (tool.timeout, tool.effect) == (3, "read")
         assert await said(engine, "one_whoami") == before
-        assert "(idle_timeout)" in await said(engine, "one_slow")
         name_servers(folder, one=entry("one", prefix="x"), two=entry("two"))
         await engine.reload()
         assert await said(engine, "x_whoami") == before
+        name_servers(folder, one=entry("one", idle_timeout=0.2), two=entry("two"))
+        await engine.reload()
+        assert "(idle_timeout)" in await said(engine, "one_slow")
         assert engine.load_errors == []
 
 
