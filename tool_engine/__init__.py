@@ -94,6 +94,8 @@ if TYPE_CHECKING:
     from tool_engine.approval.policy import PermissionRule
     from tool_engine.approval.queued import QueueApprover
     from tool_engine.executors.calculator import CalculatorExecutor
+    from tool_engine.executors.mcp.mcp_source import MCPSource
+    from tool_engine.executors.mcp.server_settings import MCPServerSettings
     from tool_engine.interfaces import (
         ApprovalStorage,
         Approver,
@@ -177,6 +179,8 @@ __all__ = [
     "KeyLimits",
     "LiveObjectError",
     "LockFileError",
+    "MCPServerSettings",
+    "MCPSource",
     "MemoryApprovalStorage",
     "MemorySessionStorage",
     "MemoryStorage",
@@ -280,6 +284,8 @@ _MODULES = {
     "approval.policy": "PermissionRule",
     "approval.queued": "QueueApprover",
     "executors.calculator": "CalculatorExecutor",
+    "executors.mcp.mcp_source": "MCPSource",
+    "executors.mcp.server_settings": "MCPServerSettings",
     "interfaces": "ApprovalStorage Approver CallScope SessionStorage StandingStorage",
     "knowledge.memory_approvals": "MemoryApprovalStorage",
     "knowledge.memory_sessions": "MemorySessionStorage",

@@ -107,6 +107,11 @@ class SourceFollowers:
         follower.start()
         return follower
 
+    def find(self, source: CatalogSource) -> Follower | None:
+        """Return what follows a source; None: it was not added."""
+        follower = self._followers.get(source.origin)
+        return follower if follower is not None and follower.source is source else None
+
     async def remove(self, source: CatalogSource | str) -> ReloadChanges:
         """Remove a source; see `ToolEngine.remove_source`."""
         origin = source if isinstance(source, str) else getattr(source, "origin", None)

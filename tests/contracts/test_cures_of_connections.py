@@ -11,16 +11,24 @@ from typing import Any
 import pytest
 
 from tests.contracts.test_cures_of_errors import names_cure
-from tests.executors.mcp.conftest import COMMAND
-from tool_engine import ToolEngine, ToolEngineConfig
-from tool_engine.executors.mcp.mcp_source import MCPSource
+from tests.executors.mcp.conftest import COMMAND, serve_http
+from tests.executors.mcp.test_hostile_sites import make_answer, never, send, serving
+from tool_engine import MCPSource, ToolEngine, ToolEngineConfig
 
 LOST = "executors/mcp/connection.py: look before you call it again"
 PROGRAM = "executors/mcp/stdio.py: correct its command"
 FOLDER = "executors/mcp/stdio.py: correct its cwd"
 ITEMS = "executors/mcp/stdio.py: write its arguments as items of their own"
 REVISION = "executors/mcp/peer.py: write one of …"
-TRIED = {LOST, PROGRAM, FOLDER, ITEMS, REVISION}
+ZERO = "executors/mcp/stdio.py: remove it"
+URL = "executors/mcp/http.py: write http://host:port/path or https://"
+HEADER = (
+    "executors/mcp/http.py: write letters of Latin-1 and no line ends in `headers`, and no space "
+    "in a name"
+)
+MEANT = "executors/mcp/http.py: write the url that is meant"
+NUMBER = "executors/mcp/peer.py: have the server send null or a text in its place"
+TRIED = {LOST, PROGRAM, FOLDER, ITEMS, REVISION, ZERO, URL, HEADER, MEANT, NUMBER}
 
 
 async def test_a_server_that_is_lost(tmp_path: Path) -> None:
@@ -39,6 +47,7 @@ async def test_a_server_that_is_lost(tmp_path: Path) -> None:
         (FOLDER, {"cwd": "/nowhere"}, {"cwd": "/"}),
         (ITEMS, {"command": (" ".join(COMMAND),)}, {"command": COMMAND}),
         (REVISION, {"revision": "2025-13-01"}, {"revision": "2025-11-25"}),
+        (ZERO, {"env": {"WHO": "a\0b"}}, {"env": {"WHO": "ab"}}),
     ],
 )
 async def test_settings(
@@ -53,3 +62,58 @@ async def test_settings(
         await engine.remove_source(source)
         await engine.add_source(MCPSource("odd", **{"command": COMMAND, **right}))
         assert engine.get("echo") is not None
+
+
+async def test_settings_of_an_address(tmp_path: Path) -> None:
+    """With the url or the header as it says, the tools come."""
+    with serve_http() as url:
+        cases: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+            (URL, {"url": "mailto:odd"}, {"url": url}),
+            (HEADER, {"headers": {"X-Who": "名"}}, {"headers": {"X-Who": "é"}}),
+        )
+        for cure, wrong, right in cases:
+            async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
+                source = MCPSource("odd", **{"url": url, **wrong})
+                await engine.add_source(source)
+                ((_, error),) = engine.load_errors
+                assert names_cure(cure, error), error
+                await engine.remove_source(source)
+                await engine.add_source(MCPSource("odd", **{"url": url, **right}))
+                assert engine.get("echo") is not None
+
+
+async def test_a_redirect_to_another_address(tmp_path: Path) -> None:
+    """The url that it leads to is one that is followed."""
+    with serve_http() as url:
+        sent = make_answer(308, b"", f"Location: {url}")
+        async with (
+            serving(never) as site,
+            ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine,
+        ):
+            site.refuses = sent
+            source = MCPSource("odd", url=site.url)
+            await engine.add_source(source)
+            ((_, error),) = engine.load_errors
+            assert names_cure(MEANT, error), error
+            await engine.remove_source(source)
+            await engine.add_source(MCPSource("odd", url=url))
+            assert engine.get("echo") is not None
+
+
+async def test_a_number_that_is_none(tmp_path: Path) -> None:
+    """A null in its place arrives."""
+    for value, is_fine in (("NaN", False), ("null", True)):
+
+        def answer(asked: dict[str, Any], value: str = value) -> bytes:
+            words = f'{{"content": [], "structuredContent": {{"a": {value}}}}}'
+            head = f'{{"jsonrpc": "2.0", "id": {asked["id"]}, "result": '
+            return make_answer(200, f"{head}{words}}}".encode())
+
+        async with (
+            serving(send(answer)) as site,
+            ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine,
+        ):
+            await engine.add_source(MCPSource("odd", url=site.url))
+            result = await engine.execute("buy", {})
+        assert result.is_success == is_fine
+        assert is_fine or names_cure(NUMBER, str(result.error)), result.error

@@ -154,6 +154,29 @@ async def test_a_changed_file_changes_only_the_servers_that_differ(folder: Path)
         assert (len(engine.index), engine.load_errors) == (0, [])
 
 
+async def test_what_holds_here_changes_without_a_new_program(folder: Path) -> None:
+    """A call of before goes on; the tools are as the entry says now."""
+    name_servers(folder, one=entry("one"), two=entry("two"))
+    async with engine_of(folder) as engine:
+        before = await said(engine, "one_whoami")
+        own: dict[str, Any] = {"timeout": 3, "tools": {"whoami": {"effect": "read"}}}
+        own |= {"expose": ["whoami"], "connect_timeout": 20}
+        name_servers(folder, one=entry("one", **own), two=entry("two"))
+        changes = await engine.reload()
+        assert "one_echo" in changes["removed"]
+        assert "one_whoami" in changes["modified"]
+        tool = engine.get_or_raise("one_whoami")
+        assert (tool.timeout, tool.effect) == (3, "read")
+        assert await said(engine, "one_whoami") == before
+        name_servers(folder, one=entry("one", prefix="x"), two=entry("two"))
+        await engine.reload()
+        assert await said(engine, "x_whoami") == before
+        name_servers(folder, one=entry("one", idle_timeout=0.2), two=entry("two"))
+        await engine.reload()
+        assert "(idle_timeout)" in await said(engine, "one_slow")
+        assert engine.load_errors == []
+
+
 async def test_a_file_is_followed_like_the_folder(folder: Path) -> None:
     name_servers(folder)
     async with engine_of(folder, auto_reload=True, reload_interval=0.05) as engine:
@@ -179,6 +202,21 @@ async def test_a_slow_server_is_not_waited_for_and_comes_later(folder: Path) -> 
         await until(lambda: "echo" in engine.index)
         await until(lambda: not any("'late'" in text for _, text in engine.load_errors))
         assert any("'hangs' has not" in text for _, text in engine.load_errors)
+
+
+async def test_an_address_that_is_silent_holds_up_no_start(folder: Path) -> None:
+    """It accepts and never answers; what others give is there, and it is named."""
+    writers: list[asyncio.StreamWriter] = []
+    silent = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/mcp"
+    name_servers(folder, silent={"url": url}, one=entry("one"))
+    async with silent, engine_of(folder, mcp_start_timeout=600.0) as engine:
+        assert await said(engine, "echo", text="hi") == "hi"
+        ((_, error),) = engine.load_errors
+        assert "the server 'silent' has not answered within" in error
+        assert "as others have; its tools come when it does" in error
+    for each in writers:
+        each.close()
 
 
 async def test_a_program_of_a_file_does_not_run_before_it_is_approved(folder: Path) -> None:

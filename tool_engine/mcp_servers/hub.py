@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _LEEWAY: Final = 5.0
 """Seconds that a reading may take beyond the time to connect."""
+_ADDRESS_PATIENCE: Final = 3.0
+"""Seconds that a server at an address is waited for when all others have answered."""
 _QUICK: Final = 1.0
 """Seconds between two looks at the configuration's file where changes are watched for."""
 Error = tuple[str, str]
@@ -67,6 +69,8 @@ class ServerHub:
         self._unused: dict[str, str] = {}
         """Why servers that are named have no settings."""
         self._late: dict[str, asyncio.Task[None]] = {}
+        self._waited = 0.0
+        """Seconds for which those were waited for that are late."""
         self._disabled: list[str] = []
         self._findings: dict[str, tuple[str, ...]] = {}
         self._calls: dict[str, str] = {}
@@ -159,8 +163,10 @@ class ServerHub:
             begun: dict[str, tuple[Follower, asyncio.Task[Reading]]] = {}
             for name, settings in wanted.items():
                 known = self._sources.get(name)
-                if known is None or known.settings != settings:
+                if known is None or not known.settings.is_reached_like(settings):
                     self._begin_server(settings, begun)
+                elif known.settings != settings:
+                    self._read_server_again(known, settings, begun)
             await self._await_readings(begun)
             self._tell_errors()
             if self._watch is None and self._interval is not None and not self._is_closed:
@@ -187,13 +193,27 @@ class ServerHub:
         follower.hold()
         begun[name] = follower, self._spawn_task(follower.read())
 
+    def _read_server_again(
+        self,
+        source: MCPSource,
+        settings: MCPServerSettings,
+        begun: dict[str, tuple[Follower, asyncio.Task[Reading]]],
+    ) -> None:
+        """Have other settings hold for the tools of a server that runs on."""
+        source.take_settings(settings)
+        source.place = self._places[settings.name]
+        follower = self._followers.find(source)
+        if follower is not None and settings.name not in self._late:
+            follower.hold()
+            begun[settings.name] = follower, self._spawn_task(follower.read())
+
     async def _await_readings(
         self, begun: dict[str, tuple[Follower, asyncio.Task[Reading]]]
     ) -> None:
         """Take in the tools of all servers that answer in time, as one change."""
         if not begun:
             return
-        await asyncio.wait([task for _, task in begun.values()], timeout=self._patience)
+        self._waited = await self._wait_for_answers({n: task for n, (_, task) in begun.items()})
         done = {each.origin: (each, task) for each, task in begun.values() if task.done()}
         await self._reloader.take_readings(
             lambda: {
@@ -207,6 +227,30 @@ class ServerHub:
                 follower.release()
             else:
                 self._late[name] = self._spawn_task(self._take_late(name, follower, task))
+
+    async def _wait_for_answers(self, tasks: dict[str, asyncio.Task[Reading]]) -> float:
+        """Wait for readings while they may come in time, and return for how many seconds.
+
+        A program may have to be fetched before it starts. What is at an address is there already:
+        of those that are silent much longer than the others took none holds up all.
+        """
+        now = asyncio.get_running_loop().time
+        begun, slowest = now(), 0.0
+        programs = {task for name, task in tasks.items() if self._sources[name].is_program}
+        waiting = set(tasks.values())
+        while waiting:
+            limit = self._patience
+            if slowest and not waiting & programs:
+                limit = min(limit, max(_ADDRESS_PATIENCE, 2 * slowest))
+            left = max(0.0, begun + limit - now())
+            done, waiting = await asyncio.wait(
+                waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                break
+            if any(not task.cancelled() and task.result().tools is not None for task in done):
+                slowest = now() - begun
+        return now() - begun
 
     async def _take_late(self, name: str, follower: Follower, task: asyncio.Task[Reading]) -> None:
         reading = await task
@@ -272,12 +316,18 @@ class ServerHub:
         found = list(self._wrong)
         found += [(self._places.get(name, name), text) for name, text in self._failed.items()]
         for name in self._late:
-            found.append((self._places.get(name, name), _describe_late(name, self._patience)))
+            found.append((self._places.get(name, name), self._describe_late(name)))
         for tool_name, server in self._calls.items():
             tool = self._seen.get_or_raise(tool_name)
             if what := self._find_fault(tool, server):
                 found.append((str(tool.source), f"{tool.source}: {what}"))
         self._reloader.note_server_errors(found)
+
+    def _describe_late(self, name: str) -> str:
+        late = f"the server {name!r} has not answered within {self._waited:.1f} s"
+        if self._waited < self._patience:
+            return f"{late}, as others have; its tools come when it does"
+        return f"{late}; its tools come when it does, or raise mcp_start_timeout"
 
     def _find_fault(self, tool: Tool, server: str) -> str:
         """Return why the server of a file's tool has none such; what is said elsewhere is none."""
@@ -341,10 +391,3 @@ def _place_of(server: Server) -> str:
 
 def _describe_rival(server: Server, place: str, places: dict[str, str]) -> str:
     return f"{place}: the server {server.name!r} is also named in {places[server.name]}; rename one"
-
-
-def _describe_late(name: str, patience: float) -> str:
-    return (
-        f"the server {name!r} has not answered within {patience:g} s; its tools come when it does, "
-        "or raise mcp_start_timeout"
-    )

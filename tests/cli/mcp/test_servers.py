@@ -160,6 +160,19 @@ def test_import_writes_files_that_load_as_the_same(place: Path, cli: Run) -> Non
     assert "2: search, web_search" not in cli("--mcp-config", config, "mcp", "list")[1]
 
 
+def test_import_says_what_it_renames(place: Path, cli: Run) -> None:
+    """The file calls the server's own name, under one that stays the same."""
+    config = name_servers(place, web=give_tools(place, {**SEARCH, "name": "a/b"}))
+    code, out, err = cli("--mcp-config", config, "mcp", "import", "web")
+    made = yaml.safe_load(out)
+    assert (code, made["entry"]["tool"]) == (0, "a/b")
+    assert err == f"{made['name']}: renamed; the server 'web' calls it 'a/b'\n"
+    assert re.fullmatch("a_b_[0-9a-f]{6}", made["name"])
+    code, out, _ = cli("--mcp-config", config, "mcp", "import", "web", "--json")
+    (listed,) = json.loads(out)["tools"]
+    assert listed == {"name": made["name"], "own_name": "a/b", "lost": []}
+
+
 def test_import_says_what_is_lost(place: Path, cli: Run) -> None:
     properties = {"a": {"type": "string", "format": "zzz"}}
     odd = {**SEARCH, "inputSchema": {"type": "object", "properties": properties}}

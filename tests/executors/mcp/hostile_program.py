@@ -193,6 +193,7 @@ CALLS: dict[str, Callable[[Message], None]] = {
     "no_result": lambda asked: write(answer(asked, {"content": 3})),
     "empty_result": lambda asked: write(answer(asked, {})),
     "nan": lambda asked: write(answer(asked, {"content": [], "structuredContent": {"a": 1e999}})),
+    "no_kind": lambda asked: write({"jsonrpc": "2.0", "id": asked["id"]}),
     "surrogate": lambda asked: write(
         f'{{"jsonrpc": "2.0", "id": {asked["id"]}, "result": '
         '{"content": [{"type": "text", "text": "\\ud800"}]}}'

@@ -16,7 +16,7 @@ import pytest
 from tests.executors.mcp.conftest import LIMIT, running
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionResult
-from tool_engine.executors.mcp.mcp_source import MCPSource
+from tool_engine.executors.mcp.mcp_source import MCPSource, shorten_name
 
 pytestmark = pytest.mark.timeout(90)
 PROGRAM = str(Path(__file__).with_name("hostile_program.py"))
@@ -72,8 +72,8 @@ def faults_of(engine: ToolEngine) -> str:
         ("endless", "its list of tools does not end after 20,100 tools"),
         ("same cursor", "its list of tools does not end"),
         ("empty page", "its list of tools does not end"),
-        ("no list", "its list of tools is none: tools: Input should be a valid list"),
-        ("odd cursor", "its list of tools is none: nextCursor: Input should be a valid string"),
+        ("no list", "its list of tools is none: tools should be a valid list"),
+        ("odd cursor", "its list of tools is none: nextCursor should be a valid string"),
         ("never", "it did not answer within 1 s (connect_timeout)"),
     ],
 )
@@ -95,10 +95,10 @@ async def test_odd_tools_do_not_hide_the_others(engine: ToolEngine) -> None:
     tools = {tool.name: tool for tool in engine.index if tool.origin == "mcp:evil"}
     faults = faults_of(engine)
 
-    assert {"good", "_.._x", "long", "slow"} < set(tools)
+    assert {"good", shorten_name("../../x"), "long", "slow"} < set(tools)
     assert not {"bomb", "deep", "far", "twice", "no schema", ""} & set(tools)
     for words in (
-        "it is no tool: inputSchema: Field required",
+        "it is no tool: inputSchema is missing",
         "gives the tool 'twice' twice",
         "'bomb' of the source 'mcp:evil' is left out",
         "nested more than 50 levels deep",
@@ -125,11 +125,17 @@ async def test_odd_tools_do_not_hide_the_others(engine: ToolEngine) -> None:
         ("silent", "timeout", "did not finish within 1 s"),
         ("stop", "timeout", "did not finish within 1 s"),
         ("both", "execution_error", "answered with an error: both (1)"),
-        ("no_result", "execution_error", "its answer is no result: content: Input should be"),
-        ("empty_result", "execution_error", "its answer is no result: content: Field required"),
+        ("no_result", "execution_error", "its answer is no result: content should be"),
+        ("empty_result", "execution_error", "its answer is no result: content is missing"),
         ("input", "execution_error", "its answer is no result"),
-        ("deep_answer", "execution_error", "its answer cannot be read: Invalid JSON: recursion"),
-        ("surrogate", "execution_error", "its answer cannot be read: Invalid JSON: unexpected"),
+        ("nan", "execution_error", "its answer holds a number that JSON has not (NaN or Infinity)"),
+        ("no_kind", "execution_error", "did not answer as it should: its answer cannot be read: "),
+        (
+            "deep_answer",
+            "execution_error",
+            "did not answer as it should: its answer cannot be read: it is no JSON (recursion",
+        ),
+        ("surrogate", "execution_error", "its answer cannot be read: it is no JSON (unexpected"),
         ("password", "execution_error", "Elicitation not supported"),
         ("leak", "execution_error", "answered with an error: it is [hidden] (5)"),
     ],

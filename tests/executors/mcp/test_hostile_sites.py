@@ -303,6 +303,21 @@ async def test_redirects_lead_nowhere(engine: ToolEngine, status: int, target: s
     assert dialled == []
 
 
+async def test_a_redirect_of_the_same_site_is_followed(engine: ToolEngine) -> None:
+    """Such as the one to the same path with a slash behind it."""
+
+    async def redirect(site: Site, asked: Message, writer: asyncio.StreamWriter) -> None:
+        if site.paths[-1] == "/mcp":
+            writer.write(make_answer(307, b"", "Location: /mcp/"))
+        else:
+            writer.write(echo(asked))
+
+    async with serving(redirect) as site:
+        await add(engine, site)
+        result = await buy(engine)
+    assert result.is_success, result.error
+
+
 async def test_a_forgotten_session_is_made_anew(engine: ToolEngine) -> None:
     """The call was not taken, and so it is sent again: once."""
     async with serving(send(echo)) as site:
@@ -367,6 +382,45 @@ async def test_a_name_that_leads_to_this_machine(
     assert f"evil.example:{port} leads to 127.0.0.1, not a public address (loopback)" in faults
     assert "put it into `allow` of the server" in faults
     assert dialled == []
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("status", [401, 404, 500, 307])
+async def test_no_url_in_what_is_said(engine: ToolEngine, transport: str, status: int) -> None:
+    """Its path or its query may be a secret."""
+    async with serving(never) as site:
+        site.refuses = make_answer(status, b"<html>", f"Location: /{SECRET}", kind="text/html")
+        url = f"{site.url}/{SECRET}?key={SECRET}"
+        source = MCPSource("site", url=url, transport=transport, headers={"X-Key": SECRET})
+        await engine.add_source(source)
+        said = f"{engine.load_errors} {source!r} {source.settings!r} {await buy(engine)}"
+    assert "it refused the connection" in said
+    assert site.url.removesuffix("/mcp") in repr(source.settings)
+    assert SECRET not in said
+    assert "Status" not in str(engine.load_errors), "the name of another library's class"
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("headers", [{"X-Key": "ключ"}, {"X-Key": "a\nb"}, {"X Key": "a"}])
+async def test_headers_that_cannot_be_sent(
+    engine: ToolEngine, transport: str, headers: dict[str, str]
+) -> None:
+    async with serving(never) as site:
+        source = MCPSource("site", url=site.url, transport=transport, headers=headers)
+        await engine.add_source(source)
+        assert site.paths == []
+    name = next(iter(headers))
+    assert f"gives no list: its header {name!r} cannot be sent; write" in str(engine.load_errors)
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("url", ["http://h:port/s3cret", "http://[::1/s3cret", "mailto:s3cret"])
+async def test_urls_that_are_none(engine: ToolEngine, transport: str, url: str) -> None:
+    source = MCPSource("site", url=url, transport=transport)
+    await engine.add_source(source)
+    said = f"{engine.load_errors} {source.settings!r}"
+    assert "its url is none of a server; write http://" in said
+    assert "s3cret" not in said
 
 
 async def test_no_server_there(engine: ToolEngine) -> None:

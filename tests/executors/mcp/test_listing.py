@@ -124,10 +124,10 @@ async def test_one_bad_tool_does_not_hide_the_others(engine: ToolEngine) -> None
     ("name", "shown"),
     [
         ("read", "read"),
-        ("files/read", "files_read"),
-        ("../../x", "_.._x"),
-        ("3d", "_3d"),
-        ("名字", "__"),
+        ("files/read", "files_read_2b7331"),
+        ("../../x", "_.._x_9cdf6a"),
+        ("3d", "_3d_da0568"),
+        ("名字", "___677331"),
         ("a" * 64, "a" * 64),
     ],
 )
@@ -147,10 +147,26 @@ async def test_the_servers_own_name_is_called(engine: ToolEngine) -> None:
     """Whatever it is called here."""
     shop = Shop(tool("files/read"))
     await add(engine, shop)
-    read = engine.get_or_raise("files_read")
+    (name,) = engine.list_names()
+    read = engine.get_or_raise(name)
     assert any("'files/read'" in str(each) for each in read.findings)
-    assert (await engine.execute("files_read", {})).is_success
+    assert (await engine.execute(name, {})).is_success
     assert shop.called == ["files/read"]
+
+
+async def test_names_that_are_written_alike_here_stay_apart(engine: ToolEngine) -> None:
+    """Each keeps its name, whichever of the others is there."""
+    shop = Shop(tool("a b"), tool("a/b"), tool("a_b"))
+    await add(engine, shop)
+    own = {each.implementation_config["tool"]: each.name for each in engine.index}
+    assert set(own) == {"a b", "a/b", "a_b"}
+    assert own["a_b"] == "a_b"
+    for each in own.values():
+        assert (await engine.execute(each, {})).is_success
+    assert shop.called == list(own)
+    await shop.change(tool("a/b"))
+    await until(lambda: len(engine.index) == 1)
+    assert engine.list_names() == [own["a/b"]]
 
 
 async def test_descriptions_are_plain_and_short(engine: ToolEngine) -> None:

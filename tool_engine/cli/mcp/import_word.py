@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.definition.export import definition_of
 from tool_engine.catalog.loader import ToolConfigLoader
@@ -46,7 +46,7 @@ async def _import_tools(settings: Settings, request: Request) -> int:
             {
                 "server": server,
                 "files": files,
-                "tools": [{"name": each.tool.name, "lost": each.lost} for each in found],
+                "tools": [_describe(each) for each in found],
             }
         )
     elif request.output is None:
@@ -56,9 +56,17 @@ async def _import_tools(settings: Settings, request: Request) -> int:
             make_console().print(plain(f"wrote {file}", "green"), soft_wrap=True)
     if not request.as_json:
         for each in found:
+            if (own := own_name(each.tool)) != each.tool.name:
+                what = f"renamed; the server {server!r} calls it {own!r}"
+                sys.stderr.write(f"{visible(each.tool.name)}: {visible(what)}\n")
             for lost in each.lost:
                 sys.stderr.write(f"{visible(each.tool.name)}: {visible(lost)}\n")
     return EXIT_FAILED if any(each.lost for each in found) else EXIT_OK
+
+
+def _describe(written: _Written) -> dict[str, Any]:
+    tool = written.tool
+    return {"name": tool.name, "own_name": own_name(tool), "lost": written.lost}
 
 
 def write_tool(tool: Tool) -> _Written:

@@ -8,6 +8,7 @@ owner try at once, and waits for that one try.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -76,6 +77,7 @@ class Connection:
         self._peer: Peer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owner: asyncio.Task[None] | None = None
+        self._pid = os.getpid()
         self._is_closing = False
         self._wanted = asyncio.Event()
         self._stale = asyncio.Event()
@@ -129,7 +131,7 @@ class Connection:
         if self._owner is None and not self._is_closing:
             if find_spec("mcp") is None:
                 raise MissingExtraError(_MISSING)
-            self._loop = asyncio.get_running_loop()
+            self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
             name = f"tool-engine-mcp {self.settings.name}"
             self._owner = self._loop.create_task(self._keep_open(), name=name)
 
@@ -172,7 +174,7 @@ class Connection:
         """End the connection, after the calls that run; at once where that is cancelled."""
         self._is_closing = True
         try:
-            while self._running:
+            while self._running and os.getpid() == self._pid:
                 self._idle.clear()
                 await self._idle.wait()
         finally:
@@ -184,7 +186,8 @@ class Connection:
         self._wanted.set()
         self._tried.set()
         owner = self._owner
-        if owner is None or owner.done():
+        # In a forked process it is the parent's, and goes on there.
+        if owner is None or owner.done() or os.getpid() != self._pid:
             return
         owner.cancel()
         await asyncio.wait({owner}, timeout=_CLOSE_LIMIT)
@@ -421,5 +424,5 @@ class Connection:
 def _describe_fault(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return _describe_fault(error.exceptions[0])
-    known = isinstance(error, BadServerError | NotSentError | ToolExecutionError)
+    known = isinstance(error, BadServerError | NotSentError | LostError | ToolExecutionError)
     return str(error) if known else words_of(error)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tool_engine.errors import ToolExecutionError
+
+NOT_SENT: Final = -32_098
+"""The code of an error about a request that did not reach the server."""
+BROKEN: Final = -32_097
+"""The code of an error about a request that the server may have got."""
+UNREADABLE: Final = -32_096
+"""The code of an error about an answer that came, and is none."""
 
 
 class BadServerError(Exception):

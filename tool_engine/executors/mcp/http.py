@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from functools import cache
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import httpx2
 from mcp.client.sse import sse_client
@@ -29,14 +30,10 @@ from tool_engine.executors.http.decompression import (
     accepted_encodings,
     decoder_for,
 )
+from tool_engine.executors.mcp.faults import BROKEN, NOT_SENT, UNREADABLE, BadServerError
+from tool_engine.executors.mcp.server_settings import describe_address
 from tool_engine.redaction import words_of
 
-NOT_SENT: Final = -32_098
-"""The code of an error about a request that did not reach the server."""
-BROKEN: Final = -32_097
-"""The code of an error about a request that the server may have got."""
-UNREADABLE: Final = -32_096
-"""The code of an error about an answer that came, and is none."""
 MAX_ANSWER: Final = 16 * 1024 * 1024
 """The most bytes of one answer, or of one event of a stream."""
 _CONNECT: Final = 30.0
@@ -44,6 +41,9 @@ _PATIENCE: Final = 2.0
 """Seconds for an answer that says nothing."""
 _NOTICE: Final = b'"method":"notifications/'
 _HEAD: Final = 60
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_REDIRECT: Final = re.compile(r"Redirect to (\S+) not followed")
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _NOT_FOUND: Final = 404
@@ -61,12 +61,16 @@ def allow_of(url: str, allow: Iterable[str]) -> AllowList:
     Raises:
         ValueError: The URL has no host, or an entry of `allow` is none.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        name = parts.hostname if parts.scheme in ("http", "https") else None
+    except ValueError:
+        name = None
+    if not name:
         # What stands in it may be a secret.
-        raise ValueError("its url is none of a server: write http://host:port/path or https://")
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        raise ValueError("its url is none of a server; write http://host:port/path or https://")
+    host = f"[{name}]" if ":" in name else name
     return AllowList.parse((f"{host}:{port}", *allow))
 
 
@@ -101,15 +105,31 @@ async def make_client(
         allow: The addresses, beside public ones.
         auth: Adds to requests what they need.
         on_error: Called after each message that was not taken.
+
+    Raises:
+        BadServerError: A header cannot be sent.
     """
+    sent = [_write_header(*each) for each in headers.items()]
     tls = await asyncio.to_thread(_make_tls)
     return _Client(
         on_error,
-        headers={"Accept-Encoding": accepted_encodings(), **headers},
+        headers=[(b"Accept-Encoding", accepted_encodings().encode()), *sent],
         auth=auth,
         # How long an answer may take is the call's own matter.
         timeout=httpx2.Timeout(_CONNECT, read=None),
         transport=GuardedTransport(allow, tls),
+    )
+
+
+def _write_header(name: str, value: str) -> tuple[bytes, bytes]:
+    try:
+        if _HEADER_NAME.fullmatch(name) and not _CONTROL.search(value):
+            return name.encode(), value.encode("latin-1")
+    except UnicodeEncodeError:
+        pass
+    raise BadServerError(
+        f"its header {name!r} cannot be sent; write letters of Latin-1 and no line ends in "
+        "`headers`, and no space in a name"
     )
 
 
@@ -128,6 +148,8 @@ class _Client(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send one request."""
+        # One that follows a redirect comes unread.
+        await request.aread()
         if request.method == "DELETE" or _NOTICE in request.content[:_HEAD]:
             # The SDK sends nothing else until these are answered.
             limits = {**request.extensions["timeout"], "read": _PATIENCE}
@@ -137,13 +159,11 @@ class _Client(httpx2.AsyncClient):
         try:
             response = await super().send(request, **options)
         except (AddressRefusedError, httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            words = f"it cannot be reached: {_word_error(error)}"
-            response = _answer_with_error(request, NOT_SENT, words)
+            response = _answer_with_error(request, NOT_SENT, word_failure(error))
         except DecodingError as error:
-            response = _answer_with_error(request, UNREADABLE, f"its answer {error}")
+            response = _answer_with_error(request, UNREADABLE, word_failure(error))
         except httpx2.TransportError as error:
-            words = f"the connection broke: {_word_error(error)}"
-            response = _answer_with_error(request, BROKEN, words)
+            response = _answer_with_error(request, BROKEN, word_failure(error))
         except Exception as error:  # noqa: BLE001 - of `auth`, which is foreign
             words = f"its authorization failed: {words_of(error)}"
             response = _answer_with_error(request, NOT_SENT, words)
@@ -243,10 +263,9 @@ async def _read_answer(response: httpx2.Response) -> httpx2.Response:
                 raise DecodingError(f"has more than {MAX_ANSWER // 2**20} MiB")
         decoder.close()
     if _needs_words(response, kind):
-        words = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
         headers = [(key, value) for key, value in headers if key != "content-type"]
         headers.append(("content-type", _JSON))
-        body = bytearray(_write_error(_INTERNAL, words + _CURES.get(response.status_code, "")))
+        body = bytearray(_write_error(_INTERNAL, _word_status(response)))
     return httpx2.Response(
         response.status_code,
         headers=headers,
@@ -263,7 +282,7 @@ def _needs_words(response: httpx2.Response, kind: str) -> bool:
     )
 
 
-def _answer_with_error(request: httpx2.Request, code: int, words: str) -> httpx2.Response:
+def _answer_with_error(request: httpx2.Request, code: int, words: str | None) -> httpx2.Response:
     return httpx2.Response(
         502,
         headers={"content-type": _JSON},
@@ -272,9 +291,43 @@ def _answer_with_error(request: httpx2.Request, code: int, words: str) -> httpx2
     )
 
 
-def _write_error(code: int, words: str) -> bytes:
+def _write_error(code: int, words: str | None) -> bytes:
     error = {"code": code, "message": words}
     return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+
+
+def word_failure(error: BaseException) -> str | None:
+    """Return the words for a request that failed; None: it is another failure."""
+    if isinstance(error, httpx2.HTTPStatusError):
+        # Its own words have the whole URL.
+        return f"it refused the connection: {_word_status(error.response)}"
+    if isinstance(error, AddressRefusedError | httpx2.ConnectError | httpx2.ConnectTimeout):
+        return f"it cannot be reached: {_word_error(error)}"
+    if isinstance(error, DecodingError):
+        return f"its answer {error}"
+    if isinstance(error, httpx2.TransportError):
+        return f"the connection broke: {_word_error(error)}"
+    return None
+
+
+def word_redirect(message: str) -> str:
+    """Return a message of the SDK, with one about a redirect in words of ours."""
+    found = _REDIRECT.match(message)
+    return message if found is None else _describe_redirect(found[1])
+
+
+def _describe_redirect(target: str) -> str:
+    return (
+        f"its redirect to {describe_address(target)} is not followed; write the url that is meant"
+    )
+
+
+def _word_status(response: httpx2.Response) -> str:
+    words = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+    if response.has_redirect_location:
+        target = urljoin(str(response.url), response.headers["location"])
+        return f"{words}; {_describe_redirect(target)}"
+    return words + _CURES.get(response.status_code, "")
 
 
 def _word_error(error: Exception) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Self
 from mcp_types import JSONRPCResponse, Tool
 from pydantic import ValidationError
 
+from tool_engine.executors.mcp.invalid import describe_invalid
 from tool_engine.executors.mcp.stdio import StdioTransport
 
 
@@ -111,10 +112,3 @@ class _WatchedReads:
             else:
                 kept.append(each)
         return kept
-
-
-def describe_invalid(error: ValidationError) -> str:
-    """Return the first thing that is wrong with an answer, in one line."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(str(each) for each in first["loc"])
-    return f"{place}: {first['msg']}" if place else first["msg"]

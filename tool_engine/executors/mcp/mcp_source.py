@@ -30,6 +30,8 @@ _SAYING: Final = frozenset(
 """Keywords of which each says something of arguments by name."""
 _LONGEST_NAME: Final = 64
 """Characters of a name that every provider of models takes."""
+_MARK: Final = 6
+"""Characters that set a changed name apart from others."""
 
 
 class MCPSource(CatalogSource):
@@ -71,7 +73,7 @@ class MCPSource(CatalogSource):
         self.origin = server.origin
         self.place = f"<{server.origin}>"
         """Where the settings are written."""
-        self.prefix = shorten_name(server.name)[:LONGEST_PREFIX]
+        self.prefix = shorten_name(server.name, longest=LONGEST_PREFIX)
         options = {"server": in_memory, "auth": auth, "callbacks": dict(callbacks or {})}
         self._notify: Callable[[], None] | None = None
         self.connection = Connection(server, self._note_change, options)
@@ -80,6 +82,16 @@ class MCPSource(CatalogSource):
 
     def __repr__(self) -> str:
         return f"<MCPSource {self.settings.name}: {self.connection.state}>"
+
+    @property
+    def is_program(self) -> bool:
+        """True if its server is a program that is started here."""
+        return bool(self.settings.command)
+
+    def take_settings(self, settings: MCPServerSettings) -> None:
+        """Have others hold for its tools, from the next reading on; the connection stays."""
+        self.settings = self.connection.settings = settings
+        self._made = {}
 
     def follow(self, notify: Callable[[], None]) -> None:
         """Connect, and keep `notify`."""
@@ -197,12 +209,17 @@ def make_listed(listed: Mapping[str, Any], settings: MCPServerSettings) -> Liste
     return ListedTool(entry, definition, tuple(notes))
 
 
-def shorten_name(name: str, prefix: str = "") -> str:
-    """Return a name that models and files take, for one of a server."""
+def shorten_name(name: str, prefix: str = "", *, longest: int = _LONGEST_NAME) -> str:
+    """Return a name that models and files take, for one of a server.
+
+    One that is not kept as it is has a mark of its own at the end, so that it never means another
+    tool, whatever else is in the list.
+    """
     whole = f"{prefix}_{name}" if prefix else name
     kept = _ODD.sub("_", whole).lstrip("-.") or "_"
     if kept[0].isdigit():
         kept = f"_{kept}"
-    if len(kept) <= _LONGEST_NAME:
+    if kept == whole and len(kept) <= longest:
         return kept
-    return f"{kept[: _LONGEST_NAME - 9]}_{sha256(name.encode()).hexdigest()[:8]}"
+    mark = sha256(whole.encode(errors="surrogatepass")).hexdigest()[:_MARK]
+    return f"{kept[: longest - _MARK - 1]}_{mark}"

@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
+from math import isfinite
 from typing import Any, Final
 
 from mcp import Client
@@ -32,17 +33,25 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from tool_engine.executors.mcp.faults import BadServerError, LostError, NotSentError, RefusedError
-from tool_engine.executors.mcp.http import (
+from tool_engine.executors.mcp.faults import (
     BROKEN,
     NOT_SENT,
     UNREADABLE,
+    BadServerError,
+    LostError,
+    NotSentError,
+    RefusedError,
+)
+from tool_engine.executors.mcp.http import (
     allow_of,
     make_client,
     open_http,
     open_sse,
+    word_failure,
+    word_redirect,
 )
-from tool_engine.executors.mcp.link import Link, WatchedTransport, describe_invalid
+from tool_engine.executors.mcp.invalid import describe_invalid
+from tool_engine.executors.mcp.link import Link, WatchedTransport
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.redaction import words_of
@@ -124,6 +133,11 @@ class Peer:
                 raise BadServerError(
                     f"its list of tools is none: {describe_invalid(error)}"
                 ) from None
+            except MCPError as error:
+                fault = self._read_error(error)
+                if isinstance(fault, RefusedError):
+                    raise BadServerError(f"it refused its list of tools: {fault}") from None
+                raise fault from None
             found += [_dump_model(each) for each in page.tools]
             self._note_ttl(page.ttl_ms)
             if page.next_cursor is None:
@@ -156,6 +170,7 @@ class Peer:
         for _ in range(_MOST_ROUNDS):
             result = await self._send_call(name, arguments, on_progress, answers, state)
             if result.get("resultType") != "input_required":
+                _check_numbers(result)
                 return result
             asked = InputRequiredResult.model_validate(result, by_name=False)
             answers, state = await self._answer_questions(asked), asked.request_state
@@ -231,20 +246,26 @@ class Peer:
         """Return what a request brings; when it is given up, the server hears of that."""
         # A scope of anyio cancels its caller again at each await, and with it the word to the
         # server that the call is given up: out of its reach, the request is cancelled once.
-        task = asyncio.get_running_loop().create_task(request, name="tool-engine-mcp-call")
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        task = loop.create_task(request)
         self._requests.add(task)
-        task.add_done_callback(self._forget_request)
+
+        def note_end(task: asyncio.Task[dict[str, Any]]) -> None:
+            self._requests.discard(task)
+            if not ended.done():
+                ended.set_result(None)
+            elif not task.cancelled():
+                task.exception()
+
+        task.add_done_callback(note_end)
         try:
-            await asyncio.wait((task,))
+            # Half the cost of `asyncio.wait`.
+            await ended
         except asyncio.CancelledError:
             task.cancel()
             raise
         return task.result()
-
-    def _forget_request(self, task: asyncio.Task[dict[str, Any]]) -> None:
-        self._requests.discard(task)
-        if not task.cancelled():
-            task.exception()
 
     def _read_error(self, error: MCPError) -> Exception:
         if error.code == NOT_SENT:
@@ -261,7 +282,9 @@ class Peer:
             return BadServerError(error.message)
         if error.code == PARSE_ERROR and error.message.startswith(_UNPARSED):
             return BadServerError("its answer is no message of the protocol")
-        words = f"{error.message} ({error.code})"
+        words = word_redirect(error.message)
+        if words == error.message:
+            words = f"{words} ({error.code})"
         return RefusedError(words, is_unknown_tool=error.code == INVALID_PARAMS)
 
     async def _answer_questions(self, asked: InputRequiredResult) -> dict[str, Any] | None:
@@ -320,6 +343,22 @@ async def open_peer(
         yield Peer(client, link)
 
 
+def _check_numbers(result: dict[str, Any]) -> None:
+    """Raise `BadServerError` for numbers that JSON has not: no later stage could write them."""
+    left: list[Any] = [result]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+        elif isinstance(each, float) and not isfinite(each):
+            raise BadServerError(
+                "its answer holds a number that JSON has not (NaN or Infinity); have the server "
+                "send null or a text in its place"
+            )
+
+
 def _mode_of(revision: str | None) -> str:
     """Return the SDK's word for a revision.
 
@@ -362,9 +401,12 @@ def _describe_error(error: BaseException) -> str:
         return _describe_error(error.exceptions[0])
     if isinstance(error, MCPError):
         is_own = error.code in (NOT_SENT, BROKEN)
-        return error.message if is_own else f"it refused the connection: {error.message}"
+        message = word_redirect(error.message)
+        return message if is_own else f"it refused the connection: {message}"
     if isinstance(error, ValidationError):
         return f"its answer is none: {describe_invalid(error)}"
+    if (words := word_failure(error)) is not None:
+        return words
     return str(error) if isinstance(error, BadServerError) else words_of(error)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,6 +17,10 @@ from tool_engine.model.checks.setting_kinds import check_name
 from tool_engine.model.json.data import Data
 from tool_engine.model.permission import Permission
 
+_REACHED: Final = (
+    *("name", "transport", "command", "env", "cwd", "url", "headers", "allow", "revision"),
+)
+"""The fields that say how a server is reached."""
 TRANSPORTS: Final = ("stdio", "http", "sse")
 """A process of ours, streamable HTTP, and the HTTP of before 2025."""
 
@@ -23,7 +28,7 @@ TRANSPORTS: Final = ("stdio", "http", "sse")
 class MCPServerSettings(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
     """One server of other people's tools; what it says of itself is not in here.
 
-    Its `repr` shows no value of `env` and `headers`.
+    Its `repr` shows no value of `env` and `headers`, and of the url only where it leads.
 
     Raises:
         ConfigurationError: A field holds what it cannot hold; the message names it.
@@ -76,17 +81,32 @@ class MCPServerSettings(msgspec.Struct, Data, frozen=True, kw_only=True, metacla
             check_timeout("idle_timeout", self.idle_timeout)
 
     def __repr__(self) -> str:
-        reached = " ".join(self.command[:1]) or self.url.partition("?")[0]
+        reached = " ".join(self.command[:1]) or describe_address(self.url)
         names = ", ".join([*self.env, *self.headers])
         return f"MCPServerSettings({self.name!r}, {reached!r}{f', with {names}' if names else ''})"
 
     def __rich_repr__(self) -> Any:
         yield repr(self)
 
+    def is_reached_like(self, other: MCPServerSettings) -> bool:
+        """Return True if the same connection serves both: they differ in what holds here."""
+        return all(getattr(self, key) == getattr(other, key) for key in _REACHED)
+
     @property
     def origin(self) -> str:
         """The `Tool.origin` of its tools."""
         return f"mcp:{self.name}"
+
+
+def describe_address(url: str) -> str:
+    """Return scheme, host and port of a URL: what else is in it may be a secret."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port is not None else ""
+    except ValueError:
+        return "<no url>"
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}{port}" if parts.scheme and host else ""
 
 
 def find_permission(settings: MCPServerSettings, own_name: str) -> Permission:

@@ -22,11 +22,12 @@ from typing import Any, Final
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
-from tool_engine.executors.mcp.faults import BadServerError
+from tool_engine.executors.mcp.faults import UNREADABLE, BadServerError
+from tool_engine.executors.mcp.invalid import describe_invalid
 
 MAX_LINE: Final = 16 * 1024 * 1024
 """The most bytes of one message."""
@@ -66,6 +67,7 @@ class StdioTransport:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._env = {**inherited, **env, MARK: marks_with(self._mark)}
         self._cwd = cwd
+        self._pid = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._closers: list[Any] = []
@@ -125,7 +127,12 @@ class StdioTransport:
             raise self._explain_start(error) from None
 
     def _explain_start(self, error: OSError | ValueError) -> BadServerError:
-        reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, ValueError):
+            return BadServerError(
+                "its program cannot be started: a text of its command or env holds a zero byte, or "
+                "a name of env an equals sign; remove it"
+            )
+        reason = error.strerror or type(error).__name__
         if self._cwd is not None and getattr(error, "filename", None) == self._cwd:
             return BadServerError(
                 f"its program cannot run in the folder {self._cwd!r}: {reason}; correct its cwd"
@@ -214,6 +221,9 @@ class StdioTransport:
 
     async def _end_program(self) -> None:
         process = self._process
+        if os.getpid() != self._pid:
+            # A forked process ends nothing of its parent.
+            return
         for task in self._tasks:
             task.cancel()
         for each in reversed(self._closers):
@@ -236,8 +246,8 @@ def _read_message(line: bytes) -> SessionMessage | Exception:
         if answered is None:
             return error
         # Its call would wait until its deadline.
-        words = f"its answer cannot be read: {error.errors(include_url=False)[0]['msg']}"
-        fault = ErrorData(code=PARSE_ERROR, message=words)
+        words = f"its answer cannot be read: {describe_invalid(error)}"
+        fault = ErrorData(code=UNREADABLE, message=words)
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(answered[1]), error=fault))
 
 
@@ -284,6 +294,8 @@ def _end_process(process: subprocess.Popen[bytes], mark: str) -> None:
     for number in (None, signal.SIGTERM):
         if number is not None:
             _signal_group(process.pid, number)
+            # One that was stopped hears it only now.
+            _signal_group(process.pid, signal.SIGCONT)
         until = monotonic() + _SECONDS_TO_END
         while not _has_ended(process.pid) and monotonic() < until:
             sleep(_POLL)
