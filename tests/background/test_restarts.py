@@ -220,7 +220,7 @@ async def test_killed_at_any_moment(tmp_path: Path) -> None:
         stdout=asyncio.subprocess.PIPE,
     )
     found = json.loads((await process.communicate())[0])
-    assert found["started"] > rounds / 2
+    assert found["started"] >= rounds / 2
     assert (found["ends"]["open"], found["twice"]) == (0, 0)
     assert found["never_ran"] <= found["ends"].get("worker_lost", 0)
     assert set(found["ends"]) <= {"succeeded", "worker_lost", "open"}

@@ -304,7 +304,7 @@ CREATE TABLE IF NOT EXISTS tool_tasks (
 CREATE TABLE IF NOT EXISTS tool_workers (
     worker TEXT PRIMARY KEY,
     beat {integer} NOT NULL
-)
+){without_rowid}
 """,
 )
 
@@ -335,7 +335,7 @@ MIGRATIONS: Final = (
 _WORDS: Final = {
     "sqlite": {
         "key": "INTEGER",
-        "counted": "INTEGER PRIMARY KEY AUTOINCREMENT",
+        "counted": "INTEGER PRIMARY KEY",
         "integer": "INTEGER",
         "real": "REAL",
         "boolean": "INTEGER",
