@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -15,6 +17,7 @@ READS = {
     "/v1/tools/{name}",
     "/v1/definitions/{format}",
     "/v1/calls",
+    "/v1/tasks",
     "/v1/records",
     "/v1/statistics",
     "/v1/admission",
@@ -92,3 +95,17 @@ async def test_results_and_problems_are_as_described(
         check(described, answers["200"]["content"]["application/json"]["schema"], answer.json)
     lost = await ann.call("nix")
     check(described, answers["404"]["content"]["application/problem+json"]["schema"], lost.json)
+
+
+def test_the_page_has_every_operation() -> None:
+    """The reference lists what there is, with its scope, and nothing else."""
+    text = (Path(__file__).parents[2] / "docs/reference/http-server.md").read_text()
+    rows = re.findall(r"^\| `([A-Z]+ /\S*)` \| (\S+) \| (.+) \|$", text, re.MULTILINE)
+    assert rows == [
+        (
+            f"{each.method} {each.path}",
+            "none" if each.scope is None else f"`{each.scope}`",
+            each.summary,
+        )
+        for each in OPERATIONS
+    ]
