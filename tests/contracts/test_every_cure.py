@@ -24,6 +24,7 @@ from tests.contracts.test_cures_of_running import TRIED as RUNNING
 from tests.contracts.test_cures_of_servers import TRIED as SERVERS
 from tests.contracts.test_cures_of_serving import TRIED as SERVING
 from tests.contracts.test_cures_of_sessions import TRIED as SESSIONS
+from tests.contracts.test_cures_of_tasks import TRIED as TASKS
 from tests.meta.sources import tree
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
@@ -43,6 +44,7 @@ TRIED = set().union(
     SERVING,
     SESSIONS,
     RECORDS,
+    TASKS,
 )
 
 

@@ -13,7 +13,7 @@ from tool_engine import ConfigurationError, ToolEngineError, ToolExecutionContex
 GIVEN: Final = {
     *("AgentAnswer", "AgentEvent", "ApprovalRequest", "ConcurrencyMetrics", "ConcurrencySnapshot"),
     *("DefinitionProblem", "EngineApprovals", "Generation", "HeldSlot", "ParsedReply"),
-    *("QuarantinedTool", "Refusal"),
+    *("QuarantinedTool", "Refusal", "TaskHandle", "TaskState"),
     *("ReplyFinding", "SessionInfo", "SessionResult", "SlotEvent", "StreamEvent", "ToolCall"),
     *("ToolCallCycleResult", "ToolCallRecord", "ToolCallSummary", "ToolEngineEvent"),
     *("ToolExecutionResult", "ToolMatch", "Usage", "ValidationError", "ValidationResult"),

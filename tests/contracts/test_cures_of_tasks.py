@@ -1,0 +1,147 @@
+"""What an error of a task says to do is done, and it works.
+
+The rows are as those of `test_cures_of_errors`, which counts what is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.background.test_tasks import BOUND, Work, until
+from tests.cli.conftest import Command, command, tools  # noqa: F401 - fixtures
+from tool_engine import (
+    TaskConflictError,
+    TaskError,
+    TaskNotFoundError,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionContext,
+)
+
+LONGER = "background/feeding.py: start it with a longer one"
+AGAIN = "background/run.py: start it again"
+FORGOTTEN = (
+    "background/tasks.py: a task is forgotten once its ttl is over: start it again, or list the "
+    "tasks"
+)
+GOES_ON = "background/tasks.py: it goes on: wait longer, or cancel it"
+RUN_HERE = "background/tasks.py: let this engine run tasks, with run_tasks=True"
+OF_PROGRAM = (
+    "background/tasks.py: make the call with context.call or session.execute, or start the task in "
+    "your program"
+)
+ONE_KEY = "background/tasks.py: use one key for one call"
+REQUIRED = "calls/plan.py: start it with engine.start(…, ...)"
+LISTED = "cli/background/task_command.py: `tool-engine task` lists those that are"
+NAMED = (
+    "cli/background/task_command.py: name one with --records URL or the variable "
+    "TOOL_ENGINE_RECORDS"
+)
+TRIED = {LONGER, AGAIN, FORGOTTEN, GOES_ON, RUN_HERE, OF_PROGRAM, ONE_KEY, REQUIRED, LISTED, NAMED}
+
+
+@pytest.fixture
+async def work() -> Work:
+    return Work()
+
+
+@pytest.fixture
+async def engine(work: Work) -> AsyncIterator[ToolEngine]:
+    config = ToolEngineConfig(tools_directory="none", auto_reload=False, close_timeout=0.1)
+    made = ToolEngine(config)
+    work.add_to(made)
+    yield made
+    await made.close()
+
+
+async def test_a_longer_ttl(engine: ToolEngine, work: Work) -> None:
+    short = await engine.start("work", {"number": 1}, ttl=0.05)
+    await short.wait(BOUND)
+    assert LONGER.partition(": ")[2] in str(short.state.message)
+    longer = await engine.start("work", {"number": 1}, ttl=60)
+    work.gate.set()
+    assert (await longer.wait(BOUND)).is_success
+
+
+async def test_started_again(engine: ToolEngine, work: Work) -> None:
+    # More than wait for a slot at once: the last ones are not looked up yet.
+    handles = [await engine.start("work", {"number": each}) for each in range(40)]
+    await until(handles[0], "running")
+    engine.unregister_tool("work")
+    work.add_to(engine, timeout=5)
+    work.gate.set()
+    result = await handles[-1].wait(BOUND)
+    assert str(result.error).endswith(AGAIN.partition(": ")[2])
+    assert (await (await engine.start("work", {"number": 1})).wait(BOUND)).is_success
+
+
+async def test_listed_and_waited_for(engine: ToolEngine, work: Work) -> None:
+    with pytest.raises(TaskNotFoundError, match="start it again, or list the tasks"):
+        await engine.tasks.get("gone")
+    handle = await engine.start("work", {"number": 1})
+    assert [state.id for state in await engine.tasks.list()] == [handle.id]
+    with pytest.raises(TimeoutError, match="it goes on: wait longer, or cancel it"):
+        await handle.wait(0.01)
+    work.gate.set()
+    assert (await handle.wait(BOUND)).is_success
+
+
+async def test_one_key_for_one_call(engine: ToolEngine, work: Work) -> None:
+    await engine.start("work", {"number": 1}, idempotency_key="a")
+    with pytest.raises(TaskConflictError, match=ONE_KEY.partition(": ")[2]):
+        await engine.start("work", {"number": 2}, idempotency_key="a")
+    work.gate.set()
+    other = await engine.start("work", {"number": 2}, idempotency_key="b")
+    assert (await other.wait(BOUND)).is_success
+
+
+async def test_made_by_the_tool(engine: ToolEngine, work: Work) -> None:
+    work.gate.set()
+
+    @engine.tool(description="Starts")
+    async def starter(context: ToolExecutionContext) -> Any:
+        with pytest.raises(TaskError, match=r"make the call with context\.call"):
+            await engine.start("work", {"number": 1})
+        return (await context.call("work", {"number": 1})).output
+
+    assert (await engine.execute("starter")).output == {"number": 1}
+
+
+async def test_started_where_required(engine: ToolEngine, work: Work) -> None:
+    work.gate.set()
+    engine.unregister_tool("work")
+    work.add_to(engine, background="required")
+    result = await engine.execute("work", {"number": 1})
+    assert str(result.error).endswith("start it with engine.start('work', ...)")
+    assert (await (await engine.start("work", {"number": 1})).wait(BOUND)).is_success
+
+
+async def test_run_here(tmp_path: Path, work: Work) -> None:
+    work.gate.set()
+    place: dict[str, Any] = {"tools_directory": "none", "auto_reload": False}
+    for runs in (False, True):
+        config = ToolEngineConfig(**place, records=f"sqlite:///{tmp_path}/kept.db", run_tasks=runs)
+        async with ToolEngine(config) as engine:
+            work.add_to(engine)
+            # What hears it is in this process alone.
+            context = ToolExecutionContext(on_progress=lambda _: None)
+            if runs:
+                handle = await engine.start("work", {"number": 1}, context)
+                assert (await handle.wait(BOUND)).is_success
+                continue
+            with pytest.raises(TaskError, match=RUN_HERE.partition(": ")[2]):
+                await engine.start("work", {"number": 1}, context)
+
+
+def test_on_the_command_line(command: Command, tmp_path: Path) -> None:  # noqa: F811 - a fixture
+    nowhere = command("task", "--records", "none")
+    assert NAMED.partition(": ")[2] in nowhere.err
+    url = f"sqlite:///{tmp_path}/calls.db"
+    started = command("task", "start", "echo", "message=a", "--records", url)
+    unknown = command("task", "show", "12", "--records", url)
+    assert LISTED.partition(": ")[2] in unknown.err
+    assert started.out.strip()[:8] in command("task", "--records", url).out
