@@ -18,7 +18,6 @@ from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
 from tool_engine.calls.blocking import BlockingCalls, OwnLoop
 from tool_engine.calls.call_id import name_engine
-from tool_engine.calls.closing import LAST_GRACE, close_backend, end_calls
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
@@ -323,28 +322,30 @@ class ToolEngine(
         self._end_own_loop()
 
     async def _close_parts(self) -> None:
+        # By name: what only a closing engine needs.
+        closing = import_module("tool_engine.calls.closing")
         async with contextlib.AsyncExitStack() as stack:
             # The last to be entered is the first to be left; one failure never stops the rest.
             for close in (self.store.close, self._bus.log.close, self._bus.close):
                 stack.push_async_callback(close)
             stack.push_async_callback(self._close_tasks)
-            patience = max(self.config.close_timeout, LAST_GRACE)
+            patience = max(self.config.close_timeout, closing.LAST_GRACE)
             stack.push_async_callback(self._registry.close, patience)
             stack.push_async_callback(self._followers.close_sources, patience)
-            stack.push_async_callback(self._end_leftovers)
+            stack.push_async_callback(self._end_leftovers, closing)
             stack.push_async_callback(
-                end_calls, self._pipeline, self._admission, self.config.close_timeout
+                closing.end_calls, self._pipeline, self._admission, self.config.close_timeout
             )
             stack.push_async_callback(self._reloader.stop)
             stack.push_async_callback(self._stop_following)
 
-    async def _end_leftovers(self) -> None:
+    async def _end_leftovers(self, closing: Any) -> None:
         """End work that continues without its caller, then close the backend."""
         async with contextlib.AsyncExitStack() as stack:
             if self._backend is not self._local:
-                stack.push_async_callback(close_backend, self._backend)
-            stack.push_async_callback(self._local.close, LAST_GRACE)
-            stuck = await self._runs.close(LAST_GRACE)
+                stack.push_async_callback(closing.close_backend, self._backend)
+            stack.push_async_callback(self._local.close, closing.LAST_GRACE)
+            stuck = await self._runs.close(closing.LAST_GRACE)
             if stuck:
                 _log.warning("close_left_threads", threads=stuck)
 

@@ -28,7 +28,7 @@ HEADER = (
 )
 MEANT = "executors/mcp/http.py: write the url that is meant"
 NUMBER = "executors/mcp/peer.py: have the server send null or a text in its place"
-TRIED = {LOST, PROGRAM, FOLDER, ITEMS, REVISION, ZERO, URL, HEADER, MEANT, NUMBER}
+TRIED = {LOST, PROGRAM, FOLDER, ITEMS, REVISION, ZERO, URL, HEADER, NUMBER}
 
 
 async def test_a_server_that_is_lost(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ async def test_a_chunked_body_that_is_too_large_is_refused(engine: ToolEngine) -
 async def test_a_body_that_never_comes_is_not_waited_for(
     engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tool_engine.mcp_server.http._LONGEST_WAIT", 0.1)
+    monkeypatch.setattr("tool_engine.mcp_server.http.LONGEST_WAIT", 0.1)
     async with serving(engine) as url:
         host, port = url.split("/")[2].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))

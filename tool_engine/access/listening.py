@@ -171,14 +171,14 @@ class _JoinedWrites:
 
     def write(self, data: bytes) -> None:
         if not self._parts:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._send_parts)
         self._parts.append(data)
 
     def close(self) -> None:
-        self._flush()
+        self._send_parts()
         self._transport.close()
 
-    def _flush(self) -> None:
+    def _send_parts(self) -> None:
         parts, self._parts = self._parts, []
         if parts:
             self._transport.write(b"".join(parts))

@@ -185,10 +185,9 @@ class Pipeline:
         request = plan.request
         if context is not ANONYMOUS or plan.is_special:
             if leads is None and not self.consents.is_free(call, plan, arguments):
-                ready = await self._prepare_call(call, params, packed, arguments, parent)
-                if not isinstance(ready, tuple):
-                    return ready
-                plan, arguments = ready
+                plan, arguments = await self._prepare_call(call, params, packed, arguments, parent)
+                if call.result is not None:
+                    return call.result
             request = self._make_request(plan, context, arguments, parent)
         call.slot = held = self._controller.admit_nowait(request, self._time(), call.call_id)
         slot = held if context.task is None else None

@@ -19,10 +19,10 @@ from tool_engine.server import (
     calls,
     events,
     health,
+    long_work,
     operating,
     records,
     replies,
-    tasks,
     tools,
 )
 from tool_engine.server.endpoint import Endpoint
@@ -34,7 +34,7 @@ from tool_engine.server.served import Served
 _ROOMS: Final = (
     calls,
     tools,
-    tasks,
+    long_work,
     records,
     admission,
     events,

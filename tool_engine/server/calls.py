@@ -14,6 +14,7 @@ from tool_engine.calls.engine_calls import PresentCall
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.record import ToolCallRecord
+from tool_engine.server.long_work import accept_task, start_task
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.problems import Problem, make_unknown
 from tool_engine.server.results import write_result
@@ -24,7 +25,6 @@ from tool_engine.server.streaming import (
     write_engine_event,
     write_event,
 )
-from tool_engine.server.tasks import accept_task, start_task
 from tool_engine.server.tools import find_tool
 
 CALLER_TYPE: Final = "http"

@@ -46,7 +46,7 @@ async def _import_tools(settings: Settings, request: Request) -> int:
             {
                 "server": server,
                 "files": files,
-                "tools": [_describe(each) for each in found],
+                "tools": [_describe_import(each) for each in found],
             }
         )
     elif request.output is None:
@@ -64,7 +64,7 @@ async def _import_tools(settings: Settings, request: Request) -> int:
     return EXIT_FAILED if any(each.lost for each in found) else EXIT_OK
 
 
-def _describe(written: _Written) -> dict[str, Any]:
+def _describe_import(written: _Written) -> dict[str, Any]:
     tool = written.tool
     return {"name": tool.name, "own_name": own_name(tool), "lost": written.lost}
 
