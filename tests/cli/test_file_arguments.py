@@ -32,6 +32,9 @@ READ: dict[str, tuple[str, ...]] = {
     "diff NEW": ("diff", "good.yaml", "{}"),
     "call --params": ("call", "echo", "--params", "{}"),
     "call KEY=VALUE": ("call", "echo", "message=@{}"),
+    "task --params": (
+        *("--records", "sqlite:///kept.db", "task", "start", "echo", "--params", "{}"),
+    ),
     "batch FILE": ("batch", "{}"),
     "simulate TRACE": ("simulate", "{}"),
     "chat --script": ("chat", "--script", "{}", "hi"),
@@ -39,6 +42,8 @@ READ: dict[str, tuple[str, ...]] = {
     "chat --system": ("chat", "--script", "script.yaml", "--system", "@{}", "hi"),
     "parse FILE": ("parse", "-p", "vcp", "{}"),
     "mcp --token-file": ("mcp", "serve", "--http", "127.0.0.1:0", "--token-file", "{}"),
+    "serve --token-file": ("serve", "--port", "0", "--token-file", "{}"),
+    "token --file": ("token", "list", "--file", "{}"),
     "lock --file": ("lock", "--check", "--file", "{}"),
     "--tools": ("--tools", "{}", "list"),
     "--path": ("--path", "{}", "list"),
@@ -230,4 +235,6 @@ SPEAK_OF_FILES = {
     "validate --verbose",
     # A folder for files: tests/contracts/test_cures_of_servers.py.
     "mcp --output",
+    # As `mcp --mcp-config`: what is wrong with it is an error of the engine that is served.
+    "serve --mcp-config",
 }

@@ -192,21 +192,13 @@ def fold(levels: int, width: int = 2) -> dict[str, Any]:
         lambda: [fold(28)],
         lambda: Data(fold(28)),
         lambda: [{"a": 1}, [], *[fold(6, 20)] * 3],
-        lambda: [*[[number] for number in range(900)], fold(28), *[[1] for _ in range(99)]],
-        lambda: [*[[number] for number in range(200_000)], fold(28)],
-        lambda: [Data(fold(28))],
-        lambda: [{"row": number, "page": "x" * 1_000_000} for number in range(3)] * 5_000,
-        lambda: ["x" * 10_000_000] * 5_000,
-        lambda: [[0] * 1_000_000] * 400_000,
-        lambda: [{"x" * 1_000_000}] * 5_000,
-        lambda: [Data("x" * 1_000_000)] * 5_000,
     ],
 )
 async def test_what_would_fill_the_memory(make: Any, limits: dict[str, Any]) -> None:
     """U17: a value that holds the same ones again and again is refused before it is written."""
     result = await returned(make(), **limits)
     assert result.error_type == "execution_error"
-    assert "more than 100 MB: return each of them once" in str(result.error)
+    assert "more than 500,000 of them: return each of them once" in str(result.error)
 
 
 @pytest.mark.parametrize(

@@ -229,8 +229,8 @@ class Pipeline:
         packed: bytes,
         arguments: dict[str, Any],
         parent: Slot | None,
-    ) -> tuple[Plan, dict[str, Any]] | ToolExecutionResult:
-        """Return what a call may run, or its result if it ended or another call ran for it."""
+    ) -> tuple[Plan, dict[str, Any]]:
+        """Return what a call may run; it has its result if it ended, or another call ran for it."""
         plan: Any = call.plan
         parent = None if parent is _UNASKED else parent
         # From here on callers may change what they sent: it is not read again.
@@ -239,18 +239,19 @@ class Pipeline:
             if plan.needs_consent or call.context.scope is not None:
                 consented = await self.consents.ask(self, call, params, packed, plan, arguments)
                 if consented is None:
-                    return call.ended()
+                    return plan, arguments
                 plan, arguments = consented
             if not plan.is_shared:
                 return plan, arguments
-            result = await self._flights.take(self, call, plan, arguments, parent)
-            if result is not None:
-                return result
+            call.result = await self._flights.take(self, call, plan, arguments, parent)
+            if call.result is not None:
+                return plan, arguments
             # It waited for another call in vain, and the tool has changed meanwhile.
             call.plan = call.findings = None
             checked = self.check(call, params, packed)
             if isinstance(checked, Failure):
-                return self._ending.fail(call, checked)
+                call.result = self._ending.fail(call, checked)
+                return plan, arguments
             plan, arguments = checked
 
     def recheck(self, call: Call, arguments: dict[str, Any]) -> Plan | Failure:

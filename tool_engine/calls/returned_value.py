@@ -37,7 +37,22 @@ def ready_at_once(value: Any) -> Ready | None:
     None if a part of it must be asked for its JSON form, or has none, or that is perhaps very
     large: see `ready_in_thread`.
     """
-    return _pack_ready(value, may_unfold)
+    returned = value
+    if (kind := type(value)) is not dict:
+        if kind in PLAIN:
+            value = {"result": value}
+        elif kind is LimitedOutput:
+            return value, value.output, value.kept.result
+    try:
+        output: dict[str, Any] = value if type(value) is dict else as_output(value)
+        if is_tracked(output) and may_unfold(output):
+            return None
+        kept = pack_plain(output)
+    except Exception:  # noqa: BLE001 - foreign objects raise anything
+        plain = plain_at_once(returned)
+        return None if plain is None else (None, plain, take_snapshot(plain))
+    # Cut while the value is at hand: reading it back would take many times as long.
+    return None, output, kept if len(kept) <= MAX_SNAPSHOT else keep_beginning(output, len(kept))
 
 
 def ready_in_thread(note: Note, value: Any) -> Ready:
@@ -47,33 +62,10 @@ def ready_in_thread(note: Note, value: Any) -> Ready:
         ToolExecutionError: Something in it has no form in JSON.
     """
     del note
-    if type(value) is not LimitedOutput:
-        check_unfolding(value)
-    ready = _pack_ready(value, lambda _: False)
-    if ready is not None:
-        return ready
+    check_unfolding(value)
     output = plain_output(value)
     check_unfolding(output)
     return None, output, take_snapshot(output)
-
-
-def _pack_ready(value: Any, is_left: Callable[[Any], bool]) -> Ready | None:
-    returned = value
-    if (kind := type(value)) is not dict:
-        if kind in PLAIN:
-            value = {"result": value}
-        elif kind is LimitedOutput:
-            return value, value.output, value.kept.result
-    try:
-        output: dict[str, Any] = value if type(value) is dict else as_output(value)
-        if is_tracked(output) and is_left(output):
-            return None
-        kept = pack_plain(output)
-    except Exception:  # noqa: BLE001 - foreign objects raise anything
-        plain = plain_at_once(returned)
-        return None if plain is None else (None, plain, take_snapshot(plain))
-    # Cut while the value is at hand: reading it back would take many times as long.
-    return None, output, kept if len(kept) <= MAX_SNAPSHOT else keep_beginning(output, len(kept))
 
 
 UNCHECKED: Final = Readying(ready_at_once, ready_in_thread)
@@ -114,7 +106,7 @@ class _HeldOutput:
             ToolExecutionError: It has no form in JSON, or is not what was declared.
         """
         # What has been limited is held to the declaration as it was before it was cut.
-        ready = ready_in_thread(note, value)
+        ready = ready_at_once(value) or ready_in_thread(note, value)
         found = self._check.find_misfits(ready[1])
         if found and self._is_enforced:
             raise OutputMismatchError(found, ready[2])

@@ -3,7 +3,7 @@
 Images and other content become content blocks, models of pydantic are asked for their own form;
 values with fields, keys or items are taken apart. A value without a JSON form is an error that says
 what to return: its `repr` would look like an answer. So is one whose JSON would fill the memory,
-because it holds the same texts, lists or mappings again and again.
+because it holds the same lists or mappings again and again.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from enum import Enum
-from gc import get_referents
-from sys import getsizeof
-from typing import Any, Final, NamedTuple
+from gc import get_referents, is_tracked
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -25,24 +24,19 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.content.pieces import Content
 from tool_engine.model.json.output import as_output, fields_of, is_path
-from tool_engine.model.json.weighing import HOLDING, LONG_TEXT, has_fields, seems_small
 
 _MAX_DEPTH: Final = 64
 _MOST: Final = 1_000_000
 """The most values that are taken apart; one that contains itself twice has no end."""
 _FEW: Final = 1_000
 """The most values that are looked at on the event loop."""
-_FEW_HELD: Final = 500_000
-"""The most values, each counted as often as it is held, that are written on the event loop."""
-_MOST_WRITTEN: Final = 100_000_000
-"""The most bytes that are written of a value that is much smaller itself."""
+_MOST_WRITTEN: Final = 500_000
+"""The most lists and mappings in the JSON of a value that holds some of them many times."""
 _MANY: Final = 10
-"""How many times as much is written of it."""
-_BEYOND: Final = 1_000
-"""So many times `_MOST_WRITTEN` no value has that holds each part once."""
-_LEAST: Final = 8
-"""Bytes that each value takes at least."""
+"""How often it holds each of them."""
+_SAMPLE: Final = 16
 _DEEPEST: Final = 1_000
+_CONTAINERS: Final = frozenset((dict, list, tuple))
 _LISTS: Final = frozenset((list, tuple, set, frozenset))
 _KNOWN: Final = (
     *(str, int, float, bytes, bytearray, memoryview, type(None), Enum, Decimal, UUID),
@@ -61,93 +55,39 @@ def plain_output(value: Any) -> dict[str, Any]:
 
 
 def may_unfold(value: Any) -> bool:
-    """Return True if its JSON may be large, or much larger than the value; quick."""
-    return not seems_small(value, _FEW_HELD)
+    """Return True if its JSON may be much larger than the value; only a few parts are counted."""
+    level, count = [value], 1.0
+    for _ in range(_MAX_DEPTH):
+        some = level if len(level) <= _SAMPLE else level[:: len(level) // _SAMPLE]
+        level = _list_inside(some)
+        if not level:
+            return False
+        count *= len(level) / len(some)
+        if count > _MOST_WRITTEN:
+            break
+    return True
 
 
 def check_unfolding(value: Any) -> None:
     """Raise `ToolExecutionError` if its JSON is much larger than the value; may take its time."""
-    if _has_more(value, _MOST_WRITTEN) and is_folded(value, _MOST_WRITTEN):
-        raise ToolExecutionError(
-            "the tool has run, but it returned the same values so often that their JSON has more "
-            f"than {_MOST_WRITTEN // 1_000_000} MB: return each of them once"
-        )
-
-
-def is_folded(value: Any, most: int) -> bool:
-    """Return True if what is written of a value has more than `most` bytes, most of it again.
-
-    Level by level it is counted how often each list or mapping stands there.
-
-    Args:
-        value: Lists and mappings; what else it holds is as large as its object.
-        most: Bytes that may be written, however often it holds the same.
-    """
-    level, written, kept = {id(value): (_open_value(value), 1)}, 0, 0
-    known: dict[int, _Measured] = {}
-    texts: set[int] = set()
+    level, count = [value], 1
     for _ in range(_DEEPEST):
-        below: dict[int, tuple[Any, int]] = {}
-        for key, (item, times) in level.items():
-            if key not in known:
-                known[key] = _measure_item(item, texts)
-                kept += known[key].new
-            written += times * known[key].size
-            for each in known[key].inside:
-                below[id(each)] = (each, times + below.get(id(each), (each, 0))[1])
-        level = below
-        if not level or written > _BEYOND * most:
-            break
-    return written > most and written > _MANY * kept
+        level = _list_inside(level)
+        count += len(level)
+        if not level:
+            return
+        if count > _MOST_WRITTEN and len(set(map(id, level))) * _MANY < len(level):
+            raise ToolExecutionError(
+                "the tool has run, but it returned the same lists or mappings so often that their "
+                f"JSON has more than {_MOST_WRITTEN:,} of them: return each of them once"
+            )
 
 
-class _Measured(NamedTuple):
-    """What one list or mapping holds."""
-
-    size: int
-    """Bytes of what it holds, without what is inside of other lists and mappings."""
-    new: int
-    """The same without the long texts that others hold, too."""
-    inside: list[Any]
-    """The lists and mappings."""
-
-
-def _measure_item(item: Any, texts: set[int]) -> _Measured:
-    found = get_referents(item)
-    inside = _list_held(found)
-    held = set(map(type, inside))
-    size, again = _LEAST * len(inside), 0
-    for own, each in ((getsizeof(each), each) for each in found if type(each) not in held):
-        size += own
-        if own > LONG_TEXT:
-            again += own if id(each) in texts else 0
-            texts.add(id(each))
-    return _Measured(size, size - again, inside)
-
-
-def _has_more(value: Any, most: int) -> bool:
-    """Return True if a value has more bytes, with what it holds again counted again."""
-    level = [_open_value(value)]
-    for _ in range(_DEEPEST):
-        if sum(len(each) for each in level if type(each) in HOLDING) > most // _LEAST:
-            return True
-        found = get_referents(*level)
-        most -= sum(map(getsizeof, found))
-        level = _list_held(found)
-        if not level or most < 0:
-            break
-    return most < 0
-
-
-def _list_held(found: list[Any]) -> list[Any]:
-    """Return those that hold others: lists, mappings, and values with fields."""
-    kinds = {kind for kind in set(map(type, found)) if kind in HOLDING or has_fields(kind)}
-    return [each for each in found if type(each) in kinds]
-
-
-def _open_value(value: Any) -> Any:
-    """Return a value itself, or a list of what an object of another class refers to."""
-    return value if type(value) in HOLDING else get_referents(value)
+def _list_inside(level: list[Any]) -> list[Any]:
+    """Return the lists and mappings in some others; those without any others may be left out."""
+    # What the garbage collector does not track holds texts and numbers alone.
+    found = filter(is_tracked, get_referents(*level))
+    return [each for each in found if type(each) in _CONTAINERS]
 
 
 def plain_at_once(value: Any) -> dict[str, Any] | None:

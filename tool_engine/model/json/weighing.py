@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from gc import get_referents, is_tracked
-from sys import getsizeof
+from gc import get_referents
 from typing import Any, Final
 
 import msgspec
@@ -20,17 +19,9 @@ _CONTAINERS: Final = (dict, list, tuple)
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _TEXT: Final = frozenset((str,))
 _PLAIN: Final = _NUMBERS | _TEXT
-HOLDING: Final = frozenset((dict, list, tuple, set, frozenset))
-_FIELDS: Final = ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__", "model_dump")
-"""What the classes of values with fields have."""
-LONG_TEXT: Final = 10_000
-"""Bytes of a text that is worth a look at whether it is held again."""
-_SAMPLE: Final = 4
+_SAMPLE: Final = 16
 """Parts of a level that are looked at."""
-_FEW: Final = 64
-"""Values of a level of which none need be looked at."""
-_WIDE: Final = 100
-"""So many times the entries that are counted may stand in rows of texts and numbers."""
+_DEEPEST: Final = 64
 _OPEN: Final = -1
 """The weight of a container that is still being weighed."""
 
@@ -52,7 +43,7 @@ def pack_small(value: Any, most: int) -> bytes | None:
     None also for what has no such form, and for many entries, which take longer to handle than
     their bytes say.
     """
-    if not seems_small(value, most // _PER_ENTRY):
+    if not _seems_small(value, most // _PER_ENTRY):
         return None
     try:
         packed = _pack(value)
@@ -61,50 +52,24 @@ def pack_small(value: Any, most: int) -> bytes | None:
     return packed if len(packed) <= most else None
 
 
-def seems_small(value: Any, most: int) -> bool:
-    """Return True if a value has at most `most` entries, each counted as often as it is held.
+def _seems_small(value: Any, most: int) -> bool:
+    """Return True if a value has at most `most` entries, as far as some of its parts show.
 
     To pack a large one would take long, and of one that holds the same parts again and again for
-    ever. Of many entries a few are looked at for long texts.
+    ever.
     """
-    level, left = [value if type(value) in HOLDING else get_referents(value)], most
-    while level:
-        left -= sum(map(len, level))
-        if left < 0:
+    level, count, entries = [value], 1.0, 0.0
+    for _ in range(_DEEPEST):
+        level = [each for each in level if type(each) in _CONTAINERS]
+        if not level:
+            return True
+        some = level if len(level) <= _SAMPLE else level[:: len(level) // _SAMPLE]
+        entries += sum(map(len, some)) * count * len(level) / len(some)
+        if entries > most:
             return False
-        found = get_referents(*level)
-        if len(found) > _FEW and not _seem_short(found, most):
-            return False
-        level = _list_inside(found)
-    return True
-
-
-def _list_inside(found: list[Any]) -> list[Any]:
-    """Return what holds others among some values; of those with fields, what they hold."""
-    # What the garbage collector does not track holds texts and numbers alone.
-    tracked = list(filter(is_tracked, found))
-    inside = [each for each in tracked if type(each) in HOLDING]
-    if len(inside) < len(tracked):
-        held = get_referents(*(each for each in tracked if has_fields(type(each))))
-        # Each of them refers to its class as well.
-        inside.append([each for each in held if not isinstance(each, type)])
-    return inside
-
-
-def _seem_short(found: list[Any], most: int) -> bool:
-    """Return True if a few of some values are neither long texts nor wide rows."""
-    for each in found[:: len(found) // _SAMPLE]:
-        inside = get_referents(each) if type(each) in HOLDING else [each]
-        if len(inside) * len(found) > _WIDE * most:
-            return False
-        if inside and max(map(getsizeof, inside)) > LONG_TEXT:
-            return False
-    return True
-
-
-def has_fields(kind: type) -> bool:
-    """Return True for a class whose values are written as their fields."""
-    return not issubclass(kind, type) and any(hasattr(kind, name) for name in _FIELDS)
+        count *= len(level) / len(some)
+        level = get_referents(*some)
+    return False
 
 
 def is_written_at_once(value: Any) -> bool:
