@@ -24,7 +24,7 @@ TAKES_NOTHING: Final = {"CalculatorExecutor", "DeferredApprover", "EchoExecutor"
 MADE: Final = [
     name
     for name in sorted(tool_engine.__all__)
-    if name not in GIVEN | TAKES_NOTHING
+    if name not in GIVEN | TAKES_NOTHING | {"MCPSource"}
     and isinstance(kind := getattr(tool_engine, name), type)
     and not issubclass(kind, Enum | BaseException)
     and not getattr(kind, "_is_protocol", False)
@@ -38,6 +38,12 @@ def test_a_wrong_keyword(name: str) -> None:
         ConfigurationError, match=r"has no (field|argument) 'no_such_thing'; it has"
     ):
         getattr(tool_engine, name)(no_such_thing=1)
+
+
+def test_a_wrong_keyword_of_a_server() -> None:
+    """Its keywords are those of its settings."""
+    with pytest.raises(ConfigurationError, match=r"has no field 'no_such_thing'; it has"):
+        tool_engine.MCPSource("notes", command=["notes"], no_such_thing=1)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tool_engine.executors.mcp.connection import Connection
 from tool_engine.executors.mcp.mcp_executor import MCPExecutor
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.interfaces.catalog_source import CatalogSource, ListedTool
+from tool_engine.model.json.copying import live
 from tool_engine.visible import visible, without_unseen
 
 LONGEST_DESCRIPTION: Final = 4_000
@@ -34,6 +35,7 @@ _MARK: Final = 6
 """Characters that set a changed name apart from others."""
 
 
+@live("make another one from its settings")
 class MCPSource(CatalogSource):
     """The tools of a server of the Model Context Protocol, for `ToolEngine.add_source`.
 
