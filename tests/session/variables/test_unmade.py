@@ -56,9 +56,15 @@ _STEPS = st.lists(
 
 
 def described(variables: list[Variable]) -> list[str]:
-    """Variables but for the times; as text, since a NaN is not equal to itself."""
-    never = datetime(2026, 1, 1, tzinfo=UTC)
-    return [repr(msgspec.structs.replace(each, created=never, updated=never)) for each in variables]
+    """Variables but for the times; as text, since a NaN is not equal to itself.
+
+    The labels beside it, in order: two sets that are equal need not be written in one order.
+    """
+    alike: dict[str, Any] = dict.fromkeys(("created", "updated"), datetime(2026, 1, 1, tzinfo=UTC))
+    alike["labels"] = frozenset()
+    return [
+        f"{sorted(each.labels)} {msgspec.structs.replace(each, **alike)!r}" for each in variables
+    ]
 
 
 @settings(max_examples=share_of(200))
