@@ -73,9 +73,7 @@ async def test_closed_and_opened_again(make: Make, work: Work) -> None:
     """Queued tasks wait for the next engine; those that ran when it closed have ended."""
     engine = await make()
     handles = [await engine.start("work", {"number": each}) for each in range(9)]
-    async with asyncio.timeout(BOUND):
-        while len(work.ran) < 2:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.01)
+    await work.until_ran(2)
     await engine.close()
     work.gate.set()
     later = await make()
@@ -89,6 +87,7 @@ async def test_an_engine_that_runs_none(make: Make, work: Work) -> None:
     """A program that only looks leaves the tasks to others."""
     engine = await make()
     handles = [await engine.start("work", {"number": each}) for each in range(9)]
+    await work.until_ran(2)
     await engine.close()
     work.gate.set()
     looker = await make(run_tasks=False)
@@ -105,6 +104,7 @@ async def test_dead_while_it_ran(make: Make, work: Work, is_repeatable: bool) ->
     handle = await engine.start("work", {"number": 1})
     waits = [await engine.start("work", {"number": each}) for each in range(2, 9)]
     await until(handle, "running")
+    await work.until_ran(1)
     await die(engine)
     work.gate.set()
     heir = await make(keys)

@@ -39,6 +39,12 @@ class Work:
         await self.gate.wait()
         return {"number": number}
 
+    async def until_ran(self, count: int) -> None:
+        """Wait until that many have begun: "running" is said a moment before."""
+        async with asyncio.timeout(BOUND):
+            while len(self.ran) < count:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.01)
+
     def add_to(self, engine: ToolEngine, **keys: Any) -> None:
         number = {"name": "number", "type": "integer", "required": True, "description": "which"}
         definition = {"name": "work", "description": "works", "parameters": [number], **keys}
@@ -132,6 +138,7 @@ async def test_cancel(make: Make, work: Work, place: int) -> None:
     engine = await make()
     handles = [await engine.start("work", {"number": each}) for each in range(41)]
     await until(handles[1], "running")
+    await work.until_ran(2)
     handle = handles[place]
     assert await handle.cancel("no more")
     assert (handle.status, handle.state.message) == (
