@@ -88,6 +88,22 @@ async def test_execute_takes_what_the_validator_takes(kind: str) -> None:
                     assert result.error_type == "validation_error"
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_an_object_that_equals_all(is_open: bool) -> None:
+    """What is packed like an object but is none is refused, and nothing of it is left out."""
+    inner = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "additionalProperties": is_open,
+    }
+    schema = {"type": "object", "properties": {"p": inner}, "required": ["p"]}
+    async with ToolEngine(ToolEngineConfig("none", auto_reload=False)) as engine:
+        engine.register_tool(bare("t", parameters=schema), lambda p: p)
+        result = await engine.execute("t", {"p": Equal()})
+        assert (result.is_success, result.error_type) == (False, "validation_error")
+        assert (await engine.execute("t", {"p": {"a": 1}})).is_success
+
+
 async def test_too_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound on how many values a call may carry holds on every way."""
     monkeypatch.setattr("tool_engine.validation.shape.MAX_VALUES", 500)

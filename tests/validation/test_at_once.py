@@ -12,32 +12,52 @@ import pytest
 from hypothesis import event, given, settings
 
 from tests.effort import share_of
-from tool_engine.validation.acceptance import reader_of
+from tool_engine.validation.typed_reader import reader_of
 
 NUMBERS = st.sampled_from([0, 1, -1, 2, 5, 2**53, 2**64 - 1, -(2**63)])
-KINDS = st.sampled_from(["string", "integer", "boolean", "null"])
+FRACTIONS = st.sampled_from([0.5, -0.5, 1.0, 2.5, 1e300, -1e300, 5e-324, math.inf, -math.inf])
+KINDS = st.sampled_from(["string", "integer", "number", "boolean", "null"])
+BOUNDS = st.dictionaries(
+    st.sampled_from(["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"]),
+    st.sampled_from([-2, 0, 1, 3, 0.5, -0.5, 1.0, 2**53, -(2**53)]),
+    max_size=2,
+)
 VALUES = st.one_of(
-    st.sampled_from(["", "a", "b", "1", "é", True, False, None, 1.0, 0.5, math.inf, -0.0]),
+    st.sampled_from(["", "a", "b", "1", "é", "👍🏽", "a👍"]),
+    st.sampled_from([True, False, None, 1.0, 0.5, math.inf, -0.0]),
     st.sampled_from([b"a", [1], {}, {"a": 1}, [None]]),
     NUMBERS,
 )
 USUAL = {
-    "string": st.sampled_from(["a", "b", "1", "é"]),
+    "string": st.sampled_from(["a", "b", "1", "é", "", "👍🏽", "a👍"]),
     "integer": NUMBERS,
+    "number": st.one_of(NUMBERS, FRACTIONS),
     "boolean": st.booleans(),
     "null": st.none(),
 }
 NAMES = st.sampled_from(["a", "b", "class", "a b", ""])
 
 
+def lengths(least: str, most: str) -> st.SearchStrategy[dict[str, int]]:
+    return st.dictionaries(st.sampled_from([least, most]), st.integers(0, 3))
+
+
+def is_one_a_side(bounds: dict[str, Any]) -> bool:
+    return not bounds.keys() >= {"minimum", "exclusiveMinimum"} and (
+        not bounds.keys() >= {"maximum", "exclusiveMaximum"}
+    )
+
+
 @st.composite
 def properties(draw: st.DrawFn) -> dict[str, Any]:
     about: dict[str, Any] = {"type": draw(KINDS)}
-    if about["type"] == "string" and draw(st.booleans()):
-        about["enum"] = draw(st.lists(st.sampled_from(["a", "b", "1"]), min_size=1))
-    if about["type"] == "integer":
-        bounds = st.sampled_from([("minimum", -2), ("maximum", 3), ("minimum", 2), ("maximum", 0)])
-        about.update(draw(st.lists(bounds, max_size=2)))
+    if about["type"] == "string":
+        if draw(st.booleans()):
+            about["enum"] = draw(st.lists(st.sampled_from(["a", "b", "1"]), min_size=1))
+        else:
+            about.update(draw(lengths("minLength", "maxLength")))
+    if about["type"] in ("integer", "number"):
+        about.update(draw(BOUNDS.filter(is_one_a_side)))
     return about
 
 
@@ -54,14 +74,18 @@ def nested_schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         )
     )
     return st.one_of(
-        st.fixed_dictionaries({"type": st.just("array"), "items": inner}),
+        st.builds(
+            lambda items, size: {"type": "array", "items": items, **size},
+            inner,
+            lengths("minItems", "maxItems"),
+        ),
         objects,
         properties().filter(is_nullable).map(lambda each: {**each, "type": [each["type"], "null"]}),
     )
 
 
 def is_nullable(schema: dict[str, Any]) -> bool:
-    return schema["type"] in ("string", "integer", "boolean") and "enum" not in schema
+    return schema["type"] in ("string", "integer", "number", "boolean") and "enum" not in schema
 
 
 SCHEMAS = st.recursive(properties(), nested_schemas, max_leaves=6)
@@ -144,27 +168,29 @@ def test_what_it_lets_pass_is_valid(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "about",
     [
-        {"type": "number"},
+        {"type": "number", "minimum": 2**70},
+        {"type": "number", "minimum": 1, "exclusiveMinimum": 1},
+        {"type": "number", "multipleOf": 0.5},
         {"type": ["integer", "string"]},
         {"type": ["integer", "string", "null"]},
         {"type": ["null"]},
         {"type": ["null", "null"]},
         {"type": ["string", "null"], "enum": ["a", None]},
-        {"type": ["number", "null"]},
-        {"type": "array", "items": {"type": "string"}, "minItems": 1},
-        {"type": "array", "items": {"type": "number"}},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1.0},
+        {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
         {"type": "array", "items": True},
-        {"type": "object", "properties": {"b": {"type": "number"}}},
         {"type": "object", "properties": {"b": {"type": "string"}}, "maxProperties": 1},
         {"type": "object"},
         {"$ref": "#/$defs/a"},
+        {"$ref": "#/$defs/tree"},
+        {"$ref": "#/properties/a"},
+        {"$ref": "#/$defs/text", "maxLength": 1},
         {"type": "string", "pattern": "a"},
         {"type": "string", "format": "date"},
-        {"type": "string", "minLength": 1},
+        {"type": "string", "minLength": 1, "enum": ["a"]},
         {"type": "string", "enum": ["a", 1]},
         {"type": "string", "enum": []},
         {"type": "integer", "enum": [1]},
-        {"type": "integer", "minimum": 0.5},
         {"type": "integer", "maximum": 2**70},
         {"type": "integer", "multipleOf": 2},
         {"type": "array"},
@@ -174,7 +200,33 @@ def test_what_it_lets_pass_is_valid(data: st.DataObject) -> None:
 )
 def test_what_it_leaves_to_the_validator(about: dict[str, Any]) -> None:
     """One rule that the types of msgspec do not say in the same way is enough."""
-    assert reader_of({"type": "object", "properties": {"a": about}}) is None
+    tree = {"type": "object", "properties": {"next": {"$ref": "#/$defs/tree"}}}
+    definitions = {"tree": tree, "text": {"type": "string"}}
+    schema = {"type": "object", "properties": {"a": about}, "$defs": definitions}
+    assert reader_of(schema) is None
+
+
+def test_definitions() -> None:
+    """What is referred to is read like what stands in place, and made once."""
+    levels: dict[str, Any] = {
+        f"{each}": {
+            "type": "object",
+            "properties": {name: {"$ref": f"#/$defs/{each + 1}"} for name in "abcdefgh"},
+        }
+        for each in range(6)
+    }
+    levels["6"] = {"type": "number", "minimum": 1}
+    schema = {**levels["0"], "$defs": levels}
+    read = reader_of(schema)
+    assert read is not None
+    for value, is_fitting in ((1, True), (1.5, True), (0.5, False), ("1", False)):
+        sent: Any = value
+        for name in "abcdef":
+            sent = {name: sent, "h": {}} if sent is not value else {name: sent}
+        try:
+            assert (read(msgspec.msgpack.encode(sent)) == sent) is is_fitting
+        except msgspec.ValidationError:
+            assert not is_fitting
 
 
 def test_an_object_with_rules_of_its_own() -> None:

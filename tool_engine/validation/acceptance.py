@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from struct import unpack_from
-from types import GenericAlias
-from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
+from typing import Any, Final
 
 import jsonschema_rs
 import msgspec
@@ -181,24 +180,33 @@ def choose_accept_packed(
         defaults: The defaults of the optional parameters.
         schema: The schema.
     """
-    has_integers = "integer" in str(schema)
+    words = str(schema)
+    has_integers = "integer" in words
     if is_sealed(schema, containers=_DEEP):
         accept = _accept_packed(is_valid, careful, defaults, has_integers)
     else:
         accept = _accept_packed_nested(is_valid, careful, defaults, has_integers)
+    # Most tools take no containers, and need no types of msgspec.
+    from tool_engine.validation.typed_reader import reader_of
+
     read = reader_of(schema)
-    return accept if read is None else _accept_at_once(read, accept, defaults)
+    return accept if read is None else _accept_at_once(read, accept, defaults, words)
 
 
 def _accept_at_once(
-    read: Callable[[bytes], dict[str, Any]], judge: AcceptPacked, defaults: Mapping[str, Any]
+    read: Callable[[bytes], dict[str, Any]],
+    judge: AcceptPacked,
+    defaults: Mapping[str, Any],
+    words: str,
 ) -> AcceptPacked:
     # Each value takes a byte at least.
     most = min(LARGE, MAX_VALUES)
+    # A dataclass is packed like an object, and may call itself equal to anything.
+    is_plain = plain_json().is_valid if words.count("'object'") > 1 else bool
 
     def accept(params: Any, packed: bytes) -> dict[str, Any] | None:
         try:
-            if len(packed) < most and (plain := read(packed)) == params:
+            if len(packed) < most and (plain := read(packed)) == params and is_plain(params):
                 return {**defaults, **plain} if defaults else plain
         except Exception:  # noqa: BLE001 - foreign objects may raise anything when compared
             return judge(params, packed)
@@ -312,89 +320,3 @@ def plain_json() -> jsonschema_rs.Draft202012Validator:
     }
     levels[f"{MAX_DEPTH}"] = {"type": [*_SCALARS]}
     return build_validator({"$ref": "#/$defs/0", "$defs": levels})
-
-
-# No numbers with fractions: infinity is one to msgspec, and none in JSON.
-_TYPES: Final[dict[Any, Any]] = {"string": str, "integer": int, "boolean": bool, "null": None}
-_NOTES: Final = frozenset(("title", "description", "default", "examples", "deprecated"))
-_ABOUT_OBJECT: Final = _NOTES | {"type", "properties", "required", "additionalProperties"}
-_ABOUT_LIST: Final = _NOTES | {"type", "items"}
-_ABOUT_VALUE: Final = _NOTES | {"type", "enum", "minimum", "maximum"}
-_BOUNDS: Final = (("minimum", "ge"), ("maximum", "le"))
-_LARGEST_BOUND: Final = 2**63 - 1
-"""The largest bound that msgspec can compare with."""
-_UNKNOWN: Final[Any] = object()
-
-
-# msgspec reads MessagePack as the types of the schema, about as fast as reading alone. It may
-# refuse what the schema allows, such as 1.0 as an integer, but never accepts what it refuses.
-def reader_of(schema: Mapping[str, Any]) -> Callable[[bytes], dict[str, Any]] | None:
-    """Return a function that decodes and judges the arguments; None: use a validator.
-
-    It leaves out what the schema does not name, so that the arguments are no longer what was sent,
-    and raises for all that it cannot vouch for.
-
-    Args:
-        schema: JSON Schema of the arguments.
-    """
-    arguments = _type_of(schema, _DEEP) if schema.get("type") == "object" else _UNKNOWN
-    return None if arguments is _UNKNOWN else msgspec.msgpack.Decoder(arguments).decode
-
-
-def _type_of(about: Any, levels: int) -> Any:
-    """Return the type that msgspec reads by a schema; `_UNKNOWN`: there is none."""
-    if not isinstance(about, Mapping) or levels <= 0:
-        return _UNKNOWN
-    kind = about.get("type")
-    if isinstance(kind, list):
-        return _optional_of(about, levels)
-    if kind == "object":
-        return _object_of(about, levels)
-    return _list_of(about, levels) if kind == "array" else _scalar_of(about)
-
-
-def _object_of(about: Mapping[str, Any], levels: int) -> Any:
-    required, properties = set(about.get("required", ())), about.get("properties", {})
-    if not _ABOUT_OBJECT.issuperset(about) or not properties.keys() >= required:
-        return _UNKNOWN
-    kinds = {name: _type_of(each, levels - 1) for name, each in properties.items()}
-    if not kinds or any(kind is _UNKNOWN for kind in kinds.values()):
-        return _UNKNOWN
-    fields = {name: each if name in required else NotRequired[each] for name, each in kinds.items()}
-    return TypedDict("Arguments", fields)  # type: ignore[operator]
-
-
-def _list_of(about: Mapping[str, Any], levels: int) -> Any:
-    if not _ABOUT_LIST.issuperset(about):
-        return _UNKNOWN
-    item = _type_of(about.get("items"), levels - 1)
-    return item if item is _UNKNOWN else GenericAlias(list, item)
-
-
-def _optional_of(about: Mapping[str, Any], levels: int) -> Any:
-    others = [kind for kind in about["type"] if kind != "null"]
-    if "enum" in about or len(others) != 1 or len(about["type"]) != 2:
-        return _UNKNOWN
-    kind = _type_of({**about, "type": others[0]}, levels)
-    return kind if kind is _UNKNOWN else kind | None
-
-
-def _scalar_of(about: Mapping[str, Any]) -> Any:
-    kind = about.get("type")
-    if not isinstance(kind, str) or kind not in _TYPES or not _ABOUT_VALUE.issuperset(about):
-        return _UNKNOWN
-    bounds = {short: about[name] for name, short in _BOUNDS if name in about}
-    if "enum" in about:
-        chosen = about["enum"]
-        if kind != "string" or bounds or {type(each) for each in chosen} != {str}:
-            return _UNKNOWN
-        return Literal[tuple(chosen)]
-    if not bounds:
-        return _TYPES[kind]
-    if kind != "integer" or not all(_is_small(each) for each in bounds.values()):
-        return _UNKNOWN
-    return Annotated[int, msgspec.Meta(**bounds)]
-
-
-def _is_small(number: Any) -> bool:
-    return type(number) is int and abs(number) <= _LARGEST_BOUND
