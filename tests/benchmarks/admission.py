@@ -30,6 +30,7 @@ __all__ = ["admission"]
 
 OURS = "tool_engine"
 SEMAPHORE = "asyncio.Semaphore"
+TWO_SEMAPHORES = "asyncio.Semaphore for all, and one for http"
 LIMITER = "anyio.CapacityLimiter"
 OWN_PATH = "tool_engine, the engine's own path"
 PUBLIC_PATH = "tool_engine, controller.slot('http')"
@@ -44,7 +45,8 @@ TASKS = 20_000
 KEYS = 100_000
 
 OWN_PATH_BUDGET = 1.0
-PUBLIC_PATH_BUDGET = 2.0
+PUBLIC_PATH_BUDGET = 1.2
+"""Times what bounds the same by hand: a block of its own for each limit."""
 GROWTH_SLACK = 1.5
 """Times what the logarithm allows: the processor's caches hold 1,000 waiters, but not 100,000."""
 CANCEL_BUDGET = 0.1
@@ -170,14 +172,17 @@ async def _uncontended(missing: list[str]) -> bool:
     for attempt in range(TRIES):
         figures = {figure.row.name: figure for figure in await measure(rows)}
         base = figures[SEMAPHORE]
-        own, public = figures[OWN_PATH].ratio(base), figures[PUBLIC_PATH].ratio(base)
+        own = figures[OWN_PATH].ratio(base)
+        public = figures[PUBLIC_PATH].ratio(figures[TWO_SEMAPHORES])
         if (own <= OWN_PATH_BUDGET and public <= PUBLIC_PATH_BUDGET) or attempt == TRIES - 1:
             break
         print(f"(try {attempt + 1}: {own:.2f} and {public:.2f}; measuring again)")
     by_cost = sorted(figures.values(), key=lambda figure: figure.median)
     report.calls("A free slot, taken and given back", by_cost, base, missing)
     kept = report.budget(f"{OWN_PATH} / {SEMAPHORE}", own, OWN_PATH_BUDGET, "x")
-    return kept & report.budget(f"{PUBLIC_PATH} / {SEMAPHORE}", public, PUBLIC_PATH_BUDGET, "x")
+    return kept & report.budget(
+        f"{PUBLIC_PATH} / {TWO_SEMAPHORES}", public, PUBLIC_PATH_BUDGET, "x"
+    )
 
 
 def _own_rows() -> list[Row]:
@@ -206,14 +211,22 @@ def _own_rows() -> list[Row]:
 
 
 def _peer_rows() -> list[Row]:
-    semaphore = asyncio.Semaphore(10)
+    semaphore, one_bucket = asyncio.Semaphore(10), asyncio.Semaphore(5)
 
     async def hold_semaphore(n: int) -> None:
         for _ in range(n):
             async with semaphore:
                 pass
 
-    rows = [Row(SEMAPHORE, "a limit", hold_semaphore)]
+    async def hold_both(n: int) -> None:
+        for _ in range(n):
+            async with one_bucket, semaphore:
+                pass
+
+    rows = [
+        Row(SEMAPHORE, "a limit", hold_semaphore),
+        Row(TWO_SEMAPHORES, "two limits", hold_both),
+    ]
     if _has_anyio():
         limiter = import_module("anyio").CapacityLimiter(10)
 
