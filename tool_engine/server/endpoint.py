@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import types
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -116,11 +117,10 @@ class Endpoint:
 async def _while_client_waits(work: Any, receive: Any) -> Any:
     """Return what the work returns; None: its client has left, and the work was cancelled.
 
-    Work that is done soon costs its client no watching.
+    Work that is done soon costs its client no watching, and work that never waits no timer.
     """
-    loop = asyncio.get_running_loop()
     task: Any = asyncio.current_task()
-    watches: list[asyncio.Task[None]] = []
+    watches: list[Any] = []
     has_left = False
 
     async def watch() -> None:
@@ -130,17 +130,44 @@ async def _while_client_waits(work: Any, receive: Any) -> Any:
         has_left = True
         task.cancel()
 
-    timer = loop.call_later(_PATIENCE, lambda: watches.append(loop.create_task(watch())))
+    def begin_watch() -> None:
+        loop = asyncio.get_running_loop()
+        begin = lambda: watches.append(loop.create_task(watch()))  # noqa: E731 - it is short
+        watches.append(loop.call_later(_PATIENCE, begin))
+
     try:
-        return await work
+        return await _do_steps(work, begin_watch)
     except asyncio.CancelledError:
         if has_left and task.uncancel() == 0:
             return None
         raise
     finally:
-        timer.cancel()
         for each in watches:
             each.cancel()
+
+
+@types.coroutine
+def _do_steps(work: Any, on_wait: Callable[[], None]) -> Any:
+    """Do the work, and call `on_wait` when it waits for the first time."""
+    try:
+        awaited = work.send(None)
+    except StopIteration as done:
+        return done.value
+    on_wait()
+    while True:
+        try:
+            sent = yield awaited
+        except GeneratorExit:
+            work.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is for the work
+            step, sent = work.throw, error
+        else:
+            step = work.send
+        try:
+            awaited = step(sent)
+        except StopIteration as done:
+            return done.value
 
 
 async def write_json(value: Any) -> bytes:
