@@ -93,8 +93,6 @@ class _Reader:
         mark, parts = _mark_part(items), self._before.parts
         if mark is not None and number < len(parts) and mark == parts[number].mark:
             part = parts[number]
-            self._tools |= {name: self._known[name] for name in part.names}
-            self._given |= {name: self._before.given[name] for name in part.names}
         else:
             wrong = len(self._errors)
             names = tuple(map(self._take_item, items))
@@ -148,6 +146,22 @@ class _Reader:
             raise DefinitionError(*problems)
         return made
 
+    def _add_kept(self) -> None:
+        """Put what is as it was among what was made, in the order of the source."""
+        before, tools, given = self._before, self._tools, self._given
+        if [part.names for part in self._parts] == [part.names for part in before.parts]:
+            self._tools, self._given = {**self._known, **tools}, {**before.given, **given}
+            return
+        names = [name for part in self._parts for name in part.names]
+        for found, known in ((tools, self._known), (given, before.given)):
+            made = dict(found)
+            found.clear()
+            found |= {
+                name: made[name] if name in made else known[name]
+                for name in names
+                if name in made or name in known
+            }
+
     def _is_known(self, name: str, content: Tool | ListedTool | bytes | None) -> bool:
         """Return True if the tool of this name was made of the same."""
         if content is None or name not in self._known:
@@ -157,6 +171,7 @@ class _Reader:
 
     def end_reading(self) -> Reading:
         """Return what was found, without what has a name twice."""
+        self._add_kept()
         twice: set[str] = set()
         if sum(len(part.names) for part in self._parts) != len(self._tools):
             counts = Counter(name for part in self._parts for name in part.names)

@@ -155,21 +155,24 @@ def _list_forms(schema: Any) -> Iterator[tuple[Mapping[str, Any], bool]]:
 def _parameter_of(
     whole: Mapping[str, Any], name: str, schema: Any, is_required: bool
 ) -> ToolParameter:
-    own = dict(schema) if isinstance(schema, Mapping) else {} if schema else {"not": {}}
-    meant: Mapping[str, Any] = own
-    if "$ref" in own:
-        meant = found if isinstance(found := resolve_schema(whole, own), Mapping) else {}
-    kind = own.get("type", meant.get("type"))
-    said = own.get("description", meant.get("description", ""))
+    if schema.__class__ is dict or isinstance(schema, Mapping):
+        own = dict(schema)
+    else:
+        own = {} if schema else {"not": {}}
+    is_secret, said = own.get("writeOnly") is True, own
+    if "$ref" in own and isinstance(meant := resolve_schema(whole, own), Mapping):
+        said = {**meant, **own}
+        is_secret = is_secret or meant.get("writeOnly") is True
+    kind, description = said.get("type"), said.get("description", "")
     return ToolParameter(
         name=name,
         type=kind if isinstance(kind, str) and kind in PARAMETER_TYPES else "any",
         required=is_required,
         default=own.get("default"),
-        description=said if isinstance(said, str) else "",
+        description=description if isinstance(description, str) else "",
         schema=own,
         has_default="default" in own,
-        secret=own.get("writeOnly") is True or meant.get("writeOnly") is True,
+        secret=is_secret,
     )
 
 

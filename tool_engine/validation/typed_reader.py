@@ -13,8 +13,6 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import msgspec
 
-__all__ = ["reader_of"]
-
 _NOTES: Final = frozenset(("type", "title", "description", "default", "examples", "deprecated"))
 _LENGTHS: Final = {
     "minLength": "min_length",
@@ -111,7 +109,7 @@ class _Types:
 
     def _find_list(self, about: Mapping[str, Any], levels: int) -> Any:
         item = self.find_type(about.get("items"), levels - 1)
-        return item if item is _UNKNOWN else _measure(GenericAlias(list, item), about)
+        return item if item is _UNKNOWN else _bound_length(GenericAlias(list, item), about)
 
     def _find_optional(self, about: Mapping[str, Any], levels: int) -> Any:
         others = [kind for kind in about["type"] if kind != "null"]
@@ -129,14 +127,14 @@ def _scalar_of(kind: str, about: Mapping[str, Any]) -> Any:
     if kind != "string":
         return _number_of(kind, about)
     if "enum" not in about:
-        return _measure(str, about)
+        return _bound_length(str, about)
     chosen = about["enum"]
     if about.keys() & _LENGTHS or {type(each) for each in chosen} != {str}:
         return _UNKNOWN
     return Literal[tuple(chosen)]
 
 
-def _measure(kind: Any, about: Mapping[str, Any]) -> Any:
+def _bound_length(kind: Any, about: Mapping[str, Any]) -> Any:
     """Return the type of texts or lists that are as long as the schema says."""
     lengths: dict[str, Any] = {
         short: about[name] for name, short in _LENGTHS.items() if name in about

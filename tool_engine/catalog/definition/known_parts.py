@@ -19,7 +19,7 @@ from tool_engine.catalog.definition.keywords import is_known_draft
 from tool_engine.catalog.definition.rules import check_value
 from tool_engine.catalog.definition.workload import Workload
 from tool_engine.catalog.limits import LONGEST_NAME, MAX_SCHEMAS
-from tool_engine.model.json.references import HOLD_LIST, HOLD_MANY, HOLD_ONE
+from tool_engine.model.json.references import HOLD_LIST, HOLD_MANY, HOLD_ONE, HOLD_SCHEMAS
 
 _OF_OBJECTS: Final = frozenset(
     {"$schema", "type", "properties", "required", "additionalProperties", "description", "title"}
@@ -27,6 +27,7 @@ _OF_OBJECTS: Final = frozenset(
 """What a schema may say beside its parameters without contradicting them."""
 _TEXTS: Final = frozenset({"description", "title", "$comment"})
 """Keywords that no rule depends on, where they are texts."""
+
 _OF_LISTED: Final = frozenset({"name", "description"})
 _LONGEST_KEPT: Final = 1000
 """Bytes of a parameter's schema; longer ones are seldom alike."""
@@ -50,9 +51,10 @@ def is_known_right(schema: Any) -> bool:
         and required.__class__ is list
         and ("$schema" not in schema or is_known_draft(schema["$schema"]))
         and schema.get("additionalProperties", False).__class__ is bool
-        and all(schema.get(key, "").__class__ is str for key in ("description", "title"))
-        and all(name.__class__ is str and name in properties for name in required)
-        and len(set(required)) == len(required)
+        and schema.get("description", "").__class__ is str
+        and schema.get("title", "").__class__ is str
+        and all(name.__class__ is str for name in required)
+        and len(required) == len(properties.keys() & required)
     ):
         return False
     schemas = 1
@@ -82,6 +84,12 @@ def _strip_texts(schema: Any) -> Any:
     """Return a schema without what only people read."""
     if schema.__class__ is not dict:
         return schema
+    if HOLD_SCHEMAS.isdisjoint(schema):
+        return {
+            key: each
+            for key, each in schema.items()
+            if key not in _TEXTS or each.__class__ is not str
+        }
     rules: dict[str, Any] = {}
     for keyword, value in schema.items():
         kind = value.__class__

@@ -14,7 +14,6 @@ from typing import Any, Final
 import jsonschema_rs
 import jsonschema_rs.canonical
 import msgspec
-from jsonschema import Draft202012Validator
 
 from tool_engine.catalog.definition.fault import Fault, describe_value, list_names
 from tool_engine.catalog.definition.foreign_words import (
@@ -70,6 +69,9 @@ def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) ->
     if has_references:
         _check_references(schema, path, faults)
     if "$schema" in schema or not jsonschema_rs.meta.is_valid(schema):
+        # Explains what is wrong; it takes long to import, and most schemas are right.
+        from jsonschema import Draft202012Validator
+
         errors = Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)
         faults.extend(_not_a_schema(error, path) for error in islice(errors, MAX_PROBLEMS))
     if has_references and not faults and not _has_bound(schema):
