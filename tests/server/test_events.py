@@ -6,11 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.server.conftest import Client, Service
+from tests.server.conftest import Client, Service, write_tokens
 from tool_engine import ToolEngine
 
 BOUND = 10.0
@@ -107,6 +108,52 @@ async def test_the_end_of_the_server_ends_streams(service: Service, olga: Client
         service.app.end()
         with pytest.raises(EOFError):
             await reader.next()
+
+
+@pytest.mark.parametrize("entries", [{}, {"olga": {"scopes": ["call"]}}], ids=["none", "less"])
+async def test_a_reader_whose_token_is_taken_back(
+    service: Service,
+    olga: Client,
+    ann: Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    entries: dict[str, Any],
+) -> None:
+    """Its stream ends, as soon as it is looked at again; that of another goes on."""
+    monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
+    async with reading(olga) as reader, reading(ann) as other:
+        kept = {**entries, "ann": {"scopes": ["call", "read"]}}
+        await asyncio.to_thread(write_tokens, tmp_path / "tokens.json", kept)
+        with pytest.raises(EOFError):
+            await reader.next()
+        await ann.call("add", a=1, b=2)
+        assert (await other.next())[0] == "execution_started"
+
+
+async def test_a_call_whose_token_is_taken_back(
+    service: Service,
+    engine: ToolEngine,
+    ann: Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One whose events are streamed is cancelled, as when its client leaves."""
+    monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
+    address = ann.url + "/v1/tools/endless/calls"
+    said = {**ann.headers, "accept": "text/event-stream"}
+    async with ann.http.post(address, headers=said, json={}) as answer:
+        reader = Reader(answer)
+        assert (await reader.next())[0] == "execution_started"
+        await asyncio.to_thread(write_tokens, tmp_path / "tokens.json", {})
+        async with asyncio.timeout(BOUND):
+            rest = (await answer.read()).decode()
+    assert "event: result" not in rest
+    (record,) = await engine.query_call_records()
+    assert record.outcome.value == "cancelled"
 
 
 async def test_readers_that_never_read(

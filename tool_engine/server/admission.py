@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from tool_engine.access.problem import Problem
 from tool_engine.admission.snapshot import ConcurrencySnapshot
 from tool_engine.server.operation import Asked, serve_at
-from tool_engine.server.problems import Problem
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from tool_engine.access.problem import Problem
 from tool_engine.admission.snapshot import WaitExplanation
 from tool_engine.calls.engine_calls import PresentCall
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
@@ -16,7 +17,7 @@ from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.server.long_work import accept_task, start_task
 from tool_engine.server.operation import Asked, Reply, serve_at
-from tool_engine.server.problems import Problem, make_unknown
+from tool_engine.server.problems import make_unknown
 from tool_engine.server.results import write_result
 from tool_engine.server.streaming import (
     Write,

@@ -10,11 +10,12 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.access.principal import Principal
+from tool_engine.access.problem import Problem
+from tool_engine.access.streams import leave_when_unknown
 from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.logger import get_logger
 from tool_engine.redaction import trace_of
 from tool_engine.server.operation import Asked, Operation, Reply
-from tool_engine.server.problems import Problem
 from tool_engine.server.reading import read_body, read_query
 from tool_engine.server.served import Served
 
@@ -51,7 +52,7 @@ class Endpoint:
             return  # its client has left
         reply = answer if isinstance(answer, Reply) else Reply(answer)
         if reply.stream is not None:
-            await _send_stream(reply, receive, send)
+            await _send_stream(reply, leave_when_unknown(receive, scope["is_known"]), send)
             return
         status = reply.status if reply.status != 200 else self._operation.status
         headers = {"content-type": _JSON, **reply.headers}
@@ -185,12 +186,13 @@ async def _send_stream(reply: Reply, receive: Any, send: Any) -> None:
     stream = reply.stream
     assert stream is not None  # noqa: S101 - the caller has looked
     work = partial(stream, write)
-    if await _while_client_listens(work(), receive):
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    await _while_client_listens(work(), receive)
+    # Also where it is taken for one that has left: its token is not taken any more.
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _while_client_listens(work: Any, receive: Any) -> bool:
-    """Write until the end; False: the client has left."""
+async def _while_client_listens(work: Any, receive: Any) -> None:
+    """Write until the end, or until the client has left."""
     writing = asyncio.ensure_future(work)
 
     async def wait_for_end() -> None:
@@ -200,10 +202,8 @@ async def _while_client_listens(work: Any, receive: Any) -> bool:
     leaving = asyncio.create_task(wait_for_end())
     try:
         await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not writing.done():
-            return False
-        writing.result()
-        return True
+        if writing.done():
+            writing.result()
     finally:
         for each in (writing, leaving):
             each.cancel()

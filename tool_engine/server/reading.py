@@ -9,9 +9,10 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from tool_engine.access.problem import Problem
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
-from tool_engine.server.problems import Problem, make_invalid
+from tool_engine.server.problems import make_invalid
 
 _NUMBERS: Final = (int, float, bool)
 _LONGEST: Final = 10_000
