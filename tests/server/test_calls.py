@@ -193,6 +193,38 @@ async def test_consent_over_the_api(service: Service, ann: Client) -> None:
     assert (again.status, again.kind) == (404, "unknown-open-request")
 
 
+async def test_consent_is_for_one_principal(
+    service: Service, engine: ToolEngine, ann: Client, olga: Client
+) -> None:
+    """What was allowed once to one holds for no other, whatever conversation it names."""
+
+    @engine.tool(permission="ask_once")
+    async def pay_once(amount: int) -> str:
+        """Pay.
+
+        Args:
+            amount: How much.
+        """
+        return f"paid {amount}"
+
+    body = {"arguments": {"amount": 5}, "conversation_id": "c1"}
+
+    async def pay(client: Client, *, is_asked: bool) -> str:
+        task = asyncio.create_task(client.send("POST", "/v1/tools/pay_once/calls", json=body))
+        if is_asked:
+            while not (waiting := await engine.approvals.pending()):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0)
+            assert waiting[0].principal == client.headers["authorization"].rpartition("-")[2]
+            path = f"/v1/approvals/{waiting[0].token}"
+            await olga.send("POST", path, json={"is_allowed": True})
+        return str((await task).json["output"]["result"])
+
+    async with asyncio.timeout(BOUND):
+        assert await pay(ann, is_asked=True) == "paid 5"
+        assert await pay(ann, is_asked=False) == "paid 5"
+        assert await pay(service.client("bob"), is_asked=True) == "paid 5"
+
+
 async def test_a_client_that_leaves_while_it_is_asked(
     service: Service, ann: Client, engine: ToolEngine
 ) -> None:
