@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.server.conftest import Client, Service, write_tokens
-from tool_engine import ToolEngine
+from tool_engine import ToolEngine, ToolExecutionContext
 
 BOUND = 10.0
 
@@ -81,6 +81,28 @@ async def test_a_number_that_is_none(olga: Client, number: str) -> None:
     """It is refused, and not taken for the beginning."""
     answer = await olga.get("/v1/events", last_event_id=number)
     assert (answer.status, answer.kind) == (400, "invalid-request")
+
+
+async def test_a_number_of_another_life(olga: Client, ann: Client) -> None:
+    """A number that is not there yet is a problem that says so, and not a gap."""
+    await ann.call("add", a=1, b=2)
+    async with reading(olga, last_event_id="1000000") as reader:
+        name, _, problem = await reader.next()
+        assert (name, problem["status"]) == ("problem", 409)
+        assert "there is no event 1000000: the newest is" in problem["detail"]
+        with pytest.raises(EOFError):
+            await reader.next()
+
+
+async def test_a_text_that_is_none(olga: Client, ann: Client, engine: ToolEngine) -> None:
+    """Half of a surrogate pair, from a program of the engine's, ends no stream."""
+    async with reading(olga) as reader:
+        context = ToolExecutionContext(caller_id="ann", conversation_id="c\ud800")
+        await engine.execute("add", {"a": 1, "b": 2}, context)
+        await ann.call("add", a=1, b=2)
+        heard = [(await reader.next())[2] for _ in range(4)]
+    said = [ascii(each["data"]["conversation_id"]) for each in heard]
+    assert said == [r"'c\ud800'", r"'c\ud800'", "None", "None"]
 
 
 async def test_filters(olga: Client, ann: Client) -> None:

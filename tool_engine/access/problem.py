@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.model.json.output import to_json
 from tool_engine.redaction import shorten_words
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -67,7 +68,7 @@ class Problem(Exception):  # noqa: N818 - an answer, not a failure of this progr
         headers = {**self.headers, "content-type": MEDIA_TYPE}
         if self.retry_after is not None:
             headers["retry-after"] = str(max(1, round(self.retry_after)))
-        return self.status, msgspec.json.encode(details), headers
+        return self.status, to_json(details), headers
 
 
 async def send_problem(problem: Problem, send: Any) -> None:
