@@ -309,6 +309,23 @@ async def test_without_tokens(open_service: Service) -> None:
     assert evil.status == 403
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "X-Forwarded-For: 127.0.0.1",
+        "X-Forwarded-For: 203.0.113.7",
+        "Forwarded: for=203.0.113.7",
+        "X-Real-IP: 203.0.113.7",
+        "Via: 1.1 proxy",
+    ],
+)
+async def test_without_tokens_no_proxy_is_heard(open_service: Service, line: str) -> None:
+    """One of this machine speaks for others."""
+    answer = await speak(open_service.url, head("GET /v1/tools", f"{line}\r\n"))
+    assert status_of(answer) == 403
+    assert "not-local" in answer
+
+
 async def test_without_tokens_others_are_not_heard(engine: ToolEngine) -> None:
     """An app that is served elsewhere without tokens answers no other machine."""
     app = create_app(engine)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.access.conftest import TOKEN, head, speak
 from tests.server.conftest import Client, Service, write_tokens
 from tool_engine import ToolEngine, ToolExecutionContext
 
@@ -103,6 +104,15 @@ async def test_a_text_that_is_none(olga: Client, ann: Client, engine: ToolEngine
         heard = [(await reader.next())[2] for _ in range(4)]
     said = [ascii(each["data"]["conversation_id"]) for each in heard]
     assert said == [r"'c\ud800'", r"'c\ud800'", "None", "None"]
+
+
+async def test_the_head_of_a_stream(service: Service) -> None:
+    """It is answered, and nothing follows: the connection is free for another request."""
+    for path in ("/v1/events", "/v1/tools"):
+        request = head(f"HEAD {path}", TOKEN).replace("Connection: close\r\n", "")
+        answer = await speak(service.url, request + head("GET /healthz"))
+        assert answer.count("HTTP/1.1 200 OK") == 2
+        assert '{"status":"ok"}' in answer
 
 
 async def test_filters(olga: Client, ann: Client) -> None:

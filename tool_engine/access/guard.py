@@ -28,6 +28,8 @@ _LOCAL: Final = Principal("local", frozenset(SCOPES))
 _ANYONE: Final = Principal("", frozenset(), ())
 """Who asks for what is public."""
 _OWN_CLIENTS: Final = ("127.0.0.1", "::1")
+_HANDED_ON: Final = frozenset((b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"))
+"""Headers of proxies: theirs is the address of all that they speak for."""
 _CHALLENGES: Final = ('Bearer error="invalid_token"', "Bearer")
 _log: Final = get_logger(__name__)
 
@@ -109,7 +111,7 @@ class Guard:
         """Return what the app learns of who asks."""
         check_address(scope["query_string"])
         token = read_token(sent)
-        principal = await self._find_principal(scope, token)
+        principal = await self._find_principal(scope, sent, token)
         if self._rates is not None and principal is not _ANYONE:
             wait = self._rates.count(principal.name, monotonic())
             if wait > 0:
@@ -121,10 +123,13 @@ class Guard:
                 )
         return {"principal": principal, "is_known": partial(self._is_known, token, principal)}
 
-    async def _find_principal(self, scope: Any, token: str | None) -> Principal:
-        client = scope.get("client")
-        if self._auth is None and (client is None or client[0] not in _OWN_CLIENTS):
-            raise Problem(403, "not-local", "without tokens only this machine is heard")
+    async def _find_principal(
+        self, scope: Any, sent: Mapping[bytes, bytes], token: str | None
+    ) -> Principal:
+        if self._auth is None and not _is_local(scope, sent):
+            raise Problem(
+                403, "not-local", "without tokens only this machine is heard; give out tokens"
+            )
         if find_path(scope) in self._public:
             return _ANYONE
         if self._auth is None:
@@ -157,6 +162,12 @@ class Guard:
             return await self._verify_token(self._auth, token) == principal
         except Problem:
             return False
+
+
+def _is_local(scope: Any, sent: Mapping[bytes, bytes]) -> bool:
+    """Return True if a request is of this machine, and not handed on by a proxy of it."""
+    client = scope.get("client")
+    return client is not None and client[0] in _OWN_CLIENTS and _HANDED_ON.isdisjoint(sent)
 
 
 async def _take_body(sent: Mapping[bytes, bytes], receive: Any, principal: Principal) -> Any:

@@ -51,13 +51,15 @@ class Endpoint:
         if answer is None and self._operation.answer is not None:
             return  # its client has left
         reply = answer if isinstance(answer, Reply) else Reply(answer)
-        if reply.stream is not None:
+        if reply.stream is not None and scope["method"] != "HEAD":
             receive = leave_when_unknown(receive, scope["is_known"])
             await _send_stream(reply, self._operation.name, receive, send)
             return
         status = reply.status if reply.status != 200 else self._operation.status
         headers = {"content-type": _JSON, **reply.headers}
-        if reply.data is not None:
+        if reply.stream is not None:
+            body, headers["content-type"] = b"", _EVENTS  # of HEAD, which no event follows
+        elif reply.data is not None:
             body = reply.data
         elif reply.text is not None:
             body = reply.text.encode()
