@@ -9,45 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.server.conftest import (
-    BOUND,
-    Service,
-    served,
-    write_tokens,
-)
-from tests.server.conftest import (
-    engine as engine,
-)
-from tests.server.conftest import (
-    service as service,
-)
+from tests.access.conftest import JSON, TOKEN, head, speak, status_of
+from tests.server.conftest import Service, served, write_tokens
 from tool_engine import ConfigurationError, ToolEngine
 from tool_engine.access import listening
 from tool_engine.server import create_app
-
-TOKEN = "Authorization: Bearer token-of-ann\r\n"
-JSON = "Content-Type: application/json\r\n"
-
-
-async def speak(url: str, text: str | bytes, *, until_end: bool = True) -> str:
-    """What a server answers to bytes."""
-    host, port = url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    try:
-        writer.write(text.encode() if isinstance(text, str) else text)
-        await writer.drain()
-        async with asyncio.timeout(BOUND):
-            return (await reader.read() if until_end else await reader.read(65536)).decode()
-    finally:
-        writer.close()
-
-
-def head(line: str, *headers: str, host: str = "127.0.0.1") -> str:
-    return f"{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{''.join(headers)}\r\n"
-
-
-def status_of(answer: str) -> int:
-    return int(answer.split(" ", 2)[1])
 
 
 @pytest.mark.parametrize(
@@ -110,16 +76,42 @@ async def test_forms_of_others(service: Service, engine: ToolEngine, kind: str) 
         "Authorization: Bearer nobody\r\n",
         "Authorization: Basic dG9rZW4tb2YtYW5u\r\n",
         "Authorization: token-of-ann\r\n",
-        TOKEN + TOKEN,
-        TOKEN + "Authorization: Bearer token-of-olga\r\n",
     ],
 )
 async def test_tokens_that_are_not_taken(service: Service, headers: str) -> None:
-    """None, an unknown one, another scheme, or two."""
+    """None, an unknown one, or another scheme."""
     answer = await speak(service.url, head("GET /v1/tools", headers))
     assert status_of(answer) == 401
     assert "www-authenticate: Bearer" in answer
     assert "unknown-token" in answer
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("Authorization", "Bearer token-of-ann", "Bearer token-of-ann"),
+        ("Authorization", "Bearer token-of-ann", "Bearer token-of-olga"),
+        ("Authorization", "Basic x", "Bearer token-of-ann"),
+        ("Origin", "http://127.0.0.1", "http://evil.example"),
+        ("Origin", "http://evil.example", "http://127.0.0.1"),
+        ("Sec-Fetch-Site", "cross-site", "none"),
+        ("Content-Type", "text/plain", "application/json"),
+        ("Idempotency-Key", "a", "b"),
+        ("Last-Event-ID", "1", "2"),
+    ],
+)
+async def test_headers_that_stand_twice(
+    service: Service, engine: ToolEngine, name: str, first: str, second: str
+) -> None:
+    """Of what decides there is one: a proxy may read the first, and a server the last."""
+    more = [f"{name}: {each}\r\n" for each in (first, second)]
+    others = [each for each in (TOKEN, JSON) if not each.startswith(name)]
+    body = '{"arguments": {"a": 1, "b": 2}}'
+    request = head("POST /v1/tools/add/calls", *others, *more, f"Content-Length: {len(body)}\r\n")
+    answer = await speak(service.url, request + body)
+    assert status_of(answer) == 400
+    assert f"'{name.lower()}' stands twice; send it once" in answer
+    assert await engine.query_call_records() == []
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "API_KEY"])
@@ -213,7 +205,7 @@ async def test_a_body_that_never_comes_whole(
     service: Service, engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not waited for without end."""
-    monkeypatch.setattr("tool_engine.access.guard.LONGEST_WAIT", 0.2)
+    monkeypatch.setattr("tool_engine.access.bodies._LONGEST_WAIT", 0.2)
     start = head("POST /v1/tools/add/calls", TOKEN, JSON, "Content-Length: 20\r\n")
     answer = await speak(service.url, start + "{")
     assert status_of(answer) == 408
@@ -246,6 +238,62 @@ async def test_more_than_may_come(engine: ToolEngine, tmp_path: Path) -> None:
         assert (await bob.get("/v1/tools")).status == 200
 
 
+async def test_what_is_public_has_no_rate(engine: ToolEngine, tmp_path: Path) -> None:
+    """Whether it is alive can be asked at any time, whatever all others ask."""
+    tokens = write_tokens(tmp_path / "tokens.json")
+    for auth in (str(tokens), None):
+        app = await asyncio.to_thread(create_app, engine, auth=auth, rate="1/h")
+        async with served(app) as service:
+            await service.client("ann").get("/v1/tools")
+            asked = [await service.client(None).get("/healthz") for _ in range(3)]
+            assert [each.status for each in asked] == [200, 200, 200]
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "status"),
+    [
+        ("", "/healthz", 200),
+        ("", "/v1/tools", 401),
+        ("/api", "/api/healthz", 200),
+        ("/api/", "/api/healthz", 200),
+        ("/api", "/api/v1/tools", 401),
+        ("/api", "/apihealthz", 401),
+        ("/api", "/api//healthz", 401),
+        ("/healthz", "/healthz/v1/tools", 401),
+        ("/healthz", "/healthz/healthz", 200),
+    ],
+)
+async def test_an_app_in_an_app(
+    engine: ToolEngine, tmp_path: Path, root: str, path: str, status: int
+) -> None:
+    """What is public is so below the path that it is mounted at, and nothing else is."""
+    tokens = write_tokens(tmp_path / "tokens.json")
+    app = await asyncio.to_thread(create_app, engine, auth=str(tokens))
+
+    async def mounted(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "root_path": root}, receive, send)
+
+    mounted.end = app.end  # type: ignore[attr-defined]
+    async with served(mounted) as service:  # type: ignore[arg-type]
+        assert (await service.client(None).get(path)).status == status
+
+
+async def test_a_verifier_that_fails(engine: ToolEngine) -> None:
+    """A mistake in who knows the tokens lets no one in, and is a problem as any other."""
+
+    class Broken:
+        async def find_principal(self, token: str) -> Any:
+            if token == "token-of-ann":
+                raise RuntimeError("no database")
+            return "olga"
+
+    async with served(create_app(engine, auth=Broken())) as service:
+        for name in ("ann", "olga"):
+            answer = await service.client(name).get("/v1/tools")
+            assert (answer.status, answer.kind) == (500, "server-error")
+            assert "database" not in answer.text
+
+
 @pytest.fixture
 async def open_service(engine: ToolEngine) -> AsyncIterator[Service]:
     async with served(create_app(engine)) as service:
@@ -259,6 +307,23 @@ async def test_without_tokens(open_service: Service) -> None:
     assert (await client.call("add", a=1, b=2)).json["output"] == {"result": 3}
     evil = await client.send("GET", "/v1/tools", headers={"origin": "http://evil.example"})
     assert evil.status == 403
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "X-Forwarded-For: 127.0.0.1",
+        "X-Forwarded-For: 203.0.113.7",
+        "Forwarded: for=203.0.113.7",
+        "X-Real-IP: 203.0.113.7",
+        "Via: 1.1 proxy",
+    ],
+)
+async def test_without_tokens_no_proxy_is_heard(open_service: Service, line: str) -> None:
+    """One of this machine speaks for others."""
+    answer = await speak(open_service.url, head("GET /v1/tools", f"{line}\r\n"))
+    assert status_of(answer) == 403
+    assert "not-local" in answer
 
 
 async def test_without_tokens_others_are_not_heard(engine: ToolEngine) -> None:

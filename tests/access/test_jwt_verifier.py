@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,6 +16,7 @@ from typing import Any
 
 import jwt
 import pytest
+from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -91,7 +95,7 @@ async def test_what_is_taken(verifier: JWTVerifier, key: Any, algorithm: str, ki
         {"exp": 1},
         {"exp": None},
         {"exp": "soon"},
-        {"nbf": time.time() + 3600},
+        {"nbf": 4_000_000_000},
         {"sub": None},
         {"sub": ""},
         {"sub": 7},
@@ -120,6 +124,7 @@ async def test_forged_tokens(verifier: JWTVerifier) -> None:
     signed = b".".join((head, body))
     mark = jwt.utils.base64url_encode(hmac.digest(public, signed, hashlib.sha256))
     good = sign()
+    nested = base64.urlsafe_b64encode(b"[" * 11_000).rstrip(b"=").decode()
     forged = [
         jwt.encode(claims(), "", "none"),
         b".".join((signed, mark)).decode(),
@@ -129,6 +134,9 @@ async def test_forged_tokens(verifier: JWTVerifier) -> None:
         sign(kid=None),
         good[:-4] + "AAAA",
         good + "." + good,
+        nested + ".e30.AAAA",
+        "\ud800.a.b",
+        "ä.b.c",
         "",
         "a.b.c",
         "x" * 100_000,
@@ -184,20 +192,89 @@ async def test_keys_that_change(
     assert await verifier.find_principal(sign(OTHER, kid="new")) is not None
 
 
+@asynccontextmanager
+async def answering(answer: Any) -> AsyncIterator[str]:
+    """A server that answers each request by a function; gives its URL."""
+    app = web.Application()
+    app.router.add_get("/{path}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0]
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_keys_from_elsewhere() -> None:
+    """A redirect is not followed: its aim is none that the operator has named."""
+    asked = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        if request.path == "/keys":
+            raise web.HTTPFound("/others")
+        return web.json_response(key_set())
+
+    async with answering(answer) as url:
+        said = {"issuer": "https://login.example", "audience": "tools"}
+        assert await JWTVerifier(**said, jwks=f"{url}/keys").find_principal(sign()) is None
+        assert asked == ["/keys"]
+        assert await JWTVerifier(**said, jwks=f"{url}/others").find_principal(sign()) is not None
+
+
+@pytest.mark.parametrize(("piece", "pause"), [(b" ", 0.01), (b" " * (1 << 16), 0.0)])
+async def test_keys_without_end(
+    monkeypatch: pytest.MonkeyPatch, piece: bytes, pause: float
+) -> None:
+    """They are not waited for, nor kept."""
+    monkeypatch.setattr("tool_engine.access.jwt_verifier._TIMEOUT", 0.5)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(piece)
+                await asyncio.sleep(pause)
+        return response
+
+    async with answering(answer) as url, asyncio.timeout(20):
+        said = {"issuer": "https://login.example", "audience": "tools"}
+        assert await JWTVerifier(**said, jwks=f"{url}/keys").find_principal(sign()) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": []}', '{"keys": [{"kty": "nix"}]}'])
+def test_files_without_keys(tmp_path: Path, text: str) -> None:
+    """They are said when the server starts, and not when the first client comes."""
+    path = tmp_path / "keys.json"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match="no keys can be read from"):
+        JWTVerifier(issuer="i", audience="a", jwks=str(path))
+
+
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
         ({"audience": ""}, "audience must be a text that is not empty"),
         ({"issuer": None}, "issuer must be a text that is not empty"),
-        ({"algorithms": ["HS256"]}, "'HS256' is no algorithm with a public key; write some of"),
-        ({"algorithms": ["none"]}, "'none' is no algorithm with a public key"),
+        ({"algorithms": ["HS256"]}, "must be some with a public key, got ['HS256']; write some of"),
+        ({"algorithms": ["none"]}, "must be some with a public key, got ['none']"),
+        ({"algorithms": "RS256"}, "algorithms must be a list of texts, got 'RS256'"),
+        ({"algorithms": [7]}, "algorithms must be a list of texts, got [7]"),
+        ({"algorithms": []}, "must be some with a public key, got []; write some of RS256"),
+        ({"tools": "notes_*"}, "tools must be a list of texts, got 'notes_*'"),
+        ({"tools": None}, "tools must be a list of texts, got None"),
+        ({"tools": ["notes *"]}, "tools: 'notes *' matches no name of a tool"),
+        ({"jwks": "/nix/keys.json"}, "no keys can be read from '/nix/keys.json'"),
         ({"jwks": "http://login.example/keys"}, "could be changed on their way; give an https URL"),
         ({"jwks": "ftp://login.example/keys"}, "could be changed on their way"),
     ],
 )
-def test_wrong_settings(changed: dict[str, Any], says: str) -> None:
-    """What would take tokens of anyone is refused."""
-    said = {"issuer": "i", "audience": "a", "jwks": "keys.json", **changed}
+def test_wrong_settings(path: Path, changed: dict[str, Any], says: str) -> None:
+    """What would take tokens of anyone, or of no one, is refused."""
+    said = {"issuer": "i", "audience": "a", "jwks": str(path), **changed}
     with pytest.raises(ConfigurationError) as caught:
         JWTVerifier(**said)
     assert says in str(caught.value)

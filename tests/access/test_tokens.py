@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,15 @@ def test_a_token_that_ends(path: Path, days: int, is_taken: bool) -> None:
         (", scopes: [write]", "scopes must be a list of call, read, approve, operate"),
         (", scopes: call", "scopes must be a list of call"),
         (", tools: add", "tools must be a list of names or patterns"),
-        (", tools: [1]", "tools must be a list of names or patterns"),
+        (", tools: [1]", "tools: 1 matches no name of a tool; write names, with *"),
+        (", tools: ['']", "tools: '' matches no name"),
+        (", tools: [notes *]", "tools: 'notes *' matches no name"),
+        (", tools: ['/notes_.*/']", "tools: '/notes_.*/' matches no name"),
+        (", tools: ['[abc']", "tools: '[abc' matches no name"),
+        (", tools: ['!pay']", "tools: '!pay' matches no name"),
+        (", tools: ['-pay']", "tools: '-pay' matches no name"),
+        (", tools: ['notes_(a|b)']", "tools: 'notes_(a|b)' matches no name"),
+        (", tools: ['n\xf6tes']", "tools: 'n\xf6tes' matches no name"),
         (", expires: tomorrow", "expires must be a time with its zone"),
         (", expires: 2030-01-01", "expires must be a time with its zone"),
         (", expires: 2030-01-01T00:00:00", "expires must be a time with its zone"),
@@ -71,6 +80,47 @@ def test_an_entry_that_says_too_much(path: Path, more: str, says: str) -> None:
         read(path, entry("ann", "a") + entry("bob", "b", more))
     assert says in str(caught.value)
     assert "entry 2" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"tools": "notes_*"}, {"tools": ["*"]}, {"scopes": "call"}, {"scopes": ["call"]}],
+    ids=str,
+)
+def test_rights_that_are_one_text(given: dict[str, Any]) -> None:
+    """Its letters are not taken for patterns, of which `*` is all tools, nor for scopes."""
+    with pytest.raises(ConfigurationError, match="must be a frozenset and a tuple"):
+        Principal(**{"name": "ann", "scopes": frozenset({"call"}), **given})
+
+
+async def test_all_tokens_taken_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty list counts at once; a file that cannot be read keeps them for a minute only."""
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+    now = [1000.0]
+    monkeypatch.setattr("tool_engine.access.tokens.monotonic", lambda: now[0])
+    good = entry("ann", "a")
+    tokens = await asyncio.to_thread(read, path, good)
+
+    async def is_taken() -> bool:
+        now[0] += 1
+        return await tokens.find_principal("a") is not None
+
+    def write(text: str) -> None:
+        path.unlink(missing_ok=True)
+        path.write_text(text)
+
+    assert await is_taken()
+    await asyncio.to_thread(write, "[]")
+    assert not await is_taken()
+    for spoil in (path.unlink, lambda: write(""), lambda: write("- {name: [")):
+        await asyncio.to_thread(write, good)
+        assert await is_taken()
+        await asyncio.to_thread(spoil)
+        assert await is_taken()
+        now[0] += 60
+        assert not await is_taken()
+    await asyncio.to_thread(write, good)
+    assert await is_taken()
 
 
 def test_each_token_is_compared(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

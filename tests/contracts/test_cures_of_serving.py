@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
 from tool_engine import ToolConfigLoader, ToolEngine
 from tool_engine.access.jwt_verifier import JWTVerifier
+from tool_engine.access.principal import Principal, read_patterns
 from tool_engine.access.tokens import TokenFile
 from tool_engine.approval.policy import PermissionRule
 from tool_engine.cli.failures import CommandError
@@ -43,6 +46,15 @@ KEYS = "access/jwt_verifier.py: give an https URL or a file"
 OTHER_FILE = "cli/serving/token_command.py: name another with --file"
 TRIED = {ADDRESS, PROMPT, RESOURCE, HASH, OWN_TOKEN, LIST, WRITE, MAY}
 TRIED |= {FIELDS, VERIFIER, ALGORITHMS, KEYS, OTHER_FILE}
+KEY_SET = "access/jwt_verifier.py: give a JSON Web Key Set"
+PATTERNS = (
+    "access/principal.py: write names, with * for any letters, ? for one, and [ab] for one of these"
+)
+RIGHTS = "access/principal.py: write frozenset({'call'}) and ('notes_*',)"
+TEXTS = "access/texts.py: write ['...'], also for one"
+HOST = "access/hosts.py: write HOST or HOST:PORT, in ASCII and an address of IPv6 in brackets"
+ORIGIN = "access/pages.py: write https://HOST or https://HOST:PORT, as browsers send it"
+TRIED |= {KEY_SET, PATTERNS, RIGHTS, TEXTS, HOST, ORIGIN}
 
 
 @pytest.fixture
@@ -137,6 +149,52 @@ def test_who_knows_tokens() -> None:
         create_app(ToolEngine(), auth=object())  # type: ignore[arg-type]
     assert names_cure(VERIFIER, str(raised.value)), raised.value
     create_app(ToolEngine(), auth=known)
+
+
+@pytest.mark.parametrize(
+    ("row", "wrong", "right"),
+    [
+        (TEXTS, {"allowed_hosts": "a.example"}, {"allowed_hosts": ["a.example"]}),
+        (
+            HOST,
+            {"allowed_hosts": ["::7"]},
+            {"allowed_hosts": ["[::7]", "a.example:80"]},
+        ),
+        (ORIGIN, {"allowed_origins": ["*"]}, {"allowed_origins": ["https://a.example:8443"]}),
+    ],
+)
+def test_who_may_be_reached(row: str, wrong: dict[str, Any], right: dict[str, Any]) -> None:
+    """A name and an origin are taken as the message writes them."""
+    with pytest.raises(ConfigurationError) as raised:
+        create_app(ToolEngine(), **wrong)
+    assert names_cure(row, str(raised.value)), raised.value
+    create_app(ToolEngine(), **right)
+
+
+def test_which_tools(tmp_path: Path) -> None:
+    """Patterns match as the message says, and rights are taken as it writes them."""
+    with pytest.raises(ConfigurationError) as raised:
+        read_patterns(["notes *"], "tokens.yaml")
+    assert names_cure(PATTERNS, str(raised.value)), raised.value
+    for pattern in ("notes_*", "notes_?dd", "notes_[ab]dd"):
+        assert Principal("ann", frozenset(), read_patterns([pattern], "")).may_use("notes_add")
+    with pytest.raises(ConfigurationError) as raised:
+        Principal("ann", frozenset({"call"}), "notes_*")  # type: ignore[arg-type]
+    assert names_cure(RIGHTS, str(raised.value)), raised.value
+    assert not Principal("ann", frozenset({"call"}), ("notes_*",)).may_use("pay")
+
+
+def test_a_file_of_keys(tmp_path: Path) -> None:
+    """A file with a JSON Web Key Set is taken."""
+    path = tmp_path / "keys.json"
+    path.write_text("{}")
+    said = {"issuer": "https://login.example", "audience": "tools", "jwks": str(path)}
+    with pytest.raises(ConfigurationError) as raised:
+        JWTVerifier(**said)
+    assert names_cure(KEY_SET, str(raised.value)), raised.value
+    key = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+    path.write_text(json.dumps({"keys": [key]}))
+    JWTVerifier(**said)
 
 
 def test_a_token_file_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

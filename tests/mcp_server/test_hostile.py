@@ -131,11 +131,12 @@ async def test_a_chunked_body_that_is_too_large_is_refused(engine: ToolEngine) -
 async def test_a_body_that_never_comes_is_not_waited_for(
     engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tool_engine.mcp_server.http.LONGEST_WAIT", 0.1)
+    monkeypatch.setattr("tool_engine.access.bodies._LONGEST_WAIT", 0.1)
     async with serving(engine) as url:
         host, port = url.split("/")[2].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        head = ["POST /mcp HTTP/1.1", f"Host: {host}", "Content-Length: 100", "", "{"]
+        kind = "Content-Type: application/json"
+        head = ["POST /mcp HTTP/1.1", f"Host: {host}", kind, "Content-Length: 100", "", "{"]
         writer.write("\r\n".join(head).encode())
         answer = await reader.readline()
         writer.close()

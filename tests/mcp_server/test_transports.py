@@ -21,10 +21,13 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tests.access.conftest import head, speak, status_of
 from tests.mcp_server.conftest import ERAS, text_of
+from tests.server.conftest import served
 from tool_engine import ConfigurationError, ToolEngine
 from tool_engine.access.tokens import TokenFile
 from tool_engine.mcp_server import MCPServer
+from tool_engine.server import create_app
 
 DEADLINE = 30.0
 TOOL = """
@@ -137,23 +140,94 @@ async def test_a_client_that_leaves_cancels_its_call(engine: ToolEngine) -> None
     ("headers", "status"),
     [
         ({}, 200),
-        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Origin": "https://app.example", "Sec-Fetch-Site": "cross-site"}, 200),
+        ({"Host": "tools.example"}, 200),
+        ({"Host": "tools.example", "Origin": "https://tools.example"}, 200),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Host": "evil.example"}, 421),
         ({"Origin": "http://evil.example"}, 403),
         ({"Mcp-Method": "tools/call"}, 400),
-        ({"Content-Type": "text/plain"}, 400),
+        ({"Content-Type": "text/plain"}, 415),
     ],
 )
 async def test_foreign_pages_are_refused(
     engine: ToolEngine, headers: dict[str, str], status: int
 ) -> None:
-    """A page that a browser shows can neither reach the server nor be it."""
+    """A page that a browser shows can neither reach the server nor be it, but for allowed ones."""
+    hosts, origins = ["tools.example"], ["https://app.example"]
     async with (
-        serving(engine) as url,
+        serving(engine, allowed_hosts=hosts, allowed_origins=origins) as url,
         aiohttp.ClientSession() as session,
         session.post(url, data=json.dumps(LIST), headers=HEADERS | headers) as response,
     ):
         assert response.status == status
+
+
+async def test_beside_the_api_one_guard_is_asked(engine: ToolEngine) -> None:
+    """What the server allows, and nothing else, reaches the SDK's app as it does the API."""
+    app = create_app(
+        engine, mcp=True, allowed_hosts=["tools.example"], allowed_origins=["https://app.example"]
+    )
+    allowed = ({"Host": "tools.example"}, {"Origin": "https://app.example"})
+    refused = {421: {"Host": "evil.example"}, 403: {"Origin": "http://evil.example"}}
+    async with served(app) as service:
+        client = service.client(None)
+        for more in ({}, *allowed):
+            said = {**HEADERS, **more}
+            answer = await client.send("POST", "/mcp", json=LIST, headers=said)
+            assert answer.status == 200
+            assert "add" in answer.text
+        for status, more in refused.items():
+            said = {**HEADERS, **more}
+            answer = await client.send("POST", "/mcp", json=LIST, headers=said)
+            assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("request_line", "more", "status"),
+    [
+        ("POST /mcp?token=secret", "Content-Length: 2\r\n", 400),
+        ("GET /mcp", "Content-Length: 9000000\r\n", 413),
+        ("DELETE /mcp", "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", 400),
+        ("POST /mcp", "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n", 400),
+        ("POST /mcp", "Mcp-Session-Id: a\r\nMcp-Session-Id: b\r\n", 400),
+    ],
+)
+async def test_what_the_guard_refuses(
+    engine: ToolEngine, request_line: str, more: str, status: int
+) -> None:
+    """All methods are guarded, as those of the API are, and the connection is closed."""
+    kind = "Content-Type: application/json\r\n"
+    async with serving(engine) as url:
+        answer = await speak(url.removesuffix("/mcp"), head(request_line, kind, more))
+    assert status_of(answer) == status
+    assert "connection: close" in answer.lower()
+
+
+async def test_a_listener_whose_token_is_taken_back(
+    engine: ToolEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream on which an older client hears of changes ends."""
+    monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+    file = write_tokens(tmp_path / "tokens.yaml", ann="secret-a")
+    said = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "Authorization": "Bearer secret-a",
+    }
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    about["clientInfo"] = {"name": "test", "version": "1"}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    async with serving(engine, token_file=file) as url, aiohttp.ClientSession() as session:
+        async with session.post(url, json=begin, headers=said) as first:
+            assert first.status == 200
+            said["Mcp-Session-Id"] = first.headers["mcp-session-id"]
+        async with session.get(url, headers=said) as listening:
+            assert listening.status == 200
+            await asyncio.to_thread(write_tokens, tmp_path / "tokens.yaml", bob="secret-b")
+            await listening.read()  # until its end
 
 
 async def test_a_body_that_is_too_large_is_refused(engine: ToolEngine) -> None:
@@ -365,6 +439,9 @@ async def test_consent_that_nothing_could_answer_is_refused(tools: Path) -> None
         (["--mode", "serch"], "did you mean 'search'"),
         (["--approvals", "operater"], "did you mean 'operator'"),
         (["--token-file", "x"], "--token-file is for --http"),
+        (["--allowed-host", "tools.example"], "--allowed-host is for --http"),
+        (["--http", ":0", "--allowed-host", "*"], "no request names '*'; write HOST"),
+        (["--http", ":0", "--allowed-origin", "*"], "'*' is no origin; write https://HOST"),
         (["--stdio", "--http", ":1"], "two ways to serve"),
     ],
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.server.conftest import Client, Service
-from tool_engine import ConcurrencyConfig, ToolEngine
+from tests.server.conftest import SCOPES, Client, Service, served, write_tokens
+from tool_engine import ConcurrencyConfig, ToolEngine, ToolExecutionContext
+from tool_engine.server import create_app
 
 BOUND = 10.0
 
@@ -75,6 +77,10 @@ async def test_what_a_call_may_say(ann: Client, engine: ToolEngine) -> None:
         (b'{"arguments": {"a": 1, "a": 2}}', 400, "the key 'a' stands twice"),
         (b'{"arguments": NaN}', 400, "NaN is no JSON number"),
         (b"\xff", 400, "the body is no UTF-8"),
+        (b'{"arguments": {"a": "\\ud800"}}', 400, "half of a surrogate pair is no character"),
+        (b'{"conversation_id": "\\uDFFF\\uD83D"}', 400, "half of a surrogate pair"),
+        (b'{"arguments": {"\\udc00": 1}}', 400, "half of a surrogate pair"),
+        (b'{"arguments": {"a": ' + b"9" * 5000 + b"}}", 400, "a number has too many digits; write"),
         (b"[]", 422, "Expected `object`, got `array`"),
         (b'{"args": {}}', 422, "unknown field `args`"),
         (b'{"arguments": [1]}', 422, "Expected `object`, got `array`"),
@@ -91,6 +97,28 @@ async def test_a_body_that_cannot_be_read(
     assert answer.status == status
     assert says in answer.json["detail"]
     assert await engine.query_call_records() == []
+
+
+async def test_letters_of_two_halves(ann: Client) -> None:
+    """A whole pair, as JavaScript writes it, is one letter."""
+    headers = {"content-type": "application/json"}
+    body = b'{"arguments": {"text": "\\ud83d\\ude00"}}'
+    answer = await ann.send("POST", "/v1/tools/note/calls", data=body, headers=headers)
+    assert answer.json["output"] == {"result": "\U0001f600"}
+
+
+async def test_a_text_that_is_none(ann: Client, olga: Client, engine: ToolEngine) -> None:
+    """What a program of the engine's has given is shown, and stops no list."""
+    context = ToolExecutionContext(caller_id="ann", conversation_id="c\ud800")
+    task = asyncio.create_task(engine.execute("endless", {}, context))
+    async with asyncio.timeout(BOUND):
+        while not (found := (await olga.get("/v1/calls")).json["items"]):
+            pass
+        assert ascii(found[0]["conversation_id"]) == r"'c\ud800'"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        for path in ("/v1/records", f"/v1/calls/{found[0]['call_id']}"):
+            assert r"c\ud800" in (await ann.get(path)).text
 
 
 async def test_a_stream(ann: Client, engine: ToolEngine) -> None:
@@ -160,6 +188,22 @@ async def test_own_calls(service: Service, ann: Client, engine: ToolEngine) -> N
     assert (await bob.get(f"/v1/calls/{first}")).status == 404
 
 
+async def test_slots_of_tools_that_a_token_is_not_for(
+    ann: Client, olga: Client, engine: ToolEngine, tmp_path: Path
+) -> None:
+    """They are in no list, also not in those of one that operates."""
+    tokens = write_tokens(tmp_path / "few.json", {"max": {"scopes": SCOPES, "tools": ["add"]}})
+    app = await asyncio.to_thread(create_app, engine, auth=str(tokens))
+    call_id, task = await start_endless(engine, ann)
+    async with served(app) as other:
+        assert len((await olga.get("/v1/admission")).json["held"]) == 1
+        answer = await other.client("max").get("/v1/admission")
+        assert answer.json["held"] == []
+        assert "endless" not in answer.text
+    await olga.send("DELETE", f"/v1/calls/{call_id}")
+    await task
+
+
 async def test_one_that_operates_sees_all(ann: Client, olga: Client, engine: ToolEngine) -> None:
     """The calls of all, to see and to end."""
     call_id, task = await start_endless(engine, ann)
@@ -191,6 +235,38 @@ async def test_consent_over_the_api(service: Service, ann: Client) -> None:
     assert "too much" in results[1]["error"]
     again = await asker.send("POST", first, json={"is_allowed": True})
     assert (again.status, again.kind) == (404, "unknown-open-request")
+
+
+async def test_consent_is_for_one_principal(
+    service: Service, engine: ToolEngine, ann: Client, olga: Client
+) -> None:
+    """What was allowed once to one holds for no other, whatever conversation it names."""
+
+    @engine.tool(permission="ask_once")
+    async def pay_once(amount: int) -> str:
+        """Pay.
+
+        Args:
+            amount: How much.
+        """
+        return f"paid {amount}"
+
+    body = {"arguments": {"amount": 5}, "conversation_id": "c1"}
+
+    async def pay(client: Client, *, is_asked: bool) -> str:
+        task = asyncio.create_task(client.send("POST", "/v1/tools/pay_once/calls", json=body))
+        if is_asked:
+            while not (waiting := await engine.approvals.pending()):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0)
+            assert waiting[0].principal == client.headers["authorization"].rpartition("-")[2]
+            path = f"/v1/approvals/{waiting[0].token}"
+            await olga.send("POST", path, json={"is_allowed": True})
+        return str((await task).json["output"]["result"])
+
+    async with asyncio.timeout(BOUND):
+        assert await pay(ann, is_asked=True) == "paid 5"
+        assert await pay(ann, is_asked=False) == "paid 5"
+        assert await pay(service.client("bob"), is_asked=True) == "paid 5"
 
 
 async def test_a_client_that_leaves_while_it_is_asked(

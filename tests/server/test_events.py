@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.server.conftest import Client, Service
-from tool_engine import ToolEngine
+from tests.access.conftest import TOKEN, head, speak
+from tests.server.conftest import Client, Service, write_tokens
+from tool_engine import ToolEngine, ToolExecutionContext
 
 BOUND = 10.0
 
@@ -82,6 +84,37 @@ async def test_a_number_that_is_none(olga: Client, number: str) -> None:
     assert (answer.status, answer.kind) == (400, "invalid-request")
 
 
+async def test_a_number_of_another_life(olga: Client, ann: Client) -> None:
+    """A number that is not there yet is a problem that says so, and not a gap."""
+    await ann.call("add", a=1, b=2)
+    async with reading(olga, last_event_id="1000000") as reader:
+        name, _, problem = await reader.next()
+        assert (name, problem["status"]) == ("problem", 409)
+        assert "there is no event 1000000: the newest is" in problem["detail"]
+        with pytest.raises(EOFError):
+            await reader.next()
+
+
+async def test_a_text_that_is_none(olga: Client, ann: Client, engine: ToolEngine) -> None:
+    """Half of a surrogate pair, from a program of the engine's, ends no stream."""
+    async with reading(olga) as reader:
+        context = ToolExecutionContext(caller_id="ann", conversation_id="c\ud800")
+        await engine.execute("add", {"a": 1, "b": 2}, context)
+        await ann.call("add", a=1, b=2)
+        heard = [(await reader.next())[2] for _ in range(4)]
+    said = [ascii(each["data"]["conversation_id"]) for each in heard]
+    assert said == [r"'c\ud800'", r"'c\ud800'", "None", "None"]
+
+
+async def test_the_head_of_a_stream(service: Service) -> None:
+    """It is answered, and nothing follows: the connection is free for another request."""
+    for path in ("/v1/events", "/v1/tools"):
+        request = head(f"HEAD {path}", TOKEN).replace("Connection: close\r\n", "")
+        answer = await speak(service.url, request + head("GET /healthz"))
+        assert answer.count("HTTP/1.1 200 OK") == 2
+        assert '{"status":"ok"}' in answer
+
+
 async def test_filters(olga: Client, ann: Client) -> None:
     """Types and tools can be chosen; what there is not is refused."""
     async with reading(olga, "/v1/events?types=execution_completed&tool_name=note") as reader:
@@ -107,6 +140,52 @@ async def test_the_end_of_the_server_ends_streams(service: Service, olga: Client
         service.app.end()
         with pytest.raises(EOFError):
             await reader.next()
+
+
+@pytest.mark.parametrize("entries", [{}, {"olga": {"scopes": ["call"]}}], ids=["none", "less"])
+async def test_a_reader_whose_token_is_taken_back(
+    service: Service,
+    olga: Client,
+    ann: Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    entries: dict[str, Any],
+) -> None:
+    """Its stream ends, as soon as it is looked at again; that of another goes on."""
+    monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
+    async with reading(olga) as reader, reading(ann) as other:
+        kept = {**entries, "ann": {"scopes": ["call", "read"]}}
+        await asyncio.to_thread(write_tokens, tmp_path / "tokens.json", kept)
+        with pytest.raises(EOFError):
+            await reader.next()
+        await ann.call("add", a=1, b=2)
+        assert (await other.next())[0] == "execution_started"
+
+
+async def test_a_call_whose_token_is_taken_back(
+    service: Service,
+    engine: ToolEngine,
+    ann: Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One whose events are streamed is cancelled, as when its client leaves."""
+    monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
+    address = ann.url + "/v1/tools/endless/calls"
+    said = {**ann.headers, "accept": "text/event-stream"}
+    async with ann.http.post(address, headers=said, json={}) as answer:
+        reader = Reader(answer)
+        assert (await reader.next())[0] == "execution_started"
+        await asyncio.to_thread(write_tokens, tmp_path / "tokens.json", {})
+        async with asyncio.timeout(BOUND):
+            rest = (await answer.read()).decode()
+    assert "event: result" not in rest
+    (record,) = await engine.query_call_records()
+    assert record.outcome.value == "cancelled"
 
 
 async def test_readers_that_never_read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.server.conftest import Client, Service
+from tool_engine.server.paging import make_cursor
 
 
 async def test_own_records(service: Service, ann: Client, olga: Client) -> None:
@@ -37,6 +38,18 @@ async def test_pages(ann: Client) -> None:
             break
         cursor = f"&cursor={page['next']}"
     assert found == [4, 3, 2, 1, 0]
+
+
+async def test_cursors_that_are_none(service: Service, ann: Client) -> None:
+    """That of another's record is as unknown as one that was never given."""
+    bob = service.client("bob")
+    for number in range(2):
+        await bob.call("add", a=number, b=0)
+    theirs = (await bob.get("/v1/records?limit=1")).json["next"]
+    assert (await bob.get(f"/v1/records?cursor={theirs}")).status == 200
+    for cursor in (theirs, make_cursor("none"), "!", "nix"):
+        answer = await ann.get(f"/v1/records?cursor={cursor}")
+        assert (answer.status, answer.kind) == (404, "unknown-cursor")
 
 
 async def test_filters(ann: Client) -> None:

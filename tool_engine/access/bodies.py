@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
+import asyncio
+import types
+from collections.abc import Coroutine, Generator, Mapping
 from typing import Any, Final
+
+from tool_engine.access.problem import Problem
 
 LONGEST: Final = 4 << 20
 """The most bytes of one body."""
-LONGEST_WAIT: Final = 60.0
+_LONGEST_WAIT: Final = 60.0
 """Seconds that a client may take to send a body."""
 
 
-async def read_body(receive: Any, longest: int) -> bytes | None:
+def has_body(sent: Mapping[bytes, bytes]) -> bool:
+    """Return True if the headers of a request say that a body comes, whatever its method.
+
+    Raises:
+        Problem: Where the body ends can be read in two ways, or it is too large.
+    """
+    length, is_chunked = sent.get(b"content-length"), b"transfer-encoding" in sent
+    if length is None:
+        return is_chunked
+    # A proxy in front may have gone by the one, and its next request would begin in this body.
+    if is_chunked or not length.isdigit():
+        raise Problem(
+            400,
+            "two-lengths",
+            "the end of the body is not clear; send one Content-Length or Transfer-Encoding",
+        )
+    digits = length.lstrip(b"0")
+    if len(digits) > len(str(LONGEST)) or int(digits or b"0") > LONGEST:
+        raise _make_too_large()
+    return bool(digits)
+
+
+async def read_body(receive: Any) -> bytes | None:
+    """Return the body of a request; None: its client has left.
+
+    Raises:
+        Problem: It is too large, or does not come in time.
+    """
+    body = await _read_in_time(_read_parts(receive))
+    if body is not None and len(body) > LONGEST:
+        raise _make_too_large()
+    return body
+
+
+def replay_body(body: bytes, receive: Any) -> Any:
+    """Return what gives an app a body that was read before."""
+    left = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Any:
+        return left.pop() if left else await receive()
+
+    return receive_again
+
+
+async def _read_parts(receive: Any) -> bytes | None:
     """Return a body, or as much as is too much; None: the client has left."""
     parts, size = [], 0
-    while size <= longest:
+    while size <= LONGEST:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
@@ -24,10 +73,34 @@ async def read_body(receive: Any, longest: int) -> bytes | None:
     return b"".join(parts)
 
 
-def replay_body(body: bytes, receive: Any) -> Any:
-    left = [{"type": "http.request", "body": body, "more_body": False}]
+async def _read_in_time(reading: Coroutine[Any, Any, bytes | None]) -> bytes | None:
+    try:
+        # Most bodies come with their head: they are read in one step, without a timer.
+        waited_for = reading.send(None)
+    except StopIteration as ended:
+        body: bytes | None = ended.value
+        return body
+    try:
+        async with asyncio.timeout(_LONGEST_WAIT):
+            return await _go_on(reading, waited_for)
+    except TimeoutError:
+        raise Problem(408, "late-body", "the body did not come in time; send it again") from None
 
-    async def receive_again() -> Any:
-        return left.pop() if left else await receive()
 
-    return receive_again
+@types.coroutine
+def _go_on(
+    reading: Coroutine[Any, Any, bytes | None], waited_for: Any
+) -> Generator[Any, Any, bytes | None]:
+    """Await a coroutine that has taken its first step."""
+    while True:
+        try:
+            yield waited_for
+        except BaseException as error:  # noqa: BLE001 - it is the coroutine's own to answer
+            waited_for = reading.throw(error)
+        else:
+            body: bytes | None = yield from reading
+            return body
+
+
+def _make_too_large() -> Problem:
+    return Problem(413, "too-large", f"a body may have {LONGEST >> 20} MiB; send less")

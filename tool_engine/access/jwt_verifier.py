@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import urllib.request
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tool_engine.access.principal import SCOPES, Principal
+import aiohttp
+
+from tool_engine.access.hosts import LOOPBACK
+from tool_engine.access.principal import SCOPES, Principal, read_patterns
+from tool_engine.access.texts import list_texts
 from tool_engine.errors import ConfigurationError, MissingExtraError
 from tool_engine.logger import get_logger
 from tool_engine.named_file import read_named, why_unread
@@ -36,7 +39,7 @@ _PAUSE: Final = 60.0
 _LONGEST: Final = 16_384
 _MOST_BYTES: Final = 1 << 20
 _TIMEOUT: Final = 10.0
-_LOCAL: Final = ("127.0.0.1", "localhost", "::1")
+"""Seconds within which the keys must have come, all of them."""
 _log: Final = get_logger(__name__)
 
 
@@ -55,7 +58,7 @@ class JWTVerifier:
         tools: Patterns of the tools that its principals may use.
 
     Raises:
-        ConfigurationError: An argument is not right.
+        ConfigurationError: An argument is not right, or the file has no keys.
 
     Example:
         >>> JWTVerifier(
@@ -77,22 +80,24 @@ class JWTVerifier:
         for name, text in texts.items():
             if not isinstance(text, str) or not text.strip():
                 raise ConfigurationError(f"{name} must be a text that is not empty, got {text!r}")
-        for each in algorithms:
-            if _SIGNED.fullmatch(each) is None:
-                raise ConfigurationError(
-                    f"{each!r} is no algorithm with a public key; write some of "
-                    f"{', '.join(_ALGORITHMS)}"
-                )
+        listed = list_texts("algorithms", algorithms)
+        if not listed or not all(_SIGNED.fullmatch(each) for each in listed):
+            raise ConfigurationError(
+                f"algorithms must be some with a public key, got {listed!r:.80}; write some of "
+                f"{', '.join(_ALGORITHMS)}"
+            )
         self._issuer = issuer
         self._audience = audience
         self._source = jwks
         self._is_url = _check_source(jwks)
         self._claim = scope_claim
-        self._algorithms = list(algorithms)
-        self._tools = tuple(tools)
+        self._algorithms = listed
+        self._tools = read_patterns(list_texts("tools", tools), "JWTVerifier")
         self._keys: Mapping[str, Any] = {}
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
+        if not self._is_url:
+            self._keys, self._read_at = self._read_file(), monotonic()
 
     def __repr__(self) -> str:
         return f"JWTVerifier(issuer={self._issuer!r}, audience={self._audience!r})"
@@ -145,24 +150,57 @@ class JWTVerifier:
 
     async def _read_keys(self) -> None:
         try:
-            self._keys = await asyncio.to_thread(self._load_keys)
+            if self._is_url:
+                self._keys = _read_set(await self._fetch_keys())
+            else:
+                self._keys = await asyncio.to_thread(self._read_file)
         except Exception as error:  # noqa: BLE001 - those read before go on
-            _log.warning("keys_unread", source=self._source, error=str(error))
+            _log.warning("keys_unread", source=self._source, error=str(error) or repr(error))
         # Not before: who comes meanwhile waits for them.
         self._read_at = monotonic()
 
-    def _load_keys(self) -> dict[str, Any]:
-        if self._is_url:
-            request = urllib.request.Request(self._source, headers={"accept": "application/json"})  # noqa: S310 - https, or this machine
-            with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310 - the operator's own
-                text = answer.read(_MOST_BYTES)
-        else:
-            try:
-                text = read_named(Path(self._source))
-            except OSError as error:
-                raise ConfigurationError(why_unread(error)) from error
-        found = jwt.PyJWKSet.from_dict(json.loads(text))
-        return {each.key_id or str(place): each.key for place, each in enumerate(found.keys)}
+    def _read_file(self) -> dict[str, Any]:
+        try:
+            return _read_set(read_named(Path(self._source)))
+        except OSError as error:
+            raise self._explain_unread(why_unread(error)) from error
+        except (ValueError, jwt.PyJWTError) as error:
+            raise self._explain_unread(str(error)) from error
+
+    def _explain_unread(self, why: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"no keys can be read from {self._source!r}: {why}; give a JSON Web Key Set"
+        )
+
+    async def _fetch_keys(self) -> bytes:
+        limit = aiohttp.ClientTimeout(total=_TIMEOUT)
+        async with (
+            aiohttp.ClientSession(timeout=limit, trust_env=True) as session,
+            # Where a redirect leads to, the operator has not said.
+            session.get(self._source, allow_redirects=False) as answer,
+        ):
+            if answer.status != 200:
+                raise ConfigurationError(f"the answer has the status {answer.status}")
+            text = bytearray()
+            async for part in answer.content.iter_any():
+                text += part
+                if len(text) > _MOST_BYTES:
+                    raise ConfigurationError(f"they have more than {_MOST_BYTES >> 20} MiB")
+            return bytes(text)
+
+
+def _read_set(text: str | bytes) -> dict[str, Any]:
+    """Return the keys of a JSON Web Key Set by their ids.
+
+    Raises:
+        ValueError: It is no JSON object.
+        jwt.PyJWTError: It has no keys.
+    """
+    said = json.loads(text)
+    if not isinstance(said, dict):
+        raise ValueError("it is no JSON object")
+    found = jwt.PyJWKSet.from_dict(said)
+    return {each.key_id or str(place): each.key for place, each in enumerate(found.keys)}
 
 
 def _read_head(token: str) -> dict[str, Any]:
@@ -170,7 +208,7 @@ def _read_head(token: str) -> dict[str, Any]:
         return {}
     try:
         return jwt.get_unverified_header(token)
-    except jwt.PyJWTError:
+    except (jwt.PyJWTError, ValueError, RecursionError):
         return {}
 
 
@@ -181,7 +219,7 @@ def _check_source(jwks: str) -> bool:
         ConfigurationError: Others could change what it gives.
     """
     parts = urlsplit(jwks)
-    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
+    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK):
         return True
     if parts.scheme and "://" in jwks:
         raise ConfigurationError(

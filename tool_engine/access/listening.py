@@ -14,7 +14,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tool_engine.errors import ConfigurationError
 
-LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 GRACE: Final = 5
 """Seconds that open requests get when the server ends."""
 _LONGEST_END: Final = 2.0
@@ -54,6 +53,8 @@ async def serve_app(
     config = uvicorn.Config(
         app,
         http=TimedProtocol,
+        # A request that would become a socket is one like others: its guard refuses it in time.
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
@@ -102,6 +103,11 @@ class _Server(uvicorn.Server):
 
 
 def open_listener(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address.
+
+    Raises:
+        ConfigurationError: It cannot be listened at.
+    """
     name = "127.0.0.1" if host == "localhost" else host
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
     # The protocol is named so that asyncio sends small answers at once (TCP_NODELAY).

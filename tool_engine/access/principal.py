@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+
+from tool_engine.errors import ConfigurationError
 
 SCOPES: Final = ("call", "read", "approve", "operate")
 """What a principal may do: call tools; see tools and what it has started; answer requests for
 consent; see and steer all."""
+_GLOB: Final = re.compile(r"(?![0-9.-])(?:[A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+")
+"""What may match names of tools: a letter or `_`, and then also digits, `.` and `-`."""
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who is behind a request."""
+    """Who is behind a request.
+
+    Raises:
+        ConfigurationError: Its scopes are no frozenset, or its tools no tuple.
+    """
 
     name: str
     scopes: frozenset[str]
     tools: tuple[str, ...] = ("*",)
     """Patterns of the names of tools, as a shell has them."""
+
+    def __post_init__(self) -> None:
+        # One text would be taken for its letters, of which `*` is all tools.
+        if type(self.scopes) is not frozenset or type(self.tools) is not tuple:
+            raise ConfigurationError(
+                f"scopes and tools of the principal {self.name!r} must be a frozenset and a tuple, "
+                f"got {self.scopes!r:.80} and {self.tools!r:.80}; write frozenset({{'call'}}) and "
+                "('notes_*',)"
+            )
 
     def may(self, scope: str) -> bool:
         """Return True if it may do what a scope stands for."""
@@ -27,3 +45,36 @@ class Principal(msgspec.Struct, frozen=True):
     def may_use(self, tool_name: str) -> bool:
         """Return True if it may know and call a tool."""
         return any(fnmatchcase(tool_name, pattern) for pattern in self.tools)
+
+
+def read_scopes(scopes: Any, where: str) -> frozenset[str]:
+    """Return the scopes of a list.
+
+    Raises:
+        ConfigurationError: There is no such scope, or it is no list.
+    """
+    if isinstance(scopes, list | tuple) and all(each in SCOPES for each in scopes):
+        return frozenset(scopes)
+    raise ConfigurationError(
+        f"{where}: scopes must be a list of {', '.join(SCOPES)}, got {scopes!r}"
+    )
+
+
+def read_patterns(patterns: Any, where: str) -> tuple[str, ...]:
+    """Return the patterns of names of a list.
+
+    Raises:
+        ConfigurationError: It is no list of texts, or one could match no name of a tool.
+    """
+    if not isinstance(patterns, list | tuple):
+        raise ConfigurationError(
+            f"{where}: tools must be a list of names or patterns, such as ['notes_*'], got "
+            f"{patterns!r}"
+        )
+    for each in patterns:
+        if not isinstance(each, str) or _GLOB.fullmatch(each) is None:
+            raise ConfigurationError(
+                f"{where}: tools: {each!r} matches no name of a tool; write names, with * for any "
+                "letters, ? for one, and [ab] for one of these"
+            )
+    return tuple(patterns)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.access.principal import SCOPES, Principal
+from tool_engine.access.principal import Principal, read_patterns, read_scopes
 from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.logger import get_logger
@@ -25,6 +25,9 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _FORM: Final = '- {name: ann, sha256: "..."}, with what `printf %s TOKEN | sha256sum` prints'
 _PAUSE: Final = 1.0
 """Seconds between two looks at the file."""
+_HOLDS: Final = 60.0
+"""Seconds for which tokens are taken while their file cannot be read: it may be half written, or
+be meant to take them back."""
 _FIELDS: Final = frozenset({"name", "sha256", "scopes", "tools", "expires"})
 _USUAL: Final = ("call", "read")
 """The scopes of an entry that names none."""
@@ -44,7 +47,8 @@ class TokenFile:
 
     The file holds no token, only the SHA-256 of each: a YAML list of `{name: ..., sha256: ...}`,
     with `scopes`, `tools` (patterns of names) and `expires` where they differ from `[call, read]`,
-    all and never. While it cannot be read, what was read last counts.
+    all and never; `[]` takes all of them back. While it cannot be read, what was read last counts
+    for a minute, and then no token is taken.
 
     Args:
         path: The file.
@@ -55,9 +59,10 @@ class TokenFile:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._state = self._read_state()
+        self._state: tuple[int, int, int] | None = self._read_state()
         self._entries = self._read_entries()
         self._next_look = monotonic() + _PAUSE
+        self._good_until = monotonic() + _HOLDS
 
     async def find_principal(self, token: str) -> Principal | None:
         """Return who a token belongs to; None: it is not taken."""
@@ -85,8 +90,11 @@ class TokenFile:
             state = self._read_state()
             if state != self._state:
                 self._entries, self._state = self._read_entries(), state
+            self._good_until = monotonic() + _HOLDS
         except ToolEngineError as error:
             _log.warning("token_file_unread", path=str(self._path), error=str(error))
+            if monotonic() >= self._good_until:
+                self._entries, self._state = {}, None
 
     def _read_state(self) -> tuple[int, int, int]:
         try:
@@ -102,10 +110,8 @@ class TokenFile:
             raise self._explain_unread(why_unread(error)) from error
         documents = load_all(text, str(self._path))
         listed = documents[0] if len(documents) == 1 else None
-        if not isinstance(listed, list) or not listed:
-            raise ConfigurationError(
-                f"the token file {str(self._path)!r} holds no tokens; write a list of {_FORM}"
-            )
+        if not isinstance(listed, list):
+            raise self._explain_empty()
         entries: dict[str, _Entry] = {}
         for place, each in enumerate(listed):
             known, entry = self._read_entry(f"{self._path}, entry {place + 1}", each)
@@ -116,6 +122,11 @@ class TokenFile:
                 )
             entries[known] = entry
         return entries
+
+    def _explain_empty(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"the token file {str(self._path)!r} holds no tokens; write a list of {_FORM}"
+        )
 
     def _explain_unread(self, why: str) -> ConfigurationError:
         path = str(self._path)
@@ -145,33 +156,6 @@ class TokenFile:
         return known, _Entry(
             Principal(name, scopes, tools), _read_time(entry.get("expires"), where)
         )
-
-
-def read_scopes(scopes: Any, where: str) -> frozenset[str]:
-    """Return the scopes of a list.
-
-    Raises:
-        ConfigurationError: There is no such scope, or it is no list.
-    """
-    if isinstance(scopes, list | tuple) and all(each in SCOPES for each in scopes):
-        return frozenset(scopes)
-    raise ConfigurationError(
-        f"{where}: scopes must be a list of {', '.join(SCOPES)}, got {scopes!r}"
-    )
-
-
-def read_patterns(patterns: Any, where: str) -> tuple[str, ...]:
-    """Return the patterns of names of a list.
-
-    Raises:
-        ConfigurationError: It is no list of texts.
-    """
-    is_list = isinstance(patterns, list | tuple) and not isinstance(patterns, str)
-    if is_list and all(isinstance(each, str) and each for each in patterns):
-        return tuple(patterns)
-    raise ConfigurationError(
-        f"{where}: tools must be a list of names or patterns, such as ['notes_*'], got {patterns!r}"
-    )
 
 
 def _read_time(value: Any, where: str) -> datetime | None:

@@ -74,6 +74,8 @@ class ApprovalBook:
         storage: Keeps deferred requests and remembered decisions for other processes; None:
             a program that goes on elsewhere takes them along with `to_dict`.
         find_desk: Returns the approvals of the engine with a key, or None.
+        is_of_all: Whether all who call an engine share it: then what is remembered of a call holds
+            for its principal alone.
 
     Raises:
         ConfigurationError: The timeout is not a positive number of seconds.
@@ -87,12 +89,14 @@ class ApprovalBook:
         clock: Callable[[], float] = time.time,
         storage: ApprovalStorage | None = None,
         find_desk: FindDesk = _find_none,
+        is_of_all: bool = False,
     ) -> None:
         check_timeout("timeout", timeout)
         self.session_id = session_id
         self.timeout = timeout
         self.storage = storage
         self._clock = clock
+        self._is_of_all = is_of_all
         self.find_desk = find_desk
         self.waits: dict[str, Waiting] = {}
         """Request token -> what takes the answer that its call waits for."""
@@ -338,7 +342,7 @@ class ApprovalBook:
         if not is_plain(request.params):
             return
         kept = msgspec.structs.replace(decision, is_remembered=True)
-        self._remember_decision(request.fingerprint, kept)
+        self._remember_decision(self._make_key(request.fingerprint, request.principal), kept)
         if self.storage is not None:
             try:
                 await self.storage.remember(request, kept)
@@ -381,19 +385,23 @@ class ApprovalBook:
             _log.warning("decision_not_found", error=words_of(error, find_secrets()))
             return None
 
-    def decided(self, fingerprint: str) -> ApprovalDecision | None:
-        return self._remembered.get(fingerprint)
+    def decided(self, fingerprint: str, principal: str = "") -> ApprovalDecision | None:
+        return self._remembered.get(self._make_key(fingerprint, principal))
 
     async def remembered(
-        self, fingerprint: str, find_secrets: Callable[[], OwnSecrets | None] = lambda: None
+        self,
+        fingerprint: str,
+        principal: str = "",
+        find_secrets: Callable[[], OwnSecrets | None] = lambda: None,
     ) -> ApprovalDecision | None:
         """Return the remembered decision about a call's fingerprint, or None.
 
         Args:
             fingerprint: The call's fingerprint.
+            principal: Who is behind the call; empty: not known.
             find_secrets: Returns the secrets to hide in the error of a failing storage.
         """
-        known = self._remembered.get(fingerprint)
+        known = self.decided(fingerprint, principal)
         if known is not None or self.storage is None:
             return known
         try:
@@ -404,11 +412,14 @@ class ApprovalBook:
             _log.warning("decision_not_found", error=words_of(error, find_secrets()))
             return None
         if known is not None:
-            self._remember_decision(fingerprint, known)
+            self._remember_decision(self._make_key(fingerprint, principal), known)
         return known
 
-    def _remember_decision(self, fingerprint: str, decision: ApprovalDecision) -> None:
-        keep_newest(self._remembered, fingerprint, decision, MOST_REMEMBERED)
+    def _make_key(self, fingerprint: str, principal: str) -> str:
+        return f"{principal} {fingerprint}" if self._is_of_all else fingerprint
+
+    def _remember_decision(self, key: str, decision: ApprovalDecision) -> None:
+        keep_newest(self._remembered, key, decision, MOST_REMEMBERED)
 
     async def forget(self) -> None:
         self._remembered.clear()

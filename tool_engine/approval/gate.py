@@ -277,21 +277,21 @@ class ApprovalGate:
         engine, principal, making = whose
         key = fingerprint, principal, id(asyncio.get_running_loop())
         questions: dict[tuple[str, str, int], _Question] = self.book.questions
-        known = await self.book.remembered(fingerprint, partial(secrets_if_known, tool, params))
+        find_secrets = partial(secrets_if_known, tool, params)
+        known = await self.book.remembered(fingerprint, principal, find_secrets)
         while known is None and (asked := questions.get(key)) is not None:
             await asked.is_over.wait()
             if asked.answer is not None:
                 return asked.answer
         # Another call may have been answered while the storage was read.
-        known = known or self.book.decided(fingerprint)
+        known = known or self.book.decided(fingerprint, principal)
         if known is not None:
             return _Answer(known)
         question = questions[key] = _Question()
         try:
             if principal and engine:
                 ids = standing_ids(principal, engine, tool.name, making, fingerprint)
-                secrets = partial(secrets_if_known, tool, params)
-                known = await self.book.find_standing(engine, ids, secrets)
+                known = await self.book.find_standing(engine, ids, find_secrets)
             answer = _Answer(known) if known is not None else await ask()
             decision = answer.decision
             if _is_deferred(answer):
@@ -422,8 +422,8 @@ def gate_of_engine(approver: Approver, desk: EngineApprovals | None = None) -> A
     `desk` has the approvals of the engine; None: the questions are in no list.
     """
     if desk is None:
-        return ApprovalGate(ApprovalBook(_ENGINE), approver, _of_definition)
-    book = desk.own_book = ApprovalBook(_ENGINE, find_desk=lambda engine: desk)
+        return ApprovalGate(ApprovalBook(_ENGINE, is_of_all=True), approver, _of_definition)
+    book = desk.own_book = ApprovalBook(_ENGINE, find_desk=lambda engine: desk, is_of_all=True)
     return ApprovalGate(book, approver, _of_definition, engine=desk.engine_text)
 
 

@@ -41,6 +41,16 @@ ServersOption = Annotated[
         show_default=False,
     ),
 ]
+HostsOption = Annotated[
+    list[str] | None,
+    typer.Option("--allowed-host", metavar="HOST", help="A name under which it may be reached."),
+]
+OriginsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-origin", metavar="ORIGIN", help="Whose pages may use it, beside its own."
+    ),
+]
 ToolsOption = Annotated[str | None, typer.Option("--tools", metavar="DIR", hidden=True)]
 MCPConfigOption = Annotated[str | None, typer.Option("--mcp-config", metavar="FILE", hidden=True)]
 RecordsOption = Annotated[str | None, typer.Option("--records", metavar="URL", hidden=True)]

@@ -1,19 +1,18 @@
-"""Whose requests does a server take over HTTP, and which bodies?"""
+"""What does the SDK's app learn of a request over HTTP, and which bodies does it see?"""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
-from tool_engine.access.bodies import LONGEST, LONGEST_WAIT, read_body, replay_body
-from tool_engine.access.guard import read_token
+from tool_engine.access.bodies import read_body, replay_body
 from tool_engine.access.principal import Principal
-from tool_engine.access.tokens import TokenFile
+from tool_engine.access.problem import Problem, send_problem
+from tool_engine.access.streams import answer_while_known
 from tool_engine.mcp_server.bodies import Refused, check_message
 
 
@@ -23,37 +22,8 @@ class KnownToken(AccessToken):
     tools: tuple[str, ...] = ("*",)
 
 
-class TokenGuard:
-    """An ASGI app that takes the requests of known tokens only.
-
-    Args:
-        app: What is guarded.
-        tokens: The known ones.
-    """
-
-    def __init__(self, app: Any, tokens: TokenFile) -> None:
-        self._app = KnownClients(app)
-        self._tokens = tokens
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        token = read_token(scope)
-        principal = None if token is None else await self._tokens.find_principal(token)
-        if principal is None:
-            refusal = JSONResponse(
-                {"error": "invalid_token", "error_description": "send a known bearer token"},
-                401,
-                {"WWW-Authenticate": 'Bearer error="invalid_token"'},
-            )
-            await refusal(scope, receive, send)
-            return
-        await self._app({**scope, "principal": principal}, receive, send)
-
-
 class KnownClients:
-    """An ASGI app that hands the SDK who is behind a request.
+    """An ASGI app that hands the SDK who is behind a request, as its guard has found.
 
     Args:
         app: The SDK's, which is served to principals that may call tools.
@@ -68,13 +38,14 @@ class KnownClients:
             return
         principal: Principal = scope["principal"]
         if not principal.may("call"):
-            text = "the token is not for calls of tools"
-            refusal = JSONResponse(
-                {"error": "insufficient_scope", "error_description": text},
+            challenge = 'Bearer error="insufficient_scope", scope="call"'
+            problem = Problem(
                 403,
-                {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="call"'},
+                "not-allowed",
+                f"{principal.name!r} may not do this; it takes the scope 'call'",
+                headers={"www-authenticate": challenge},
             )
-            await refusal(scope, receive, send)
+            await send_problem(problem, send)
             return
         # The token itself goes no further than its guard.
         known = KnownToken(
@@ -84,37 +55,29 @@ class KnownClients:
             scopes=[],
             tools=principal.tools,
         )
-        await self._app({**scope, "user": AuthenticatedUser(known)}, receive, send)
+        known_scope = {**scope, "user": AuthenticatedUser(known)}
+        await answer_while_known(self._app, known_scope, receive, send)
 
 
-class BodyGuard:
-    """An ASGI app that passes on only the bodies that can be read in one way.
+class CheckedMessages:
+    """An ASGI app that passes on only the messages that can be read in one way.
 
     Args:
-        app: What is guarded.
+        app: The SDK's, behind a guard.
     """
 
     def __init__(self, app: Any) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        try:
-            async with asyncio.timeout(LONGEST_WAIT):
-                body = await read_body(receive, LONGEST)
-        except TimeoutError:
-            await Response("the body did not come in time", 408)(scope, receive, send)
-            return
-        if body is None:
-            return
-        if len(body) > LONGEST:
-            await Response("the body is too large", 413)(scope, receive, send)
-            return
-        try:
-            await check_message(body)
-        except Refused as refused:
-            await JSONResponse(refused.to_dict(), 400)(scope, receive, send)
-            return
-        await self._app(scope, replay_body(body, receive), send)
+        if scope["type"] == "http" and scope["method"] == "POST":
+            body = await read_body(receive)
+            if body is None:
+                return  # its client has left
+            try:
+                await check_message(body)
+            except Refused as refused:
+                await JSONResponse(refused.to_dict(), 400)(scope, receive, send)
+                return
+            receive = replay_body(body, receive)
+        await self._app(scope, receive, send)

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -20,7 +21,10 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from tool_engine.access.listening import LOOPBACK, serve_app
+from tool_engine.access.guard import Guard
+from tool_engine.access.hosts import LOOPBACK
+from tool_engine.access.listening import serve_app
+from tool_engine.access.texts import list_texts
 from tool_engine.access.tokens import TokenFile
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError
@@ -29,7 +33,7 @@ from tool_engine.mcp_server.calling import ClientCalls
 from tool_engine.mcp_server.changes import Changes
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
 from tool_engine.mcp_server.finding import Finder
-from tool_engine.mcp_server.http import BodyGuard, TokenGuard
+from tool_engine.mcp_server.http import CheckedMessages, KnownClients
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
@@ -55,14 +59,14 @@ _VERSION: Final = _find_version()
 ALL: Final = "all"
 SEARCH: Final = "search"
 _ANY: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
-_OWN_HOSTS: Final = ("127.0.0.1", "127.0.0.1:*", "localhost", "localhost:*", "[::1]", "[::1]:*")
-_SCHEMES: Final = ("http", "https")
 _LISTS: Final[tuple[CacheableMethod, ...]] = (
     "tools/list",
     "prompts/list",
     "resources/list",
     "resources/templates/list",
 )
+_NO_GUARD: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+"""The SDK's own checks of hosts and origins would ask again, and know other names."""
 _connection: Final[ContextVar[str | None]] = ContextVar("mcp_connection", default=None)
 """The name of the one client that is served here; None: there may be several."""
 _LISTED_FOR: Final = 60_000
@@ -200,35 +204,43 @@ class MCPServer:
         self,
         path: str = "/mcp",
         *,
-        host: str = "127.0.0.1",
-        allowed_hosts: Sequence[str] = (),
+        allowed_hosts: Collection[str] = (),
+        allowed_origins: Collection[str] = (),
         token_file: str | None = None,
     ) -> Any:
         """Return an ASGI app that serves any number of clients over HTTP.
 
         Args:
             path: Where clients find it.
-            host: The address that it is served at.
-            allowed_hosts: The names under which it may be reached, as `HOST` or `HOST:*`, beside
-                those of this machine.
-            token_file: Whose requests are taken; None: all that reach it.
+            allowed_hosts: The names under which it may be reached, as `HOST` or `HOST:PORT`,
+                beside those of this machine.
+            allowed_origins: The origins of pages that may use it, beside its own.
+            token_file: Whose requests are taken; None: no tokens are asked for, and only this
+                machine is heard.
 
         Raises:
-            ConfigurationError: The token file cannot be read.
+            ConfigurationError: An argument is not right, or the token file cannot be read.
         """
-        guard = _make_guard(host, allowed_hosts)
-        tokens = None if token_file is None else TokenFile(token_file)
-        return self._guard_app(path, guard, tokens)
+        auth = None if token_file is None else TokenFile(token_file)
+        # Without tokens nothing says who it is: `principal` does.
+        app = self._make_app(path) if auth is None else self.guarded_app(path)
+        return Guard(app, auth=auth, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
 
-    def _guard_app(
-        self, path: str, guard: TransportSecuritySettings, tokens: TokenFile | None
-    ) -> Any:
+    def guarded_app(self, path: str = "/mcp") -> Any:
+        """Return an ASGI app for behind a `tool_engine.access.guard.Guard`.
+
+        It checks neither hosts nor origins, and serves who stands in `scope["principal"]`.
+        """
+        return KnownClients(self._make_app(path))
+
+    def _make_app(self, path: str) -> Any:
         if not isinstance(path, str) or not path.startswith("/"):
             raise ConfigurationError(f"path must begin with /, such as /mcp, got {path!r}")
-        app: Any = BodyGuard(
-            self._server.streamable_http_app(streamable_http_path=path, transport_security=guard)
+        return CheckedMessages(
+            self._server.streamable_http_app(
+                streamable_http_path=path, transport_security=_NO_GUARD
+            )
         )
-        return app if tokens is None else TokenGuard(app, tokens)
 
     async def run_http(
         self,
@@ -236,6 +248,8 @@ class MCPServer:
         port: int = 8931,
         *,
         path: str = "/mcp",
+        allowed_hosts: Collection[str] = (),
+        allowed_origins: Collection[str] = (),
         token_file: str | None = None,
         on_ready: Callable[[str], object] | None = None,
     ) -> None:
@@ -245,20 +259,31 @@ class MCPServer:
             host: The address; another one than this machine's own needs a token file.
             port: The port; 0: any that is free.
             path: Where clients find it.
+            allowed_hosts: The names under which it may be reached, as `HOST` or `HOST:PORT`,
+                beside the host and those of this machine.
+            allowed_origins: The origins of pages that may use it, beside its own.
             token_file: Whose requests are taken; None: all that reach it.
             on_ready: Gets the URL, once it answers.
 
         Raises:
-            ConfigurationError: The address cannot be served at, or needs a token file.
+            ConfigurationError: The address cannot be served at, or needs a token file, or another
+                argument is not right.
         """
         if host not in LOOPBACK and token_file is None:
             raise ConfigurationError(
                 f"all who reach {host} could call every tool: pass a token_file, or serve at "
                 "127.0.0.1"
             )
+        named = [f"[{host}]" if ":" in host else host] if host not in _ANY else []
+        make = partial(
+            self.app,
+            path,
+            allowed_hosts=[*list_texts("allowed_hosts", allowed_hosts), *named],
+            allowed_origins=allowed_origins,
+            token_file=token_file,
+        )
         # A file is read: not on the event loop.
-        tokens = None if token_file is None else await asyncio.to_thread(TokenFile, token_file)
-        app = self._guard_app(path, _make_guard(host, ()), tokens)
+        app = await asyncio.to_thread(make)
         await serve_app(app, host, port, on_ready, path)
 
     @property
@@ -444,13 +469,3 @@ def _check_settings(engine: Any, name: Any, selection: Any, page_size: Any) -> N
     for missing in selection.find_missing_groups(engine.groups):
         hint = suggest_near(missing, engine.groups)
         raise ConfigurationError(f"there is no group {missing!r}{hint}")
-
-
-def _make_guard(host: str, allowed_hosts: Sequence[str]) -> TransportSecuritySettings:
-    """Return whom a page in a browser may not pretend to be."""
-    hosts = [*_OWN_HOSTS, *allowed_hosts, *([] if host in _ANY else [host, f"{host}:*"])]
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=True,
-        allowed_hosts=hosts,
-        allowed_origins=[f"{scheme}://{each}" for each in hosts for scheme in _SCHEMES],
-    )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from tool_engine.admission.snapshot import ConcurrencySnapshot
+from tool_engine.access.problem import Problem
+from tool_engine.admission.snapshot import ConcurrencySnapshot, HeldSlot, WaitingCall
 from tool_engine.server.operation import Asked, serve_at
-from tool_engine.server.problems import Problem
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -48,16 +49,30 @@ async def get_admission(asked: Asked) -> Any:
     Single calls are the principal's own; one that operates sees all.
     """
     snapshot = asked.engine.controller.snapshot()
-    if asked.owner is None:
-        return snapshot.to_dict()
-    own = {each.call_id for each in await asked.engine.calls.list(caller_id=asked.owner)}
+    owner, may_use = asked.owner, asked.principal.may_use
+    own = (
+        set()
+        if owner is None
+        else {each.call_id for each in await asked.engine.calls.list(caller_id=owner)}
+    )
+
+    def is_seen(entry: HeldSlot | WaitingCall) -> bool:
+        is_own = owner is None or entry.call_id in own
+        return is_own and (entry.tool_name is None or may_use(entry.tool_name))
+
     return msgspec.structs.replace(
         snapshot,
-        keys={},
-        tool_keys={},
-        held=[each for each in snapshot.held if each.call_id in own],
-        waiting=[each for each in snapshot.waiting if each.call_id in own],
+        keys=snapshot.keys if owner is None else {},
+        tool_keys=_leave_out(snapshot.tool_keys, may_use) if owner is None else {},
+        tool_breakers=_leave_out(snapshot.tool_breakers, may_use),
+        held=list(filter(is_seen, snapshot.held)),
+        waiting=list(filter(is_seen, snapshot.waiting)),
     ).to_dict()
+
+
+def _leave_out(by_tool: dict[str, Any], may_use: Callable[[str], bool]) -> dict[str, Any]:
+    """Return what is about the tools that may be used."""
+    return {name: value for name, value in by_tool.items() if may_use(name)}
 
 
 @serve_at(

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.access.guard import Guard, Verifier
+from tool_engine.access.problem import Problem, send_problem
 from tool_engine.access.rates import Rates
 from tool_engine.access.tokens import TokenFile
 from tool_engine.engine import ToolEngine
@@ -27,8 +28,7 @@ from tool_engine.server import (
 )
 from tool_engine.server.endpoint import Endpoint
 from tool_engine.server.openapi import describe_operations
-from tool_engine.server.problems import Problem
-from tool_engine.server.routing import Router, send_problem
+from tool_engine.server.routing import Router
 from tool_engine.server.served import Served
 
 _ROOMS: Final = (
@@ -92,7 +92,7 @@ def create_app(
     engine.approvals.take_questions()
     paths: dict[str, Any] = {each.path: None for each in OPERATIONS}
     paths = {path: _Methods(path, served) for path in paths}
-    inner = _make_mcp_app(engine, allowed_hosts) if mcp else None
+    inner = _make_mcp_app(engine) if mcp else None
     if inner is not None:
         paths[MCP_PATH] = inner
     guarded = Guard(
@@ -100,7 +100,6 @@ def create_app(
         auth=known,
         allowed_hosts=allowed_hosts,
         allowed_origins=allowed_origins,
-        refuse=_write_refusal,
         public=_PUBLIC,
         rates=rates,
     )
@@ -144,17 +143,10 @@ async def _live_on(receive: Any, send: Any) -> None:
         await send({"type": f"lifespan.{stage}.complete"})
 
 
-def _make_mcp_app(engine: ToolEngine, allowed_hosts: Collection[str]) -> Any:
+def _make_mcp_app(engine: ToolEngine) -> Any:
     # Loaded by name: most servers speak to no client of MCP.
     made = import_module("tool_engine.mcp_server").MCPServer(engine)
-    known = import_module("tool_engine.mcp_server.http").KnownClients
-    return known(made.app(MCP_PATH, allowed_hosts=list(allowed_hosts)))
-
-
-def _write_refusal(
-    status: int, kind: str, detail: str, headers: dict[str, str]
-) -> tuple[int, bytes, dict[str, str]]:
-    return Problem(status, kind, detail, headers=headers).write()
+    return made.guarded_app(MCP_PATH)
 
 
 class _Methods:

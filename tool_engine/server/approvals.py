@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from tool_engine.access.problem import Problem
 from tool_engine.approval.describe import shown_fields
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.server.operation import Asked, serve_at
-from tool_engine.server.problems import Problem, make_unknown
+from tool_engine.server.problems import make_unknown
 
 
 class OpenRequest(msgspec.Struct, kw_only=True):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from tool_engine.access.problem import Problem
 from tool_engine.admission.snapshot import WaitExplanation
 from tool_engine.calls.engine_calls import PresentCall
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
@@ -16,7 +17,7 @@ from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.server.long_work import accept_task, start_task
 from tool_engine.server.operation import Asked, Reply, serve_at
-from tool_engine.server.problems import Problem, make_unknown
+from tool_engine.server.problems import make_unknown
 from tool_engine.server.results import write_result
 from tool_engine.server.streaming import (
     Write,
@@ -26,10 +27,10 @@ from tool_engine.server.streaming import (
     write_event,
 )
 from tool_engine.server.tools import find_tool
+from tool_engine.server.wishes import wants_events, wants_task
 
 CALLER_TYPE: Final = "http"
 """The `caller_type` of calls that clients make."""
-_EVENTS: Final = "text/event-stream"
 _ACCEPTED: Final = {
     "description": "The call goes on as a task; `Location` has its path.",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/TaskState"}}},
@@ -95,7 +96,7 @@ class Cancelled(msgspec.Struct):
         "accept": "`text/event-stream`: what happens to the call comes as it happens.",
         "prefer": "`respond-async`: the call goes on as a task, and the answer is 202.",
         "idempotency-key": "A text of the client's own: the same request with the same key runs "
-        "once, and its result is kept for a day.",
+        "once, its result is kept for a day, and the answer is JSON.",
     },
     is_cancelled_with_client=True,
 )
@@ -111,13 +112,13 @@ async def call_tool(asked: Asked) -> Any:
     tool = find_tool(asked, asked.path["name"])
     context = make_context(asked)
     key = asked.header("idempotency-key")
-    if "respond-async" in (asked.header("prefer") or "").lower():
+    if wants_task(asked.header("prefer")):
         handle = await start_task(asked, tool.name, context, key)
         return accept_task(await handle.refresh())
     if key is not None:
         handle = await start_task(asked, tool.name, context, key)
         return Reply(data=await write_result(await handle.wait()))
-    if _EVENTS in (asked.header("accept") or ""):
+    if wants_events(asked.header("accept")):
         return Reply(stream=partial(_stream_call, asked, tool.name, context))
     result = await asked.engine.execute(tool.name, asked.body.arguments, context)
     return Reply(data=await write_result(result))

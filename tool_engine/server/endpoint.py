@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from tool_engine.access.principal import Principal
+from tool_engine.access.problem import Problem
+from tool_engine.access.streams import leave_when_unknown
 from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.logger import get_logger
+from tool_engine.model.json.output import to_json
 from tool_engine.redaction import trace_of
 from tool_engine.server.operation import Asked, Operation, Reply
-from tool_engine.server.problems import Problem
 from tool_engine.server.reading import read_body, read_query
 from tool_engine.server.served import Served
 
@@ -51,12 +52,15 @@ class Endpoint:
         if answer is None and self._operation.answer is not None:
             return  # its client has left
         reply = answer if isinstance(answer, Reply) else Reply(answer)
-        if reply.stream is not None:
-            await _send_stream(reply, receive, send)
+        if reply.stream is not None and scope["method"] != "HEAD":
+            receive = leave_when_unknown(receive, scope["is_known"])
+            await _send_stream(reply, self._operation.name, receive, send)
             return
         status = reply.status if reply.status != 200 else self._operation.status
         headers = {"content-type": _JSON, **reply.headers}
-        if reply.data is not None:
+        if reply.stream is not None:
+            body, headers["content-type"] = b"", _EVENTS  # of HEAD, which no event follows
+        elif reply.data is not None:
             body = reply.data
         elif reply.text is not None:
             body = reply.text.encode()
@@ -73,16 +77,8 @@ class Endpoint:
             if self._operation.is_cancelled_with_client:
                 return await _while_client_waits(work, receive)
             return await work
-        except Problem:
-            raise
-        except (EngineClosedError, RecordsUnavailableError) as error:
-            raise Problem(503, "not-available", str(error), retry_after=1.0) from error
-        except ToolEngineError as error:
-            raise Problem(409, "not-possible", str(error)) from error
         except Exception as error:
-            _log.error("request_failed", operation=self._operation.name, error=trace_of(error))
-            detail = "the server has failed; its log says how"
-            raise Problem(500, "server-error", detail) from error
+            raise _explain_failure(error, self._operation.name) from error
 
     async def _read_request(self, scope: Any, receive: Any) -> Asked:
         operation = self._operation
@@ -112,6 +108,17 @@ class Endpoint:
         if len(data) <= _AT_ONCE:
             return read_body(data, self._operation.body)
         return await asyncio.to_thread(read_body, data, self._operation.body)
+
+
+def _explain_failure(error: Exception, operation: str) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, EngineClosedError | RecordsUnavailableError):
+        return Problem(503, "not-available", str(error), retry_after=1.0)
+    if isinstance(error, ToolEngineError):
+        return Problem(409, "not-possible", str(error))
+    _log.error("request_failed", operation=operation, error=trace_of(error))
+    return Problem(500, "server-error", "the server has failed; its log says how")
 
 
 async def _while_client_waits(work: Any, receive: Any) -> Any:
@@ -173,8 +180,8 @@ def _do_steps(work: Any, on_wait: Callable[[], None]) -> Any:
 async def write_json(value: Any) -> bytes:
     """Return a value as JSON; a large one is written in a thread."""
     if isinstance(value, Sized):
-        return await asyncio.to_thread(msgspec.json.encode, value.value)
-    return msgspec.json.encode(value)
+        return await asyncio.to_thread(to_json, value.value)
+    return to_json(value)
 
 
 class Sized(msgspec.Struct):
@@ -201,8 +208,8 @@ _ALWAYS: Final = [
 ]
 
 
-async def _send_stream(reply: Reply, receive: Any, send: Any) -> None:
-    """Send events until they end or the client has left."""
+async def _send_stream(reply: Reply, operation: str, receive: Any, send: Any) -> None:
+    """Send events until they end or the client has left; the last may be a problem."""
     raw = [(b"content-type", _EVENTS.encode()), _NOT_KEPT, *_ALWAYS, (b"x-accel-buffering", b"no")]
     await send({"type": "http.response.start", "status": reply.status, "headers": raw})
 
@@ -211,13 +218,17 @@ async def _send_stream(reply: Reply, receive: Any, send: Any) -> None:
 
     stream = reply.stream
     assert stream is not None  # noqa: S101 - the caller has looked
-    work = partial(stream, write)
-    if await _while_client_listens(work(), receive):
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    try:
+        await _while_client_listens(stream(write), receive)
+    except Exception as error:  # noqa: BLE001 - the head of the answer is sent already
+        problem = _explain_failure(error, operation)
+        await write(b"event: problem\ndata: %s\n\n" % problem.write()[1])
+    # Also where it is taken for one that has left: its token is not taken any more.
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _while_client_listens(work: Any, receive: Any) -> bool:
-    """Write until the end; False: the client has left."""
+async def _while_client_listens(work: Any, receive: Any) -> None:
+    """Write until the end, or until the client has left."""
     writing = asyncio.ensure_future(work)
 
     async def wait_for_end() -> None:
@@ -227,10 +238,8 @@ async def _while_client_listens(work: Any, receive: Any) -> bool:
     leaving = asyncio.create_task(wait_for_end())
     try:
         await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not writing.done():
-            return False
-        writing.result()
-        return True
+        if writing.done():
+            writing.result()
     finally:
         for each in (writing, leaving):
             each.cancel()

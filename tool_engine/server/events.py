@@ -48,7 +48,7 @@ async def stream_events(asked: Asked) -> Any:
     They are about tools, and about calls of the principal's own; one that operates hears all. To
     go back takes an engine that keeps its events. Each has its type as `event`, its number as
     `id`, and a JSON object as `data`. A client that reads too slowly gets an event `dropped` with
-    how many it has missed.
+    how many it has missed. The stream ends when its token is not taken any more.
     """
     query: EventQuery = asked.query
     after, last = query.after, asked.header("last-event-id")

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.access.problem import Problem
 from tool_engine.errors import MissingExtraError
 from tool_engine.server.operation import Asked, Reply, serve_at
-from tool_engine.server.problems import Problem
 
 _METRICS: Final = "tool_engine.observability.prometheus"
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from tool_engine.access.problem import Problem
 from tool_engine.errors import TaskNotFoundError
 from tool_engine.model.task import TaskHandle, TaskState
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.paging import Cursor, Limit, make_cursor, read_cursor
-from tool_engine.server.problems import Problem, make_unknown
+from tool_engine.server.problems import make_unknown
 
 _Status: TypeAlias = Literal[
     "queued",

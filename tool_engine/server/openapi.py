@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.access.problem import ProblemDetails
 from tool_engine.server.operation import Operation
-from tool_engine.server.problems import ProblemDetails, list_errors
+from tool_engine.server.problems import list_errors
 
 
 def _find_version() -> str:

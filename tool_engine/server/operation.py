@@ -33,12 +33,13 @@ class Asked(msgspec.Struct):
     raw_headers: list[tuple[bytes, bytes]]
 
     def header(self, name: str) -> str | None:
-        """Return a header of the request; None: it has none of this name, in lower case."""
+        """Return a header of the request; None: it has none of this name, in lower case.
+
+        One that stands on several lines is a list, as RFC 9110 says.
+        """
         known = name.encode()
-        for each, value in self.raw_headers:
-            if each == known:
-                return value.decode("latin-1")
-        return None
+        found = [value.decode("latin-1") for each, value in self.raw_headers if each == known]
+        return ", ".join(found) if found else None
 
     @property
     def engine(self) -> ToolEngine:

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from tool_engine.server.problems import Problem
+from tool_engine.access.problem import Problem
 
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000, description="The most items of one answer.")]
 Cursor: TypeAlias = Annotated[

@@ -1,73 +1,11 @@
-"""How does a client learn that what it asked for cannot be done?
-
-As RFC 9457 says: a JSON object with the status, what kind of problem it is, and what to do. A call
-that fails is no problem: its result says so.
-"""
+"""Which problems do several operations answer with?"""
 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
-import msgspec
-
-from tool_engine.redaction import shorten_words
-
-MEDIA_TYPE: Final = "application/problem+json"
-
-
-class ProblemDetails(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What an answer with a status of 400 and above says."""
-
-    type: str
-    """A name for this kind of problem: `urn:tool-engine:...`."""
-    title: str
-    status: int
-    detail: str
-    """What is wrong, and after a semicolon what to do about it."""
-    retry_after: float | None = None
-    """Seconds after which the same request may be answered."""
-
-
-class Problem(Exception):  # noqa: N818 - an answer, not a failure of this program
-    """An answer that says why a request is not done.
-
-    Args:
-        status: The HTTP status.
-        kind: The kind of problem, in words joined by hyphens.
-        detail: What is wrong, and after a semicolon what to do.
-        headers: Further headers of the answer.
-        retry_after: Seconds after which the same request may be answered.
-    """
-
-    def __init__(
-        self,
-        status: int,
-        kind: str,
-        detail: str,
-        *,
-        headers: dict[str, str] | None = None,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.kind = kind
-        self.headers = headers or {}
-        self.retry_after = retry_after
-
-    def write(self) -> tuple[int, bytes, dict[str, str]]:
-        """Return the status, the body and the headers of the answer."""
-        details = ProblemDetails(
-            type=f"urn:tool-engine:{self.kind}",
-            title=HTTPStatus(self.status).phrase,
-            status=self.status,
-            detail=shorten_words(str(self)),
-            retry_after=self.retry_after,
-        )
-        headers = {**self.headers, "content-type": MEDIA_TYPE}
-        if self.retry_after is not None:
-            headers["retry-after"] = str(max(1, round(self.retry_after)))
-        return self.status, msgspec.json.encode(details), headers
+from tool_engine.access.problem import MEDIA_TYPE, Problem
 
 
 def make_unknown(what: str, name: str, hint: str = "") -> Problem:

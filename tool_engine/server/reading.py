@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
@@ -9,11 +11,14 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from tool_engine.access.problem import Problem
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
-from tool_engine.server.problems import Problem, make_invalid
+from tool_engine.server.problems import make_invalid
 
 _NUMBERS: Final = (int, float, bool)
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""What may be half of a surrogate pair: a text with one can be neither kept nor sent."""
 _LONGEST: Final = 10_000
 """Characters of one parameter of an address."""
 
@@ -26,6 +31,8 @@ def read_body(data: bytes, kind: Any) -> Any:
     """
     try:
         value = read_json(data.decode())
+        if _HALF.search(data) is not None and not _is_text(value):
+            raise RefusedJSONError("half of a surrogate pair is no character")
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
@@ -37,9 +44,20 @@ def read_body(data: bytes, kind: Any) -> Any:
     except msgspec.ValidationError as error:
         raise Problem(422, "invalid-body", f"the body does not fit: {error}") from error
     except RefusedJSONError as error:
-        raise make_invalid(f"the body is refused: {error}; write each key once") from error
+        raise make_invalid(
+            f"the body is refused: {error}; write what each reader of JSON takes for the same"
+        ) from error
     except ValueError as error:
         raise make_invalid(f"the body is no JSON: {error}; write one JSON object") from error
+
+
+def _is_text(value: Any) -> bool:
+    """Return True if all texts of a value can be written as UTF-8."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_query(text: bytes, kind: type[msgspec.Struct] | None) -> Any:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from tool_engine.access.problem import Problem
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.session import SessionInfo
 from tool_engine.server.operation import Asked, serve_at
@@ -83,7 +84,7 @@ async def list_records(asked: Asked) -> Any:
     """
     query: RecordQuery = asked.query
     filters = _make_filters(asked)
-    before = None if query.cursor is None else read_cursor(query.cursor)
+    before = None if query.cursor is None else await _find_place(asked, query.cursor)
     found = await asked.engine.query_call_records(**filters, limit=query.limit + 1, before=before)
     page = found[: query.limit]
     shown = [each.to_dict() for each in page if asked.principal.may_use(each.tool_name)]
@@ -91,14 +92,33 @@ async def list_records(asked: Asked) -> Any:
     return {"items": shown, "next": make_cursor(page[-1].record_id) if is_more else None}
 
 
+async def _find_place(asked: Asked, cursor: str) -> str:
+    """Return the id of the record behind which a page begins.
+
+    Raises:
+        Problem: The principal sees no such record.
+    """
+    record_id = read_cursor(cursor)
+    if await _find_record(asked, record_id) is None:
+        detail = "the record that the cursor stands for is gone; begin again without it"
+        raise Problem(404, "unknown-cursor", detail)
+    return record_id
+
+
 @serve_at("GET", "/v1/records/{record_id}", scope="read", answer=ToolCallRecord, errors=(404,))
 async def get_record(asked: Asked) -> Any:
     """Show the record of one call."""
-    found = await asked.engine.store.get(asked.path["record_id"])
-    is_own = found is not None and asked.owner in (None, found.caller_id)
-    if found is None or not is_own or not asked.principal.may_use(found.tool_name):
-        raise make_unknown("record", asked.path["record_id"])
+    record_id = asked.path["record_id"]
+    found = await _find_record(asked, record_id)
+    if found is None or not asked.principal.may_use(found.tool_name):
+        raise make_unknown("record", record_id)
     return found.to_dict()
+
+
+async def _find_record(asked: Asked, record_id: str) -> ToolCallRecord | None:
+    """Return a record of the principal's; None: there is none, and one of others is none."""
+    found: ToolCallRecord | None = await asked.engine.store.get(record_id)
+    return found if found is not None and asked.owner in (None, found.caller_id) else None
 
 
 @serve_at("GET", "/v1/statistics", scope="read", answer=Statistics, query=StatisticsQuery)

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from tool_engine.access.problem import Problem
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols import get_protocol
 from tool_engine.protocols.cycle import parse_reply
 from tool_engine.server.operation import Asked, serve_at
-from tool_engine.server.problems import Problem
 
 
 class ReplyRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.json.output import to_json
 
 _PLAIN: Final = frozenset((str, int, bool, type(None)))
 """Types of which there is one way to write them."""
@@ -34,4 +35,4 @@ async def write_result(result: ToolExecutionResult) -> bytes:
 
 
 def _write_whole(result: ToolExecutionResult) -> bytes:
-    return msgspec.json.encode(result.to_dict())
+    return to_json(result.to_dict())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tool_engine.server.problems import Problem
+from tool_engine.access.heads import find_path
+from tool_engine.access.problem import Problem, send_problem
 
 
 class Router:
@@ -21,8 +22,7 @@ class Router:
         self._open = [(path.split("/"), app) for path, app in paths.items() if "{" in path]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        # Mounted in another app, its path begins with that one's.
-        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        path = find_path(scope)
         named: dict[str, str] = {}
         app = self._fixed.get(path)
         if app is None:
@@ -47,12 +47,3 @@ class Router:
             else:
                 return app, named
         return None, {}
-
-
-async def send_problem(problem: Problem, send: Any) -> None:
-    """Send a problem as the answer to a request."""
-    status, body, headers = problem.write()
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    raw.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})

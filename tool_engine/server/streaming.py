@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import msgspec
-
 from tool_engine.events.stream import EventStream
 from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.json.output import to_json
 
 Write = Callable[[bytes], Awaitable[None]]
 _HEARTBEAT: Final = 15.0
@@ -25,7 +24,7 @@ def write_event(name: str, value: Any, number: int | None = None) -> bytes:
     head = b"event: %s\n" % name.encode()
     if number is not None:
         head += b"id: %d\n" % number
-    return head + b"data: " + msgspec.json.encode(value) + b"\n\n"
+    return head + b"data: " + to_json(value) + b"\n\n"
 
 
 def write_engine_event(event: ToolEngineEvent) -> bytes:

@@ -116,6 +116,8 @@ def test_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["token", "revoke", "ann", "--file", str(path)]) == 0
     assert "ann" not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
+    assert run(["token", "revoke", "bob", "--file", str(path)]) == 0
+    assert path.read_text() == "[]\n"  # a server that runs takes none any more
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,6 @@ def test_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("new", "ann", "--scope", "write"), "scopes must be a list of call, read"),
         (("new", "ann", "--expires", "soon"), "expires must be a time with its zone"),
         (("revoke", "bob"), "has no token of 'bob'; did you mean 'bo'?"),
-        (("revoke", "bo"), "'bo' has the last tokens of"),
     ],
 )
 def test_tokens_that_are_not_made(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
+from tool_engine.access.hosts import LOOPBACK
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.mcp.word_request import Request
 from tool_engine.cli.options import (
+    HostsOption,
     JSONOption,
     MCPConfigOption,
+    OriginsOption,
     RecordsOption,
     ToolsOption,
     settings_of,
@@ -36,7 +39,6 @@ _OF_SERVERS: Final = ("list", "call", "diff", "import")
 _ROOM: Final = "tool_engine.cli.mcp"
 _MODES: Final = ("all", "search")
 _APPROVALS: Final = ("operator", "client", "refuse")
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _PORT: Final = 8931
 _PATH: Final = "/mcp"
 
@@ -113,6 +115,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     approvals: str | None = None
     """Who is asked for consent; None: an operator, where another terminal can answer."""
     token_file: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
     title: str = "tool-engine"
 
 
@@ -129,6 +133,8 @@ def run_command(
     mode: ModeOption = "all",
     approvals: ApprovalsOption = None,
     token_file: TokenFileOption = None,
+    allowed_host: HostsOption = None,
+    allowed_origin: OriginsOption = None,
     title: TitleOption = "tool-engine",
     app: ServedAppOption = None,
     output: OutputOption = None,
@@ -149,10 +155,8 @@ def run_command(
         return int(import_module(f"{_ROOM}.{word}_word").run_word(settings, request))
     if words:
         raise CommandError(f"`mcp {word}` takes options only, not {words[0]!r}")
-    if stdio and http is not None:
-        raise CommandError("--stdio and --http are two ways to serve: leave one out")
-    if token_file is not None and http is None:
-        raise CommandError("--token-file is for --http: a client that starts the server owns it")
+    said = {"--token-file": token_file, "--allowed-host": allowed_host}
+    _check_way(stdio, http, {**said, "--allowed-origin": allowed_origin})
     _check_word("--mode", mode, _MODES)
     _check_word("--approvals", approvals, _APPROVALS)
     options = ServeOptions(
@@ -164,11 +168,21 @@ def run_command(
         mode=mode,
         approvals=approvals,
         token_file=token_file,
+        allowed_hosts=tuple(allowed_host or ()),
+        allowed_origins=tuple(allowed_origin or ()),
         title=title,
     )
     if word == "install":
         return _print_entries(settings, options)
     return serve_tools(settings, options)
+
+
+def _check_way(is_stdio: bool, http: str | None, of_http: Mapping[str, Any]) -> None:
+    if is_stdio and http is not None:
+        raise CommandError("--stdio and --http are two ways to serve: leave one out")
+    for option, value in of_http.items():
+        if value and http is None:
+            raise CommandError(f"{option} is for --http: a client that starts the server owns it")
 
 
 def _check_word(option: str, said: str | None, known: Sequence[str]) -> None:
@@ -180,7 +194,7 @@ def _check_word(option: str, said: str | None, known: Sequence[str]) -> None:
 
 def serve_tools(settings: Settings, options: ServeOptions) -> int:
     address = None if options.http is None else read_address(options.http)
-    if address is not None and address[0] not in _LOOPBACK and options.token_file is None:
+    if address is not None and address[0] not in LOOPBACK and options.token_file is None:
         raise CommandError(
             f"all who reach {options.http} could call every tool: say whose requests to take "
             "with --token-file FILE, or serve at 127.0.0.1"
@@ -227,6 +241,8 @@ async def _serve_clients(
         host,
         port,
         path=_PATH,
+        allowed_hosts=options.allowed_hosts,
+        allowed_origins=options.allowed_origins,
         token_file=options.token_file,
         on_ready=lambda url: sys.stderr.write(f"serving {len(server.names)} tools at {url}\n"),
     )
@@ -255,7 +271,7 @@ def read_address(text: str) -> tuple[str, int]:
     host, mark, port = text.rpartition(":")
     if not mark or text.endswith("]"):
         host, port = text, str(_PORT)
-    host = host.strip("[]") or _LOOPBACK[0]
+    host = host.strip("[]") or LOOPBACK[0]
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise CommandError(f"--http takes HOST:PORT, such as 127.0.0.1:{_PORT}, not {text!r}")
     return host, int(port)

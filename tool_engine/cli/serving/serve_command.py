@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
+from tool_engine.access.hosts import LOOPBACK
 from tool_engine.cli.console import visible
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError
-from tool_engine.cli.options import MCPConfigOption, RecordsOption, ToolsOption, settings_of
+from tool_engine.cli.options import (
+    HostsOption,
+    MCPConfigOption,
+    OriginsOption,
+    RecordsOption,
+    ToolsOption,
+    settings_of,
+)
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
@@ -20,7 +28,6 @@ from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
 
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _PORT: Final = 8930
 _GRACE: Final = 30.0
 
@@ -39,16 +46,6 @@ _NoAuthOption = Annotated[
     bool, typer.Option("--no-auth", help="Ask for no tokens: on this machine only.")
 ]
 _MCPOption = Annotated[bool, typer.Option("--mcp", help="Serve clients of MCP, too, at /mcp.")]
-_HostsOption = Annotated[
-    list[str] | None,
-    typer.Option("--allowed-host", metavar="HOST", help="A name under which it may be reached."),
-]
-_OriginsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allowed-origin", metavar="ORIGIN", help="Whose pages may use it, beside its own."
-    ),
-]
 _RateOption = Annotated[
     str, typer.Option("--rate", metavar="RATE", help="Requests of each principal.")
 ]
@@ -76,13 +73,13 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 def run_command(
     ctx: typer.Context,
     *,
-    host: _HostOption = _LOOPBACK[0],
+    host: _HostOption = LOOPBACK[0],
     port: _PortOption = _PORT,
     token_file: _TokenFileOption = None,
     no_auth: _NoAuthOption = False,
     mcp: _MCPOption = False,
-    allowed_host: _HostsOption = None,
-    allowed_origin: _OriginsOption = None,
+    allowed_host: HostsOption = None,
+    allowed_origin: OriginsOption = None,
     rate: _RateOption = "1000/s",
     grace: _GraceOption = _GRACE,
     app: _AppOption = None,
@@ -98,7 +95,7 @@ def run_command(
         raise CommandError(
             "say whose requests to take: --token-file FILE, or --no-auth for this machine alone"
         )
-    if no_auth and host not in _LOOPBACK:
+    if no_auth and host not in LOOPBACK:
         raise CommandError(
             f"all who reach {host} could call every tool: say whose requests to take with "
             "--token-file FILE, or serve at 127.0.0.1"

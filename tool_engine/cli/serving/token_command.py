@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
-from tool_engine.access.principal import SCOPES, Principal
-from tool_engine.access.tokens import TokenFile, read_patterns, read_scopes
+from tool_engine.access.principal import SCOPES, Principal, read_patterns, read_scopes
+from tool_engine.access.tokens import TokenFile
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption
@@ -124,11 +124,6 @@ def _revoke_tokens(path: Path, name: str) -> int:
     if len(left) == len(entries):
         names = [each["name"] for each in entries]
         raise CommandError(f"{path} has no token of {name!r}{suggest_name(name, names)}")
-    if not left:
-        raise CommandError(
-            f"{name!r} has the last tokens of {path}, and a server needs one: make another first, "
-            "or end the server and remove the file"
-        )
     _write_entries(path, left)
     about = f"{len(entries) - len(left)} of {name!r} taken out; a server heeds that within a second"
     make_console(stderr=True).print(plain(about), soft_wrap=True)

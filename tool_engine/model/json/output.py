@@ -80,6 +80,18 @@ def to_text(output: Any) -> str:
     return _make_encodable(text)
 
 
+def to_json(value: Any) -> bytes:
+    """Return a value as JSON that can always be sent.
+
+    It is as msgspec has it; what that cannot write, such as half of a surrogate pair, is as in
+    `to_text`.
+    """
+    try:
+        return msgspec.json.encode(value)
+    except (OverflowError, UnicodeError):
+        return to_text(msgspec.to_builtins(value)).encode()
+
+
 def has_own_form(value: Any) -> bool:
     """True if every part of a value is of a kind with exactly one JSON form."""
     try:

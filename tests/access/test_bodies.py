@@ -1,0 +1,91 @@
+"""Is there one way to read where a body ends, and an end to waiting for it?"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.access.conftest import JSON, TOKEN, head, speak, status_of
+from tests.server.conftest import BOUND, Service
+from tool_engine import ToolEngine
+
+CALL = "POST /v1/tools/add/calls"
+BODY = '{"arguments": {"a": 1, "b": 2}}'
+CHUNKED = "Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize("path", [CALL, "GET /healthz", "DELETE /v1/calls/x", "POST /nix"])
+async def test_a_length_and_chunks(service: Service, engine: ToolEngine, path: str) -> None:
+    """A proxy that goes by the length sees a second request where the body goes on."""
+    text = f"{len(BODY):x}\r\n{BODY}\r\n0\r\n\r\n"
+    hidden = "GET /v1/engine HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    for headers in (("Content-Length: 4\r\n", CHUNKED), (CHUNKED, "Content-Length: 4\r\n")):
+        request = head(path, TOKEN, JSON, *headers).replace("Connection: close\r\n", "")
+        answer = await speak(service.url, request + text + hidden)
+        assert answer.count("HTTP/1.1") == 1
+        assert status_of(answer) == 400
+        assert "two-lengths" in answer
+    assert await engine.query_call_records() == []
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        f"3\r\n{BODY}\r\n0\r\n\r\n",
+        "-1\r\n",
+        "0x5\r\nabcde\r\n0\r\n\r\n",
+        f"5;{'x' * 70_000}",
+        "5 5\r\nabcde\r\n0\r\n\r\n",
+    ],
+)
+async def test_chunks_that_are_none(service: Service, engine: ToolEngine, chunks: str) -> None:
+    answer = await speak(service.url, head(CALL, TOKEN, JSON, CHUNKED) + chunks)
+    assert status_of(answer) == 400
+    assert await engine.query_call_records() == []
+
+
+@pytest.mark.parametrize("path", ["GET /v1/tools", "DELETE /v1/calls/x", "OPTIONS /nix"])
+async def test_a_body_where_none_belongs(
+    service: Service, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """It holds no connection for longer than any other body."""
+    monkeypatch.setattr("tool_engine.access.bodies._LONGEST_WAIT", 0.1)
+    request = head(path, TOKEN, JSON, "Content-Length: 1000\r\n").replace(
+        "Connection: close\r\n", ""
+    )
+    host, port = service.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request.encode() + b"{")
+    async with asyncio.timeout(BOUND):
+        answer = await reader.read()  # until the server closes
+    writer.close()
+    assert status_of(answer.decode()) == 408
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "status"),
+    [("GET /healthz", 2, 400), ("GET /v1/tools", 2, 415), ("GET /v1/tools", 5 << 20, 413)],
+)
+async def test_bodies_where_none_belongs(
+    service: Service, path: str, length: int, status: int
+) -> None:
+    """They are held to what holds for all bodies; who has no token sends none."""
+    request = head(path, TOKEN, f"Content-Length: {length}\r\n")
+    assert status_of(await speak(service.url, request)) == status
+
+
+async def test_a_body_that_comes_in_parts(service: Service) -> None:
+    """It is waited for, and read as one."""
+    host, port = service.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    length = f"Content-Length: {len(BODY)}\r\n"
+    for part in (head(CALL, TOKEN, JSON, length), BODY[:7], BODY[7:20], BODY[20:]):
+        writer.write(part.encode())
+        await writer.drain()
+        await service.client("ann").get("/v1/tools")  # so that each comes by itself
+    async with asyncio.timeout(BOUND):
+        answer = await reader.read()
+    writer.close()
+    assert status_of(answer.decode()) == 200
+    assert '"result":3' in answer.decode()

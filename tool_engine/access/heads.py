@@ -1,0 +1,76 @@
+"""What does the head of a request say?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from tool_engine.access.problem import Problem
+
+_ONCE: Final = frozenset(
+    (
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"idempotency-key",
+        b"last-event-id",
+        b"mcp-session-id",
+        b"origin",
+        b"sec-fetch-site",
+        b"transfer-encoding",
+    )
+)
+"""Headers that decide: of two of them one reader takes the first, and another the last."""
+_SECRETS: Final = frozenset(("access_token", "api_key", "apikey", "authorization", "key", "token"))
+"""Parameters of an address that would end up in logs."""
+_SCHEME: Final = b"bearer "
+
+
+def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
+    """Return the headers of a request by name.
+
+    Raises:
+        Problem: One that decides stands twice.
+    """
+    sent = dict(raw)
+    if len(sent) < len(raw):
+        names = [name for name, _ in raw]
+        for name in _ONCE & sent.keys():
+            if names.count(name) > 1:
+                raise Problem(
+                    400, "repeated-header", f"{name.decode()!r} stands twice; send it once"
+                )
+    return sent
+
+
+def read_token(sent: Mapping[bytes, bytes]) -> str | None:
+    """Return the bearer token of a request; None: it has none."""
+    value = sent.get(b"authorization", b"")
+    if value[: len(_SCHEME)].lower() != _SCHEME:
+        return None
+    return value[len(_SCHEME) :].strip().decode("latin-1")
+
+
+def check_address(query: bytes) -> None:
+    """Check that no secret stands in the address of a request.
+
+    Raises:
+        Problem: One does.
+    """
+    for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else ():
+        if name.lower() in _SECRETS:
+            raise Problem(
+                400,
+                "secret-in-address",
+                f"{name[:40]!r} in the address would end up in logs; send the header "
+                "Authorization: Bearer",
+            )
+
+
+def find_path(scope: Any) -> str:
+    """Return the path of a request below that at which its app is mounted."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "").rstrip("/")
+    return path.removeprefix(root) if path.startswith(root + "/") else path

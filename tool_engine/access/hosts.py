@@ -1,0 +1,53 @@
+"""Under which names may a server be reached?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+from tool_engine.access.problem import Problem
+from tool_engine.access.texts import list_texts
+from tool_engine.errors import ConfigurationError
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+"""The addresses that only this machine reaches."""
+_OWN: Final = ("127.0.0.1", "localhost", "[::1]")
+_HOST: Final = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+
+
+class Hosts:
+    """The names under which a server may be reached, beside those of this machine.
+
+    Args:
+        allowed: As `HOST`, at any port, or `HOST:PORT`.
+
+    Raises:
+        ConfigurationError: One of them could be no name of a request.
+    """
+
+    def __init__(self, allowed: Collection[str]) -> None:
+        names = list_texts("allowed_hosts", allowed)
+        for each in names:
+            if _HOST.fullmatch(each) is None:
+                raise ConfigurationError(
+                    f"allowed_hosts: no request names {each!r}; write HOST or HOST:PORT, in ASCII "
+                    "and an address of IPv6 in brackets"
+                )
+        self._names = frozenset(each.lower() for each in (*_OWN, *names))
+
+    def check_name(self, sent: bytes) -> str:
+        """Return the name that a request is for, and its port.
+
+        Raises:
+            Problem: The server has another name.
+        """
+        host = sent.decode("latin-1").lower()
+        name, _, port = host.rpartition(":")
+        if host not in self._names and not (name in self._names and port.isdecimal()):
+            raise Problem(
+                421,
+                "unknown-host",
+                "this server does not answer under that name; name it in allowed_hosts",
+            )
+        return host
