@@ -211,7 +211,7 @@ class Feeding:
         run = TaskRun(self._engine, kept, self._storage.change, self._news.set)
         self._runs[task_id] = run
         loop = asyncio.get_running_loop()
-        run.task = loop.create_task(self._run_task(run), context=Context())
+        run.task = loop.create_task(self._run_task(run), context=kept.run_in or Context())
 
     async def _run_task(self, run: TaskRun) -> None:
         kept = run.kept

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import Context
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -87,14 +88,26 @@ class EngineTasks:
         *,
         ttl: float = 3600.0,
         idempotency_key: str | None = None,
+        run_in: Context | None = None,
     ) -> TaskHandle:
-        """Start a call that outlives its caller; see `ToolEngine.start`."""
+        """Start a call that outlives its caller; see `ToolEngine.start`.
+
+        Args:
+            tool_name: The tool.
+            params: Its arguments.
+            context: Who calls.
+            ttl: Seconds that the task may take, and that its result is kept.
+            idempotency_key: A second start of its owner with the same key returns the same task.
+            run_in: The context variables that the call sees, if it runs in this process; None:
+                none, for what a task does belongs to no caller.
+        """
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
         given = ToolExecutionContext() if context is None else context
         check_context(given)
         _check_start(given, ttl, idempotency_key)
         tool = self._engine.get(tool_name)
         kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
+        kept.run_in = run_in
         is_hopeless = self._is_hopeless(tool, kept)
         self._open_for(kept)
         if is_hopeless or self.feeding.has_room(kept):
@@ -241,6 +254,14 @@ class EngineTasks:
                 await self._wait_once(kept)
             return True
         return await self._storage.ask_cancel(kept.state.id, text)
+
+    @at_home
+    async def forget_kept(self, kept: KeptTask) -> bool:
+        """Forget a task that has ended; False: it has not, or is gone."""
+        if not await self._storage.remove(kept.state.id):
+            return False
+        self._live.pop(kept.state.id, None)
+        return True
 
     def open(self) -> None:
         """Run what is queued, from now on."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from contextvars import Context
+
     from tool_engine.model.call import ToolExecutionContext
     from tool_engine.model.task import TaskHandle, TaskState
 
@@ -38,6 +40,7 @@ class Tasks(Protocol):
         *,
         ttl: float = 3600.0,
         idempotency_key: str | None = None,
+        run_in: Context | None = None,
     ) -> TaskHandle:
         """Start a task; see `ToolEngine.start`."""
 

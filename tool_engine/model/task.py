@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -88,6 +89,8 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     """Its place among those of equal priority."""
     tool: Any = None
     """The tool whose secrets are hidden in what is written; None: it has none."""
+    run_in: Context | None = None
+    """The context variables that its call sees in this process; None: none."""
     done: Any = None
     """The event that its end sets; None: nothing waits for it here."""
 
@@ -97,7 +100,9 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
         return self.bound_to is not None
 
     def end_waiting(self) -> None:
-        """Wake what waits for its end."""
+        """Wake what waits for its end, and let go of what only its call needed."""
+        # What has run is never run again.
+        self.params = self.context = self.run_in = None
         if isinstance(self.done, asyncio.Event):
             self.done.set()
 
@@ -108,6 +113,8 @@ class _Asked(Protocol):
     async def wait_for(self, kept: KeptTask, limit: float | None, /) -> ToolExecutionResult: ...
 
     async def cancel_kept(self, kept: KeptTask, reason: str | None, /) -> bool: ...
+
+    async def forget_kept(self, kept: KeptTask, /) -> bool: ...
 
 
 @live("keep its id, and ask engine.tasks.get(id) for it")
@@ -195,3 +202,14 @@ class TaskHandle:
             False if it had ended before.
         """
         return await self._tasks.cancel_kept(self._kept, reason)
+
+    async def forget(self) -> bool:
+        """Forget a task that has ended, before its `ttl` is over.
+
+        Returns:
+            False if it has not ended, or is forgotten already.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        return await self._tasks.forget_kept(self._kept)
