@@ -411,13 +411,14 @@ async def tool_with_task() -> str:
     return f"Hello, {answer['content']['name']}!"
 
 
-TASKS = {
-    greet: "never",
-    slow_compute: "allowed",
-    failing_job: "required",
-    protocol_error_job: "required",
-    confirm_delete: "allowed",
-    multi_input: "allowed",
+TASKS: dict[str, tuple[Any, str]] = {
+    "greet": (greet, "never"),
+    "slow_compute": (slow_compute, "allowed"),
+    "failing_job": (failing_job, "required"),
+    "protocol_error_job": (protocol_error_job, "required"),
+    "confirm_delete": (confirm_delete, "allowed"),
+    "multi_input": (multi_input, "allowed"),
+    "test_tool_with_task": (tool_with_task, "required"),
 }
 TOOLS = (
     simple_text,
@@ -450,9 +451,8 @@ async def main() -> None:
     async with ToolEngine(ToolEngineConfig(tools_directory=sys.argv[1])) as engine:
         for function in TOOLS:
             engine.tool(name=f"test_{function.__name__}")(function)
-        for function, background in TASKS.items():
-            engine.tool(background=background)(function)
-        engine.tool(name="test_tool_with_task", background="required")(tool_with_task)
+        for name, (run, background) in TASKS.items():
+            engine.tool(name=name, background=background)(run)
         server = MCPServer(engine, name="everything", task_after=0.3)
         add_prompts(server)
         add_resources(server)

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from tool_engine.background.clock import SteadyClock
 from tool_engine.background.feeding import Feeding
+from tool_engine.background.writing import TaskWriter
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
     ConfigurationError,
@@ -74,7 +75,8 @@ class EngineTasks:
         self._clock = SteadyClock()
         self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
         self._validator = ToolParameterValidator(strict=engine.config.strict_validation)
-        self.feeding = Feeding(engine, storage, self._clock, self._live)
+        self._writer = TaskWriter(storage)
+        self.feeding = Feeding(engine, storage, self._writer, self._clock, self._live)
 
     def __repr__(self) -> str:
         return f"<EngineTasks {self.feeding!r} over {self._storage!r}>"
@@ -89,6 +91,7 @@ class EngineTasks:
         ttl: float = 3600.0,
         idempotency_key: str | None = None,
         run_in: Context | None = None,
+        is_late: bool = False,
     ) -> TaskHandle:
         """Start a call that outlives its caller; see `ToolEngine.start`.
 
@@ -100,6 +103,8 @@ class EngineTasks:
             idempotency_key: A second start of its owner with the same key returns the same task.
             run_in: The context variables that the call sees, if it runs in this process; None:
                 none, for what a task does belongs to no caller.
+            is_late: Whether its caller waits at first, and calls `keep` if that takes long: what
+                ends before is never written.
         """
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
         given = ToolExecutionContext() if context is None else context
@@ -112,7 +117,11 @@ class EngineTasks:
         self._open_for(kept)
         if is_hopeless or self.feeding.has_room(kept):
             kept.worker = self.feeding.worker
-        if self._storage.is_shared:
+        if is_late and kept.worker is not None:
+            kept.is_kept, kept.writing = False, asyncio.Lock()
+            self._take_task(kept)
+            found = kept
+        elif self._storage.is_shared:
             # What was written is run, also when its caller is cancelled in the middle of it.
             writing = asyncio.get_running_loop().create_task(self._keep_task(kept))
             found = await asyncio.shield(writing)
@@ -128,9 +137,12 @@ class EngineTasks:
     async def _keep_task(self, kept: KeptTask) -> KeptTask:
         found = await self._storage.put(kept)
         if found is kept:
-            self._live[kept.state.id] = kept
-            self.feeding.take_new(kept)
+            self._take_task(kept)
         return found
+
+    def _take_task(self, kept: KeptTask) -> None:
+        self._live[kept.state.id] = kept
+        self.feeding.take_new(kept)
 
     @at_home
     async def get(self, task_id: str, owner: str | None = None) -> TaskHandle:
@@ -206,6 +218,31 @@ class EngineTasks:
             raise _missing_error(task_id)
         return await self.cancel_kept(kept, reason)
 
+    @at_home
+    async def keep(self, task_id: str) -> bool:
+        """Keep a task that was started late; see `start`.
+
+        Returns:
+            False if it has ended: it is not kept.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer; it goes on, and is not kept.
+        """
+        kept = await self._find_kept(task_id)
+        return kept is not None and await self._writer.keep(kept)
+
+    @at_home
+    async def forget(self, task_id: str) -> bool:
+        """Forget a task that has ended, before its `ttl` is over; False: there is none.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        kept = self._live.pop(task_id, None)
+        if kept is not None and not kept.is_kept:
+            return kept.state.is_final
+        return await self._storage.remove(task_id)
+
     # What handles ask.
 
     @at_home
@@ -254,14 +291,6 @@ class EngineTasks:
                 await self._wait_once(kept)
             return True
         return await self._storage.ask_cancel(kept.state.id, text)
-
-    @at_home
-    async def forget_kept(self, kept: KeptTask) -> bool:
-        """Forget a task that has ended; False: it has not, or is gone."""
-        if not await self._storage.remove(kept.state.id):
-            return False
-        self._live.pop(kept.state.id, None)
-        return True
 
     def open(self) -> None:
         """Run what is queued, from now on."""

@@ -27,7 +27,7 @@ _CAPABILITIES: Final = {
 }
 """What a client must be able to do to answer a question of each kind."""
 _REQUEST: Final[TypeAdapter[Any]] = TypeAdapter(types.InputRequest)
-_ANSWERS: Final = {
+_ANSWERS: Final[dict[str, type[Any]]] = {
     "elicitation/create": types.ElicitResult,
     "sampling/createMessage": types.CreateMessageResult,
     "roots/list": types.ListRootsResult,

@@ -173,15 +173,16 @@ class ClientCalls:
         self, tasks: ClientTasks, meant: _Meant, request: ClientRequest
     ) -> ToolExecutionResult | dict[str, Any]:
         tool, arguments = meant
+        context = self._make_context(request.ctx)
         try:
-            context = self._make_context(request.ctx)
-            return await tasks.run(tool, arguments, context, request)
+            handle = await tasks.start(tool, arguments, context, request)
         except (RecordsUnavailableError, TaskError) as error:
             if tool.background != "required":
                 # What cannot be kept runs while its client waits.
                 return await self._run_call(meant, request)
             refusal = Refusal("execution_rejected", str(error))
             return self._engine.refuse(tool.name, arguments, context, refusal)
+        return await tasks.follow(handle, request)
 
     async def _run_call(self, meant: _Meant, request: ClientRequest) -> ToolExecutionResult:
         context = self._make_context(request.ctx)

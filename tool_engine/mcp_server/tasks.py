@@ -18,7 +18,7 @@ from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tool_engine.engine import ToolEngine
-from tool_engine.errors import RecordsUnavailableError, TaskNotFoundError
+from tool_engine.errors import RecordsUnavailableError, TaskNotFoundError, ToolEngineError
 from tool_engine.mcp_server.asking import ClientRequest, remember_request
 from tool_engine.mcp_server.finding import list_shown
 from tool_engine.mcp_server.identity import Principal, find_principal
@@ -74,17 +74,14 @@ class ClientTasks:
         self._most = _FEWEST
         self._left: set[asyncio.Task[None]] = set()
 
-    async def run(
+    async def start(
         self,
         tool: Tool,
         arguments: Mapping[str, Any],
         context: ToolExecutionContext,
         request: ClientRequest,
-    ) -> ToolExecutionResult | dict[str, Any]:
-        """Run a call; what cancels this cancels the call.
-
-        Returns:
-            How it ended; or, if it takes long, the task as it stands on the wire.
+    ) -> TaskHandle:
+        """Start a call; what cancels this cancels the call.
 
         Raises:
             RecordsUnavailableError: It could not be kept, and was not started.
@@ -94,17 +91,30 @@ class ClientTasks:
             self._start_task(tool, arguments, context, request)
         )
         try:
-            handle = await asyncio.shield(starting)
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._go_on_with(_cancel_started(starting))
+            raise
+
+    async def follow(
+        self, handle: TaskHandle, request: ClientRequest
+    ) -> ToolExecutionResult | dict[str, Any]:
+        """Wait for a call at first; what cancels this cancels the call.
+
+        Returns:
+            How it ended; or, if it takes long, the task as it stands on the wire.
+        """
+        try:
             ended = await self._wait_at_first(handle, request)
         except asyncio.CancelledError:
-            self._go_on_with(_cancel_unheard(starting))
+            self._go_on_with(_cancel_unheard(handle))
             raise
         if ended is None:
             return {**describe_task(handle.state, is_asking=False), "resultType": "task"}
         request.end()
         with suppress(RecordsUnavailableError):
             # No client knows it; else its `ttl` ends it.
-            await handle.forget()
+            await self._engine.tasks.forget(handle.id)
         return ended
 
     async def close(self) -> None:
@@ -122,7 +132,9 @@ class ClientTasks:
         remember_request(request)
         list_shown(self._listing)
         # So the tool finds the client that it may ask, and only the tools that this may see.
-        return await self._engine.tasks.start(tool.name, arguments, context, run_in=copy_context())
+        return await self._engine.tasks.start(
+            tool.name, arguments, context, run_in=copy_context(), is_late=True
+        )
 
     async def _wait_at_first(
         self, handle: TaskHandle, request: ClientRequest
@@ -130,8 +142,8 @@ class ClientTasks:
         """Return how a call ended; None: the client has to ask for it."""
         with suppress(TimeoutError, RecordsUnavailableError):
             return await handle.wait(self._task_after)
-        if request.wanted is not None:
-            # The client was asked, and repeats the call: this one ends now.
+        # One whose client was asked ends now, and is repeated with the answer.
+        if request.wanted or not await self._keep_task(handle) or request.wanted:
             return await handle.wait()
         request.task = handle
         self._remember_asking(handle.id, request)
@@ -139,6 +151,13 @@ class ClientTasks:
         with suppress(RecordsUnavailableError):
             await handle.refresh()
         return None
+
+    async def _keep_task(self, handle: TaskHandle) -> bool:
+        try:
+            return await self._engine.tasks.keep(handle.id)
+        except RecordsUnavailableError:
+            # It goes on, and its client waits for it as others do.
+            return False
 
     def _remember_asking(self, task_id: str, request: ClientRequest) -> None:
         if len(self._asking) >= self._most:
@@ -231,7 +250,7 @@ def require_tasks(ctx: Any, what: str) -> None:
     """
     if not takes_tasks(ctx):
         message = f"{what}; declare the extension {EXTENSION} with the request"
-        needed = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+        needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, message, needed)
 
 
@@ -243,8 +262,13 @@ def _check_name(ctx: Any, task_id: str) -> None:
         raise MCPError(types.HEADER_MISMATCH, message)
 
 
-async def _cancel_unheard(starting: asyncio.Task[TaskHandle]) -> None:
+async def _cancel_started(starting: asyncio.Task[TaskHandle]) -> None:
+    with suppress(ToolEngineError):
+        # One that did not start needs no end.
+        await _cancel_unheard(await starting)
+
+
+async def _cancel_unheard(handle: TaskHandle) -> None:
     """Cancel a task that its client never heard of."""
-    with suppress(Exception):  # what it could not be kept for has been said, or no one is left
-        handle = await starting
+    with suppress(RecordsUnavailableError, TaskNotFoundError):
         await handle.cancel("its client left before it heard of it")

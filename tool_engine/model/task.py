@@ -89,6 +89,10 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     """Its place among those of equal priority."""
     tool: Any = None
     """The tool whose secrets are hidden in what is written; None: it has none."""
+    is_kept: bool = True
+    """Whether the storage has it; False: this process alone knows it."""
+    writing: Any = None
+    """The lock of what is kept late, so that no change comes before it; None: it is kept."""
     run_in: Context | None = None
     """The context variables that its call sees in this process; None: none."""
     done: Any = None
@@ -113,8 +117,6 @@ class _Asked(Protocol):
     async def wait_for(self, kept: KeptTask, limit: float | None, /) -> ToolExecutionResult: ...
 
     async def cancel_kept(self, kept: KeptTask, reason: str | None, /) -> bool: ...
-
-    async def forget_kept(self, kept: KeptTask, /) -> bool: ...
 
 
 @live("keep its id, and ask engine.tasks.get(id) for it")
@@ -202,14 +204,3 @@ class TaskHandle:
             False if it had ended before.
         """
         return await self._tasks.cancel_kept(self._kept, reason)
-
-    async def forget(self) -> bool:
-        """Forget a task that has ended, before its `ttl` is over.
-
-        Returns:
-            False if it has not ended, or is forgotten already.
-
-        Raises:
-            RecordsUnavailableError: The database does not answer.
-        """
-        return await self._tasks.forget_kept(self._kept)
