@@ -93,7 +93,7 @@ class ClientTasks:
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            self._go_on_with(_cancel_started(starting))
+            self._go_on_with(self._cancel_started(starting))
             raise
 
     async def follow(
@@ -107,7 +107,7 @@ class ClientTasks:
         try:
             ended = await self._wait_at_first(handle, request)
         except asyncio.CancelledError:
-            self._go_on_with(_cancel_unheard(handle))
+            self._go_on_with(self._cancel_unheard(handle))
             raise
         if ended is None:
             return {**describe_task(handle.state, is_asking=False), "resultType": "task"}
@@ -164,6 +164,17 @@ class ClientTasks:
             self._asking = {key: each for key, each in self._asking.items() if not each.is_over}
             self._most = max(_FEWEST, 2 * len(self._asking))
         self._asking[task_id] = request
+
+    async def _cancel_started(self, starting: asyncio.Task[TaskHandle]) -> None:
+        with suppress(ToolEngineError):
+            # One that did not start needs no end.
+            await self._cancel_unheard(await starting)
+
+    async def _cancel_unheard(self, handle: TaskHandle) -> None:
+        """Cancel a task that its client never heard of, and forget it."""
+        with suppress(RecordsUnavailableError, TaskNotFoundError):
+            await handle.cancel("its client left before it heard of it")
+            await self._engine.tasks.forget(handle.id)
 
     def _go_on_with(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -260,15 +271,3 @@ def _check_name(ctx: Any, task_id: str) -> None:
     if headers is not None and decode_header_value(headers.get(MCP_NAME_HEADER)) != task_id:
         message = "mcp-name header does not match the request body's 'taskId' parameter"
         raise MCPError(types.HEADER_MISMATCH, message)
-
-
-async def _cancel_started(starting: asyncio.Task[TaskHandle]) -> None:
-    with suppress(ToolEngineError):
-        # One that did not start needs no end.
-        await _cancel_unheard(await starting)
-
-
-async def _cancel_unheard(handle: TaskHandle) -> None:
-    """Cancel a task that its client never heard of."""
-    with suppress(RecordsUnavailableError, TaskNotFoundError):
-        await handle.cancel("its client left before it heard of it")
