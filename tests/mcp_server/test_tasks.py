@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -497,7 +499,7 @@ async def test_a_restart(tmp_path: Path, gate: Gate) -> None:
     assert ran["result"]["structuredContent"] == {"year": 2026}
 
 
-async def post(url: str, token: str, method: str, named: str | None, **params: Any) -> Any:
+def request_of(token: str, method: str, named: str | None, **params: Any) -> dict[str, Any]:
     capabilities: dict[str, Any] = {"extensions": {EXTENSION: {}}}
     meta = {**META, "io.modelcontextprotocol/clientCapabilities": capabilities}
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
@@ -508,11 +510,26 @@ async def post(url: str, token: str, method: str, named: str | None, **params: A
         "Authorization": f"Bearer {token}",
         **({} if named is None else {"Mcp-Name": named}),
     }
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(url, json=body, headers=headers) as answer,
-    ):
+    return {"json": body, "headers": headers}
+
+
+async def post(url: str, token: str, method: str, named: str | None, **params: Any) -> Any:
+    request = request_of(token, method, named, **params)
+    async with aiohttp.ClientSession() as session, session.post(url, **request) as answer:
         return answer.status, await answer.json()
+
+
+async def hear(url: str, token: str, **wanted: Any) -> AsyncGenerator[dict[str, Any], None]:
+    """Listens, and gives each message that comes."""
+    request = request_of(token, "subscriptions/listen", None, notifications=wanted)
+    async with (
+        asyncio.timeout(BOUND),
+        aiohttp.ClientSession() as session,
+        session.post(url, **request) as answer,
+    ):
+        async for line in answer.content:
+            if line.startswith(b"data: "):
+                yield json.loads(line.removeprefix(b"data: "))
 
 
 async def test_over_http(engine: ToolEngine, gate: Gate, tmp_path: Path) -> None:
@@ -536,3 +553,50 @@ async def test_over_http(engine: ToolEngine, gate: Gate, tmp_path: Path) -> None
     for refused in (unnamed, misnamed):
         assert (refused[0], refused[1]["error"]["code"]) == (400, -32020)
     assert (status, found["result"]["taskId"]) == (200, task_id)
+
+
+async def test_a_client_hears_of_its_tasks(engine: ToolEngine, gate: Gate, tmp_path: Path) -> None:
+    """What `tasks/get` would say, at each change; of another's nothing."""
+    file = write_tokens(tmp_path / "tokens.yaml", ann="secret-a", bob="secret-b")
+    server = MCPServer(engine, task_after=SOON)
+    async with serving(engine, server, token_file=file) as url:
+        made = [
+            await post(url, token, "tools/call", "report", name="report", arguments={"year": year})
+            for token, year in (("secret-a", 2025), ("secret-b", 2026))
+        ]
+        own, other = [each["result"]["taskId"] for _, each in made]
+        heard = []
+        async with aclosing(hear(url, "secret-a", taskIds=[own, other, "x"])) as messages:
+            async for message in messages:
+                heard.append(message)
+                if "half" in str(message):
+                    gate.open.set()
+                if message["params"].get("status") == "completed":
+                    break
+        _, found = await post(url, "secret-a", "tasks/get", own, taskId=own)
+
+    first, *told = heard
+    assert first["params"]["notifications"]["taskIds"] == [own]
+    assert {each["method"] for each in told} == {"notifications/tasks"}
+    assert {each["params"]["taskId"] for each in told} == {own}
+    last = told[-1]["params"]
+    assert last.pop("_meta")["io.modelcontextprotocol/subscriptionId"] == 1
+    for left_out in ("_meta", "resultType"):
+        del found["result"][left_out]
+    assert last == found["result"]
+
+
+async def test_who_may_hear_of_tasks(engine: ToolEngine, gate: Gate, tmp_path: Path) -> None:
+    """Not who takes none, and not of what is no id."""
+    file = write_tokens(tmp_path / "tokens.yaml", ann="secret-a")
+    async with serving(engine, token_file=file) as url:
+        refused = []
+        for ids, takes in ((["x"], False), ("x", True), ([1], True), (["x"] * 101, True)):
+            wanted = {"notifications": {"taskIds": ids}}
+            request = request_of("secret-a", "subscriptions/listen", None, **wanted)
+            if not takes:
+                request["json"]["params"]["_meta"] = META
+            async with aiohttp.ClientSession() as session, session.post(url, **request) as answer:
+                refused.append((answer.status, (await answer.json())["error"]["code"]))
+
+    assert refused == [(400, -32021), (400, -32602), (400, -32602), (400, -32602)]

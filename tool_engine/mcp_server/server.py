@@ -39,7 +39,8 @@ from tool_engine.mcp_server.resources import Resource, Resources
 from tool_engine.mcp_server.rounds import STATE_HOLDS
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.mcp_server.stdio import open_stdio
-from tool_engine.mcp_server.tasks import EXTENSION, TaskParams, TaskUpdateParams, require_tasks
+from tool_engine.mcp_server.task_notices import listen_with_tasks, read_task_ids
+from tool_engine.mcp_server.tasks import EXTENSION, TaskParams, TaskUpdateParams
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.nearness import suggest_near
@@ -376,9 +377,10 @@ class MCPServer:
         return await self._calls.answer(ctx, params)
 
     async def _listen(self, ctx: Any, params: types.SubscriptionsListenRequestParams) -> Any:
-        if (params.notifications.model_extra or {}).get("taskIds"):
-            require_tasks(ctx, "notices of tasks are for clients that take tasks")
-        return await self._changes.listen(ctx, params)
+        tasks, listen = self._calls.tasks, self._changes.listen
+        if tasks is None or not read_task_ids(params):
+            return await listen(ctx, params)
+        return await listen_with_tasks(tasks, listen, ctx, params)
 
     def _find_schema(self, name: str) -> Mapping[str, Any] | None:
         own = None if self._finder is None else self._finder.get(name)

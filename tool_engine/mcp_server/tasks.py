@@ -25,7 +25,7 @@ from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.listing import Listing
 from tool_engine.mcp_server.task_states import describe_task, describe_whole_task
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.task import TaskHandle
+from tool_engine.model.task import TaskHandle, TaskState
 from tool_engine.model.tool import Tool
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
@@ -189,13 +189,23 @@ class ClientTasks:
         Raises:
             MCPError: There is none for this client.
         """
-        handle, tool = await self._find_task(ctx, params)
-        request = self._asking.get(handle.id)
-        questions = {} if request is None else request.questions.open
-        described = describe_whole_task(
-            handle.state, questions, lambda result: self._write(result, tool, ctx)
-        )
+        _check_request(ctx, params)
+        _, described = await self.read(ctx, params.task_id)
         return {**described, "resultType": "complete"}
+
+    async def read(self, ctx: Any, task_id: str) -> tuple[TaskState, dict[str, Any]]:
+        """Return a task of this client's, and how it stands on the wire.
+
+        Raises:
+            MCPError: There is none for this client.
+        """
+        handle, tool = await self._find_task(ctx, task_id)
+        request = self._asking.get(task_id)
+        questions = {} if request is None else request.questions.open
+        state = handle.state
+        return state, describe_whole_task(
+            state, questions, lambda result: self._write(result, tool, ctx)
+        )
 
     async def update(self, ctx: Any, params: TaskUpdateParams) -> dict[str, Any]:
         """Take answers to what a task asks.
@@ -203,7 +213,8 @@ class ClientTasks:
         Raises:
             MCPError: There is no such task for this client, or an answer is none.
         """
-        handle, _ = await self._find_task(ctx, params)
+        _check_request(ctx, params)
+        handle, _ = await self._find_task(ctx, params.task_id)
         request = self._asking.get(handle.id)
         if request is not None:
             request.questions.take_answers(params.input_responses)
@@ -215,22 +226,19 @@ class ClientTasks:
         Raises:
             MCPError: There is none for this client.
         """
-        handle, _ = await self._find_task(ctx, params)
+        _check_request(ctx, params)
+        handle, _ = await self._find_task(ctx, params.task_id)
         await handle.cancel(f"{find_principal(self._principal, ctx) or 'its client'} wished so")
         return {"resultType": "complete"}
 
-    async def _find_task(self, ctx: Any, params: TaskParams) -> tuple[TaskHandle, Tool]:
+    async def _find_task(self, ctx: Any, task_id: str) -> tuple[TaskHandle, Tool]:
         """Return a task of this client's, and its tool; one of others is none."""
-        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            raise MCPError(types.METHOD_NOT_FOUND, "Method not found", ctx.method)
-        require_tasks(ctx, f"{ctx.method} is for clients that take tasks")
-        _check_name(ctx, params.task_id)
         unknown = MCPError(
             types.INVALID_PARAMS,
-            f"Unknown task: {params.task_id[:80]!r}; a task is forgotten once its ttlMs is over",
+            f"Unknown task: {task_id[:80]!r}; a task is forgotten once its ttlMs is over",
         )
         try:
-            handle = await self._engine.tasks.get(params.task_id)
+            handle = await self._engine.tasks.get(task_id)
         except TaskNotFoundError:
             raise unknown from None
         except RecordsUnavailableError as error:
@@ -265,9 +273,13 @@ def require_tasks(ctx: Any, what: str) -> None:
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, message, needed)
 
 
-def _check_name(ctx: Any, task_id: str) -> None:
-    """Check the header by which a request finds its way: the SDK knows those of the core only."""
+def _check_request(ctx: Any, params: TaskParams) -> None:
+    """Check that a client may ask for tasks, and that its request says of which in one way."""
+    if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        raise MCPError(types.METHOD_NOT_FOUND, "Method not found", ctx.method)
+    require_tasks(ctx, f"{ctx.method} is for clients that take tasks")
+    # By this header a request finds its way; the SDK knows those of the core only.
     headers = getattr(ctx.request, "headers", None)
-    if headers is not None and decode_header_value(headers.get(MCP_NAME_HEADER)) != task_id:
+    if headers is not None and decode_header_value(headers.get(MCP_NAME_HEADER)) != params.task_id:
         message = "mcp-name header does not match the request body's 'taskId' parameter"
         raise MCPError(types.HEADER_MISMATCH, message)
