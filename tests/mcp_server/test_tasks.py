@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import re
+import sqlite3
+import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,14 +17,23 @@ import aiohttp
 import pytest
 from mcp import Client
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
+from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, ElicitResult, Request, RequestParams, Result
+from mcp_types import (
+    CallToolResult,
+    ElicitResult,
+    InputRequiredResult,
+    Request,
+    RequestParams,
+    Result,
+)
 
 from tests.background.test_restarts import die
 from tests.mcp_server.conftest import text_of
-from tests.mcp_server.test_transports import META, serving, write_tokens
+from tests.mcp_server.test_transports import META, serving, words_of, write_tokens
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
-from tool_engine.mcp_server import MCPServer, ToolSelection, find_request
+from tool_engine.mcp_server import MCPServer, ToolSelection, find_request, task_notices
+from tool_engine.model.task import TaskState
 
 BOUND = 20.0
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -207,6 +219,7 @@ async def test_a_long_call_is_a_task(engine: ToolEngine, gate: Gate) -> None:
     assert ended["status"] == "completed"
     assert ended["result"]["structuredContent"] == {"year": 2026}
     assert ended["result"]["isError"] is False
+    assert at_work["createdAt"] <= at_work["lastUpdatedAt"] < ended["lastUpdatedAt"]
     assert await outcomes_of(engine) == ["succeeded"]
 
 
@@ -278,6 +291,48 @@ async def test_a_client_that_leaves_before_it_is_a_task(engine: ToolEngine, gate
 
     assert await outcomes_of(engine) == ["cancelled"]
     assert await engine.tasks.list() == []
+
+
+async def list_open(engine: ToolEngine) -> list[TaskState]:
+    return [each for each in await engine.tasks.list(limit=1_000) if not each.is_final]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_clients_that_leave_at_any_moment(engine: ToolEngine, gate: Gate, seed: int) -> None:
+    """Each call ends once, no slot is held, and no task goes on of which no client was told."""
+    chance = random.Random(seed)  # noqa: S311 - for moments
+    told: list[str] = []
+
+    async def note(ctx: Any, call_next: Any) -> Any:
+        answer = await call_next(ctx)
+        told.extend([answer["taskId"]] if answer.get("resultType") == "task" else [])
+        return answer
+
+    async def call_and_leave(client: Any, moment: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(moment):
+                await start(client, "report", {"year": 2026})
+
+    server = MCPServer(engine, task_after=SOON)
+    server._server.middleware.append(note)
+    async with connect(server) as client:
+        # Some stay until they have a task.
+        moments = [BOUND] * 5 + [chance.uniform(0, 3 * SOON) for _ in range(60)]
+        await asyncio.gather(*(call_and_leave(client, each) for each in moments))
+    async with asyncio.timeout(BOUND):
+        # One that is being taken as it is cancelled ends a moment later.
+        while not {each.id for each in await list_open(engine)} <= set(told):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    async with connect(server) as client:
+        for task_id in told:
+            await send(client, "tasks/cancel", task_id)
+
+    metrics = engine.controller.get_metrics()
+    assert await list_open(engine) == []
+    assert {each.status for each in await engine.tasks.list(limit=1_000)} == {"cancelled"}
+    assert (metrics.active, metrics.zombies, metrics.queue_length) == (0, 0, 0)
+    calls = [each.call_id for each in await engine.query_call_records(limit=1_000)]
+    assert len(set(calls)) == len(calls) >= len(told) > 0
 
 
 async def test_others_are_unknown(engine: ToolEngine, gate: Gate) -> None:
@@ -398,6 +453,94 @@ async def test_what_is_asked_at_once_is_asked_at_once(engine: ToolEngine, gate: 
     assert text_of(result) == "Ann and Ann"
 
 
+async def test_asked_while_it_becomes_a_task(engine: ToolEngine, gate: Gate) -> None:
+    """A call that has asked its client ends, and is repeated: it becomes no task."""
+
+    @engine.tool
+    async def ask_and_tidy() -> str:
+        """Ask, and leave nothing behind."""
+        request = find_request()
+        assert request is not None
+        try:
+            return str(await request.elicit("name", "Your name?", NAME))
+        finally:
+            await gate.wait()
+
+    async with connect(
+        MCPServer(engine, task_after=SOON), elicitation_callback=never_asked
+    ) as client:
+        asyncio.get_running_loop().call_later(4 * SOON, gate.open.set)
+        asked = await client.session.call_tool(
+            "ask_and_tidy", {}, allow_input_required=True, allow_claimed=True
+        )
+
+    assert isinstance(asked, InputRequiredResult)
+    assert await engine.tasks.list() == []
+
+
+async def test_a_task_finds_what_its_client_sees(engine: ToolEngine) -> None:
+    """A search of a call that may become a task shows no other tools than the list."""
+    parameters = [{"name": "query", "type": "string", "required": True, "description": "what"}]
+    entry = {"type": "builtin", "handler": "search_tools"}
+    search = {"name": "find", "description": "Finds", "parameters": parameters, "entry": entry}
+    (Path(engine.config.tools_directory) / "find.yaml").write_text(json.dumps(search))
+    await engine.reload()
+    server = MCPServer(engine, expose=ToolSelection(names=("find", "add")))
+    async with connect(server) as client:
+        text = text_of(await client.call_tool("find", {"query": "write a report, or add"}))
+
+    assert "add" in text
+    assert "report" not in text
+
+
+@pytest.mark.parametrize("name", ["add", "report"])
+async def test_a_database_that_does_not_answer(tmp_path: Path, gate: Gate, name: str) -> None:
+    """What may run while its client waits does so; what runs only as a task is refused."""
+    arguments = {"add": {"a": 1, "b": 2}, "report": {"year": 2026}}[name]
+    async with open_engine(tmp_path, f"sqlite:///{tmp_path / 'kept.db'}", gate) as engine:
+        assert await engine.tasks.list() == []
+        with sqlite3.connect(tmp_path / "kept.db") as connection:
+            connection.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON tool_tasks "
+                "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+            )
+        async with connect(MCPServer(engine, task_after=SOON)) as client:
+            result = await client.call_tool(name, arguments)
+
+    assert (result.is_error, gate.begun) == (name == "report", 0)
+    said = text_of(result)
+    assert said == "3" or "cannot be kept or read: IntegrityError: the disk is full" in said
+
+
+async def test_lines_end_where_the_task_begins(engine: ToolEngine, gate: Gate) -> None:
+    """Nothing is sent to a request that was answered."""
+    lines: list[Any] = []
+
+    @engine.tool
+    async def talk(context: ToolExecutionContext, after: str) -> str:
+        """Talk.
+
+        Args:
+            after: What is said in the end.
+        """
+        await context.log("early")
+        await gate.wait()
+        await context.log(after)
+        return after
+
+    async def note(params: Any) -> None:
+        lines.append(params.data)
+
+    meta: Any = {"io.modelcontextprotocol/logLevel": "info"}
+    async with connect(MCPServer(engine, task_after=SOON), logging_callback=note) as client:
+        task_id = await start(client, "talk", {"after": "late"}, meta=meta)
+        gate.open.set()
+        await until_over(client, task_id)
+        await client.session.call_tool("talk", {"after": "last"}, meta=meta)
+
+    assert lines == ["early", "early", "last"]
+
+
 async def test_a_client_that_cannot_answer(engine: ToolEngine, gate: Gate) -> None:
     """The protocol's own error is the end of the task: it stays what it was."""
     async with connect(MCPServer(engine, task_after=SOON)) as client:
@@ -499,6 +642,28 @@ async def test_a_restart(tmp_path: Path, gate: Gate) -> None:
     assert ran["result"]["structuredContent"] == {"year": 2026}
 
 
+def test_a_program_over_standard_input_and_output(tmp_path: Path) -> None:
+    (tmp_path / "rest.yaml").write_text(
+        "name: rest\ndescription: Rests.\neffect: read\nparameters: []\n"
+        "entry: {type: builtin, handler: run_command, argv: [sleep, '2.5']}\n"
+    )
+
+    async def use() -> tuple[dict[str, Any], dict[str, Any]]:
+        words = words_of(tmp_path, "mcp", "serve")
+        command = StdioServerParameters(command=sys.executable, args=words)
+        extensions = [TakesTasks()]
+        async with (
+            asyncio.timeout(3 * BOUND),
+            Client(command, mode="2026-07-28", extensions=extensions) as client,
+        ):
+            task_id = await start(client, "rest")
+            return await send(client, "tasks/get", task_id), await until_over(client, task_id)
+
+    first, last = asyncio.run(use())
+    assert (first["status"], first["statusMessage"]) == ("working", "runs")
+    assert (last["status"], last["result"]["isError"]) == ("completed", False)
+
+
 def request_of(token: str, method: str, named: str | None, **params: Any) -> dict[str, Any]:
     capabilities: dict[str, Any] = {"extensions": {EXTENSION: {}}}
     meta = {**META, "io.modelcontextprotocol/clientCapabilities": capabilities}
@@ -555,8 +720,11 @@ async def test_over_http(engine: ToolEngine, gate: Gate, tmp_path: Path) -> None
     assert (status, found["result"]["taskId"]) == (200, task_id)
 
 
-async def test_a_client_hears_of_its_tasks(engine: ToolEngine, gate: Gate, tmp_path: Path) -> None:
-    """What `tasks/get` would say, at each change; of another's nothing."""
+async def test_a_client_hears_of_its_tasks(
+    engine: ToolEngine, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `tasks/get` would say, at each change and no more often; of another's nothing."""
+    monkeypatch.setattr(task_notices, "_LOOK", 0.01)
     file = write_tokens(tmp_path / "tokens.yaml", ann="secret-a", bob="secret-b")
     server = MCPServer(engine, task_after=SOON)
     async with serving(engine, server, token_file=file) as url:
@@ -570,7 +738,8 @@ async def test_a_client_hears_of_its_tasks(engine: ToolEngine, gate: Gate, tmp_p
             async for message in messages:
                 heard.append(message)
                 if "half" in str(message):
-                    gate.open.set()
+                    # Many looks later.
+                    asyncio.get_running_loop().call_later(0.3, gate.open.set)
                 if message["params"].get("status") == "completed":
                     break
         _, found = await post(url, "secret-a", "tasks/get", own, taskId=own)
@@ -584,6 +753,7 @@ async def test_a_client_hears_of_its_tasks(engine: ToolEngine, gate: Gate, tmp_p
     for left_out in ("_meta", "resultType"):
         del found["result"][left_out]
     assert last == found["result"]
+    assert len(told) < 5
 
 
 async def test_who_may_hear_of_tasks(engine: ToolEngine, gate: Gate, tmp_path: Path) -> None:
