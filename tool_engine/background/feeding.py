@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from tool_engine.background.clock import SteadyClock
+from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.run import TaskRun
-from tool_engine.background.writing import TaskWriter
 from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.logger import get_logger

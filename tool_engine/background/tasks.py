@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from tool_engine.background.clock import SteadyClock
 from tool_engine.background.feeding import Feeding
-from tool_engine.background.writing import TaskWriter
+from tool_engine.background.late_writing import TaskWriter
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
     ConfigurationError,

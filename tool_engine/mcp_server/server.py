@@ -27,6 +27,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError, answering
 from tool_engine.mcp_server.calling import ClientCalls
 from tool_engine.mcp_server.changes import Changes
+from tool_engine.mcp_server.client_tasks import EXTENSION, TaskParams, TaskUpdateParams
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
 from tool_engine.mcp_server.finding import Finder
 from tool_engine.mcp_server.http import BodyGuard, TokenGuard
@@ -40,7 +41,6 @@ from tool_engine.mcp_server.rounds import STATE_HOLDS
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.mcp_server.stdio import open_stdio
 from tool_engine.mcp_server.task_notices import listen_with_tasks, read_task_ids
-from tool_engine.mcp_server.tasks import EXTENSION, TaskParams, TaskUpdateParams
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.nearness import suggest_near
@@ -169,7 +169,7 @@ class MCPServer:
             on_subscribe_resource=self._changes.watch_resource,
             on_unsubscribe_resource=self._changes.forget_resource,
             on_completion=self._complete_argument,
-            on_subscriptions_listen=self._listen,
+            on_subscriptions_listen=self._serve_listener,
             cache_hints=_HOLDS,
             get_tool_input_schema=self._find_schema,
         )
@@ -376,7 +376,9 @@ class MCPServer:
     ) -> Any:
         return await self._calls.answer(ctx, params)
 
-    async def _listen(self, ctx: Any, params: types.SubscriptionsListenRequestParams) -> Any:
+    async def _serve_listener(
+        self, ctx: Any, params: types.SubscriptionsListenRequestParams
+    ) -> Any:
         tasks, listen = self._calls.tasks, self._changes.listen
         if tasks is None or not read_task_ids(params):
             return await listen(ctx, params)

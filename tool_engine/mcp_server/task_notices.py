@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from tool_engine.logger import get_logger
-from tool_engine.mcp_server.tasks import ClientTasks, require_tasks
+from tool_engine.mcp_server.client_tasks import ClientTasks, require_tasks
 
 _MOST: Final = 100
 """The most tasks of one stream."""
@@ -43,7 +43,7 @@ def read_task_ids(params: types.SubscriptionsListenRequestParams) -> list[str]:
 async def listen_with_tasks(
     tasks: ClientTasks, listen: _Listen, ctx: Any, params: types.SubscriptionsListenRequestParams
 ) -> Any:
-    """Serve a stream of notices, and tell it of its tasks.
+    """Serve a stream of notices, those about tasks among them.
 
     Args:
         tasks: The tasks of the server.
@@ -63,13 +63,13 @@ async def listen_with_tasks(
 
 
 class _TaskSession:
-    """The session of one stream, which tells of its tasks once the stream has begun."""
+    """The session of one stream, which reports its tasks once the stream has begun."""
 
     def __init__(self, tasks: ClientTasks, ctx: Any, task_ids: list[str]) -> None:
         self._tasks = tasks
         self._ctx = ctx
         self._task_ids = task_ids
-        self._telling: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
 
     async def send_notification(self, notification: Any, related_request_id: Any = None) -> None:
         """Send a notice; the first one says which tasks the client will hear of."""
@@ -82,12 +82,12 @@ class _TaskSession:
         params = notification.params.model_copy(update={"notifications": honored})
         acknowledged = types.SubscriptionsAcknowledgedNotification(params=params)
         await self._ctx.session.send_notification(acknowledged, related_request_id)
-        self._telling = asyncio.get_running_loop().create_task(self._tell_of_tasks(heard))
+        self._sending = asyncio.get_running_loop().create_task(self._send_tasks(heard))
 
     def end(self) -> None:
-        """Tell no more."""
-        if self._telling is not None:
-            self._telling.cancel()
+        """Send no more."""
+        if self._sending is not None:
+            self._sending.cancel()
 
     async def _is_known(self, task_id: str) -> bool:
         try:
@@ -98,20 +98,20 @@ class _TaskSession:
             return False
         return True
 
-    async def _tell_of_tasks(self, heard: list[str]) -> None:
-        """Tell of each task as it is and as it changes, until all have ended."""
+    async def _send_tasks(self, heard: list[str]) -> None:
+        """Send each task as it is and as it changes, until all have ended."""
         last: dict[str, Any] = dict.fromkeys(heard)
         try:
             while last:
                 for task_id in list(last):
-                    if await self._tell_of_task(task_id, last):
+                    if await self._send_if_new(task_id, last):
                         del last[task_id]
                 await asyncio.sleep(_LOOK)
         except Exception as error:  # noqa: BLE001 - a client that has left reads nothing
             _log.debug("mcp_client_not_told", error=type(error).__name__)
 
-    async def _tell_of_task(self, task_id: str, last: dict[str, Any]) -> bool:
-        """Tell of a task if it has changed; True: there will be no more of it."""
+    async def _send_if_new(self, task_id: str, last: dict[str, Any]) -> bool:
+        """Send a task if it has changed; True: there will be no more of it."""
         try:
             state, task = await self._tasks.read(self._ctx, task_id)
         except MCPError as error:

@@ -321,7 +321,7 @@ async def test_clients_that_leave_at_any_moment(engine: ToolEngine, gate: Gate, 
         await asyncio.gather(*(call_and_leave(client, each) for each in moments))
     async with asyncio.timeout(BOUND):
         # One that is being taken as it is cancelled ends a moment later.
-        while not {each.id for each in await list_open(engine)} <= set(told):  # noqa: ASYNC110
+        while not {each.id for each in await list_open(engine)} <= set(told):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.1)
     async with connect(server) as client:
         for task_id in told:
