@@ -80,6 +80,34 @@ def test_the_suite_finds_no_fault(url: str, revision: str, tmp_path: Path) -> No
     assert len(scenarios) >= SCENARIOS[revision], ran.stdout[-2_000:]
 
 
+@pytest.mark.skipif(
+    not (MODULES / "@modelcontextprotocol" / "ext-tasks").exists(),
+    reason="the client for tasks of npm is not installed: run `make node`",
+)
+def test_the_client_of_the_extension_for_tasks(url: str) -> None:
+    """What the protocol's own library for tasks makes of a server's."""
+    words = [str(NODE), str(HERE / "node" / "tasks.mjs"), url]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    answer = {"action": "accept", "content": {"name": "Ann", "confirm": True}}
+
+    assert json.loads(found.pop("asks")[2]) == {"name": answer, "confirm": answer}
+    assert found == {
+        "fast": ["immediate", "completed", "Hello, Ann!"],
+        "slow": ["task", "completed", "it is done"],
+        "failed": [
+            "task",
+            "completed",
+            "Error (execution_error): RuntimeError: This tool intentionally fails",
+        ],
+        "unable": ["task", "failed", -32021],
+        "asksFirst": ["task", "completed", "Hello, Ann!"],
+        "cancelled": ["task", "cancelled", None],
+        "asked": ["elicitation"] * 3,
+    }
+
+
 def _name_of(folder: str) -> str:
     """The scenario's name in the name of its folder, which ends in the time."""
     return folder.removeprefix("server-").rsplit("-2026-", 1)[0].rsplit("-2027-", 1)[0]
