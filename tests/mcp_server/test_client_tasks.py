@@ -356,7 +356,7 @@ async def test_others_are_unknown(engine: ToolEngine, gate: Gate) -> None:
         who[0] = "ann"
         found = await send(client, "tasks/get", task_id)
 
-    text = "Unknown task: 'ID'; a task is forgotten once its ttlMs is over"
+    text = "Unknown task: 'ID', or its ttlMs is over; call the tool again"
     assert set(said) == {(-32602, text)}
     assert found["status"] == "working"
 

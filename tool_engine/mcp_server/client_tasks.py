@@ -235,7 +235,7 @@ class ClientTasks:
         """Return a task of this client's, and its tool; one of others is none."""
         unknown = MCPError(
             types.INVALID_PARAMS,
-            f"Unknown task: {task_id[:80]!r}; a task is forgotten once its ttlMs is over",
+            f"Unknown task: {task_id[:80]!r}, or its ttlMs is over; call the tool again",
         )
         try:
             handle = await self._engine.tasks.get(task_id)
