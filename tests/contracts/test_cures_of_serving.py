@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
+from tests.mcp_server.test_client_tasks import connect, send
 from tool_engine import ToolConfigLoader, ToolEngine
 from tool_engine.access.jwt_verifier import JWTVerifier
 from tool_engine.access.principal import Principal, read_patterns
@@ -31,6 +33,7 @@ from tool_engine.server import create_app
 ADDRESS = "access/listening.py: name an address of this machine and a free port, or 0 for any"
 PROMPT = "mcp_server/prompts.py: give it another name"
 RESOURCE = "mcp_server/resources.py: give it another URI"
+TASK = "mcp_server/client_tasks.py: call the tool again"
 HASH = "access/tokens.py: get it with `printf %s TOKEN | sha256sum`"
 OWN_TOKEN = "access/tokens.py: give each a token of its own"
 LIST = "access/tokens.py: it is a list of …"
@@ -44,7 +47,7 @@ VERIFIER = "server/app.py: see JWTVerifier"
 ALGORITHMS = "access/jwt_verifier.py: write some of …"
 KEYS = "access/jwt_verifier.py: give an https URL or a file"
 OTHER_FILE = "cli/serving/token_command.py: name another with --file"
-TRIED = {ADDRESS, PROMPT, RESOURCE, HASH, OWN_TOKEN, LIST, WRITE, MAY}
+TRIED = {ADDRESS, PROMPT, RESOURCE, TASK, HASH, OWN_TOKEN, LIST, WRITE, MAY}
 TRIED |= {FIELDS, VERIFIER, ALGORITHMS, KEYS, OTHER_FILE}
 KEY_SET = "access/jwt_verifier.py: give a JSON Web Key Set"
 PATTERNS = (
@@ -91,6 +94,15 @@ async def test_names_that_are_taken(server: MCPServer) -> None:
         server.add_resource("docs://a", lambda: "b")
     assert names_cure(RESOURCE, str(raised.value)), raised.value
     server.add_resource("docs://b", lambda: "b")
+
+
+async def test_a_task_that_is_gone(server: MCPServer) -> None:
+    """The call is made again."""
+    async with connect(server) as client:
+        with pytest.raises(MCPError) as raised:
+            await send(client, "tasks/get", "gone")
+        assert names_cure(TASK, str(raised.value)), raised.value
+        assert not (await client.call_tool(str(HEAD["name"]), {})).is_error
 
 
 def entry(name: str, token: str) -> str:

@@ -155,6 +155,20 @@ async def test_expiry(storage: TaskStorage) -> None:
     assert await storage.get("long") is not None
 
 
+async def test_removing(storage: TaskStorage) -> None:
+    """One that has ended is forgotten, with its key; another one is not."""
+    await storage.put(task_for("waits"))
+    done = await storage.put(task_for("done", worker="me", key="k"))
+    assert not await storage.remove("done")
+    await storage.change(done, replace(done.state, status="failed"))
+    assert await storage.remove("done")
+    assert not await storage.remove("done")
+    assert not await storage.remove("waits")
+    assert await storage.get("done") is None
+    again = task_for("again", key="k")
+    assert await storage.put(again) is again
+
+
 @pytest.fixture
 async def shared(storage: TaskStorage) -> TaskStorage:
     if not storage.is_shared:

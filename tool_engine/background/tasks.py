@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import Context
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 
 from tool_engine.background.clock import SteadyClock
 from tool_engine.background.feeding import Feeding
+from tool_engine.background.late_writing import TaskWriter
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
     ConfigurationError,
@@ -73,7 +75,8 @@ class EngineTasks:
         self._clock = SteadyClock()
         self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
         self._validator = ToolParameterValidator(strict=engine.config.strict_validation)
-        self.feeding = Feeding(engine, storage, self._clock, self._live)
+        self._writer = TaskWriter(storage)
+        self.feeding = Feeding(engine, storage, self._writer, self._clock, self._live)
 
     def __repr__(self) -> str:
         return f"<EngineTasks {self.feeding!r} over {self._storage!r}>"
@@ -87,19 +90,38 @@ class EngineTasks:
         *,
         ttl: float = 3600.0,
         idempotency_key: str | None = None,
+        run_in: Context | None = None,
+        is_late: bool = False,
     ) -> TaskHandle:
-        """Start a call that outlives its caller; see `ToolEngine.start`."""
+        """Start a call that outlives its caller; see `ToolEngine.start`.
+
+        Args:
+            tool_name: The tool.
+            params: Its arguments.
+            context: Who calls.
+            ttl: Seconds that the task may take, and that its result is kept.
+            idempotency_key: A second start of its owner with the same key returns the same task.
+            run_in: The context variables that the call sees, if it runs in this process; None:
+                none, for what a task does belongs to no caller.
+            is_late: Whether its caller waits at first, and calls `keep` if that takes long: what
+                ends before is never written.
+        """
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
         given = ToolExecutionContext() if context is None else context
         check_context(given)
         _check_start(given, ttl, idempotency_key)
         tool = self._engine.get(tool_name)
         kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
+        kept.run_in = run_in
         is_hopeless = self._is_hopeless(tool, kept)
         self._open_for(kept)
         if is_hopeless or self.feeding.has_room(kept):
             kept.worker = self.feeding.worker
-        if self._storage.is_shared:
+        if is_late and kept.worker is not None:
+            kept.is_kept, kept.writing = False, asyncio.Lock()
+            self._take_task(kept)
+            found = kept
+        elif self._storage.is_shared:
             # What was written is run, also when its caller is cancelled in the middle of it.
             writing = asyncio.get_running_loop().create_task(self._keep_task(kept))
             found = await asyncio.shield(writing)
@@ -115,9 +137,12 @@ class EngineTasks:
     async def _keep_task(self, kept: KeptTask) -> KeptTask:
         found = await self._storage.put(kept)
         if found is kept:
-            self._live[kept.state.id] = kept
-            self.feeding.take_new(kept)
+            self._take_task(kept)
         return found
+
+    def _take_task(self, kept: KeptTask) -> None:
+        self._live[kept.state.id] = kept
+        self.feeding.take_new(kept)
 
     @at_home
     async def get(self, task_id: str, owner: str | None = None) -> TaskHandle:
@@ -192,6 +217,31 @@ class EngineTasks:
         if kept is None or owner not in (None, kept.state.owner):
             raise _missing_error(task_id)
         return await self.cancel_kept(kept, reason)
+
+    @at_home
+    async def keep(self, task_id: str) -> bool:
+        """Keep a task that was started late; see `start`.
+
+        Returns:
+            False if it has ended: it is not kept.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer; it goes on, and is not kept.
+        """
+        kept = await self._find_kept(task_id)
+        return kept is not None and await self._writer.keep(kept)
+
+    @at_home
+    async def forget(self, task_id: str) -> bool:
+        """Forget a task that has ended, before its `ttl` is over; False: there is none.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        kept = self._live.pop(task_id, None)
+        if kept is not None and not kept.is_kept:
+            return kept.state.is_final
+        return await self._storage.remove(task_id)
 
     # What handles ask.
 

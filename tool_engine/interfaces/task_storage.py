@@ -78,5 +78,8 @@ class TaskStorage(Protocol):
     async def inherit(self, worker: str, heir: str) -> Sequence[KeptTask]:
         """Give the tasks of a dead worker to another one, and forget the dead one."""
 
+    async def remove(self, task_id: str) -> bool:
+        """Forget a task that has ended; False: it has not, or is gone."""
+
     async def remove_expired(self, now: datetime) -> int:
         """Forget the ended tasks whose time is over; return how many."""

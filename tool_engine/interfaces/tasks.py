@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from contextvars import Context
+
     from tool_engine.model.call import ToolExecutionContext
     from tool_engine.model.task import TaskHandle, TaskState
 
@@ -38,8 +40,16 @@ class Tasks(Protocol):
         *,
         ttl: float = 3600.0,
         idempotency_key: str | None = None,
+        run_in: Context | None = None,
+        is_late: bool = False,
     ) -> TaskHandle:
         """Start a task; see `ToolEngine.start`."""
+
+    async def keep(self, task_id: str) -> bool:
+        """Keep a task that was started late; False if it has ended."""
+
+    async def forget(self, task_id: str) -> bool:
+        """Forget a task that has ended; False if there is none."""
 
     def open(self) -> None:
         """Run what is queued, from now on."""

@@ -108,8 +108,6 @@ class MemoryTaskStorage:
             return False
         task.state = state
         if state.is_final:
-            # What has run is never run again: its arguments are of no use.
-            task.params = task.context = None
             task.end_waiting()
         return True
 
@@ -143,14 +141,25 @@ class MemoryTaskStorage:
         del worker, heir
         return []
 
+    async def remove(self, task_id: str) -> bool:
+        """Forget a task that has ended; False: it has not, or is gone."""
+        task = self._tasks.get(task_id)
+        if task is None or not task.state.is_final:
+            return False
+        self._forget_task(task)
+        return True
+
     async def remove_expired(self, now: datetime) -> int:
         """Forget the ended tasks whose time is over."""
         old = [each for each in self._tasks.values() if _is_over(each.state, now)]
         for task in old:
-            del self._tasks[task.state.id]
-            if task.key is not None:
-                del self._by_key[task.state.owner, task.key]
+            self._forget_task(task)
         return len(old)
+
+    def _forget_task(self, task: KeptTask) -> None:
+        del self._tasks[task.state.id]
+        if task.key is not None:
+            del self._by_key[task.state.owner, task.key]
 
     def _queue_task(self, task: KeptTask) -> None:
         state = task.state

@@ -13,10 +13,12 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.errors import ConfigurationError, ToolEngineError, ToolExecutionError
 from tool_engine.mcp_server.notices import Notices
+from tool_engine.mcp_server.questions import TaskQuestions
 from tool_engine.mcp_server.rounds import RoundState
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.task import TaskHandle
 
 _CAPABILITIES: Final = {
     "elicitation/create": "elicitation",
@@ -25,11 +27,13 @@ _CAPABILITIES: Final = {
 }
 """What a client must be able to do to answer a question of each kind."""
 _REQUEST: Final[TypeAdapter[Any]] = TypeAdapter(types.InputRequest)
-_ANSWERS: Final = {
+_ANSWERS: Final[dict[str, type[Any]]] = {
     "elicitation/create": types.ElicitResult,
     "sampling/createMessage": types.CreateMessageResult,
     "roots/list": types.ListRootsResult,
 }
+LACKS: Final = "client_lacks"
+"""The key of `error_details` with what a client would have to be able to do."""
 _current: ContextVar[ClientRequest | None] = ContextVar("mcp_client_request", default=None)
 
 
@@ -39,10 +43,16 @@ class InputRequiredError(ToolEngineError):
     error_type = "input_required"
 
 
-class ClientCannotError(ToolEngineError):
-    """The client cannot answer what a tool asks."""
+class ClientCannotError(ToolExecutionError):
+    """The client cannot answer what a tool asks.
 
-    error_type = "client_cannot"
+    Args:
+        message: What is asked.
+        capability: What the client would have to be able to do.
+    """
+
+    def __init__(self, message: str, capability: str) -> None:
+        super().__init__(message, details={LACKS: capability}, is_final=True)
 
 
 class ClientRequest:
@@ -50,7 +60,7 @@ class ClientRequest:
 
     Clients of 2026-07-28 are not asked while a call runs: `ask` ends the call, the client repeats
     it with the answers, and the tool runs again from its start, where `ask` returns them. So ask
-    before anything is changed.
+    before anything is changed. A call that has become a task asks its client meanwhile.
     """
 
     def __init__(
@@ -77,7 +87,11 @@ class ClientRequest:
         """The calls that were allowed in this round or those before, and by whom."""
         self.waits = 0
         """How many calls wait for an operator now."""
-        self.is_over = False
+        self.task: TaskHandle | None = None
+        """The task that the request has become; None: the client waits for the result itself."""
+        self.questions = TaskQuestions(_read_answer)
+        """What the task asks of the client."""
+        self._is_over = False
         self._answers: dict[str, Any] = dict(params.input_responses or {})
         self._wanted: dict[str, Any] | None = None
         self._lack: str | None = None
@@ -136,15 +150,27 @@ class ClientRequest:
             capability = _CAPABILITIES[question.method]
             if not self.can(capability):
                 self._lack = capability
-                raise ClientCannotError(f"the client cannot answer {key!r}: it has no {capability}")
+                text = f"the client cannot answer {key!r}: it has no {capability}"
+                raise ClientCannotError(text, capability)
         if self.ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return {key: await self._ask_now(question) for key, question in asked.items()}
         if asked.keys() <= self._answers.keys():
-            return {key: self._read_answer(key, question) for key, question in asked.items()}
-        requests = {key: _write_wire(each) for key, each in asked.items()}
+            return {key: _read_answer(key, asked[key], self._answers[key]) for key in asked}
+        if self.task is not None:
+            return await self.questions.ask(asked)
+        requests = {key: write_wire(each) for key, each in asked.items()}
         self._wanted = {"resultType": "input_required", "inputRequests": requests}
         self._carry_state(RoundState(tool=state, asked=self.asked, granted=self.granted))
         raise InputRequiredError(f"the client is asked for {', '.join(sorted(asked))}")
+
+    @property
+    def is_over(self) -> bool:
+        """True if the call has ended: its client hears no more of it."""
+        return self._is_over or (self.task is not None and self.task.state.is_final)
+
+    def end(self) -> None:
+        """Note that the call has ended."""
+        self._is_over = True
 
     @property
     def wanted(self) -> dict[str, Any] | None:
@@ -172,11 +198,8 @@ class ClientRequest:
 
     def raise_lack(self) -> None:
         """Raise the protocol's own error, if the client could not answer a question."""
-        if self._lack is None or self.ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            return
-        message = f"the client must be able to do {self._lack}"
-        needed: dict[str, Any] = {"requiredCapabilities": {self._lack: {}}}
-        raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, message, needed)
+        if self._lack is not None and self.ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            raise make_lack_error(self._lack)
 
     async def _ask_now(self, question: Any) -> dict[str, Any]:
         answer = await self.ctx.session.send_request(
@@ -184,14 +207,7 @@ class ClientRequest:
             _ANSWERS[question.method],
             metadata=ServerMessageMetadata(related_request_id=self.ctx.request_id),
         )
-        return _write_wire(answer)
-
-    def _read_answer(self, key: str, question: Any) -> dict[str, Any]:
-        answer = self._answers[key]
-        kind = _ANSWERS[question.method]
-        if not isinstance(answer, kind):
-            raise MCPError(types.INVALID_PARAMS, f"the answer {key!r} is no {kind.__name__}")
-        return _write_wire(answer)
+        return write_wire(answer)
 
 
 def find_request() -> ClientRequest | None:
@@ -208,8 +224,20 @@ def answering(request: ClientRequest) -> Iterator[None]:
     try:
         yield
     finally:
-        request.is_over = True
+        request.end()
         _current.reset(before)
+
+
+def remember_request(request: ClientRequest) -> None:
+    """Let all that begins from here on in this context find the request."""
+    _current.set(request)
+
+
+def make_lack_error(capability: str) -> MCPError:
+    """Return the protocol's own error about what a client cannot do."""
+    message = f"the client must be able to do {capability}"
+    needed: dict[str, Any] = {"requiredCapabilities": {capability: {}}}
+    return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, message, needed)
 
 
 def _check_question(key: str, question: Mapping[str, Any]) -> Any:
@@ -221,6 +249,16 @@ def _check_question(key: str, question: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _write_wire(value: Any) -> dict[str, Any]:
+def _read_answer(key: str, question: Any, answer: Any) -> dict[str, Any]:
+    kind = _ANSWERS[question.method]
+    try:
+        return write_wire(kind.model_validate(answer))
+    except ValidationError as error:
+        text = f"the answer {key!r} is no {kind.__name__}"
+        raise MCPError(types.INVALID_PARAMS, text) from error
+
+
+def write_wire(value: Any) -> dict[str, Any]:
+    """Return a value of the SDK as it stands on the wire."""
     written: dict[str, Any] = value.model_dump(by_alias=True, mode="json", exclude_none=True)
     return written

@@ -10,7 +10,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tool_engine.engine import ToolEngine
+from tool_engine.errors import RecordsUnavailableError, TaskError
 from tool_engine.mcp_server.asking import ClientRequest, answering
+from tool_engine.mcp_server.client_tasks import EXTENSION, ClientTasks, require_tasks, takes_tasks
 from tool_engine.mcp_server.consenting import REFUSE
 from tool_engine.mcp_server.finding import CALL_TOOL, SEARCH_TOOLS, Finder, show_listing
 from tool_engine.mcp_server.holding import HeldCalls
@@ -19,7 +21,7 @@ from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import Listing
 from tool_engine.mcp_server.results import write_result
 from tool_engine.mcp_server.rounds import RoundState, SpentStates
-from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool
 
@@ -43,6 +45,7 @@ class ClientCalls:
         approvals: Who is asked for consent.
         finder: The tools to find and call others with; None: clients see all of them.
         kept: Links to results that are too long.
+        task_after: Seconds after which a call is a task, to a client that takes tasks; None: never.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class ClientCalls:
         approvals: str,
         finder: Finder | None,
         kept: KeptResults,
+        task_after: float | None,
     ) -> None:
         self._engine = engine
         self._listing = listing
@@ -62,10 +66,17 @@ class ClientCalls:
         self._kept = kept
         self._spent = SpentStates()
         self._held = HeldCalls()
+        self.tasks = (
+            None
+            if task_after is None
+            else ClientTasks(engine, listing, principal, task_after, self._write_result)
+        )
 
     async def close(self) -> None:
-        """Cancel the calls whose clients are away."""
+        """Cancel the calls whose clients are away; those that are tasks go on."""
         await self._held.close()
+        if self.tasks is not None:
+            await self.tasks.close()
 
     def make_request(self, ctx: Any, params: Any) -> tuple[ClientRequest, RoundState]:
         """Return the request of a client, and what it carries from the round before.
@@ -90,9 +101,16 @@ class ClientCalls:
         if isinstance(meant, ToolExecutionResult):
             own = None if self._finder is None else self._finder.get(params.name)
             return write_result(meant, own, is_modern=_is_modern(ctx))
+        if meant.tool.background == "required" and not (self.tasks and takes_tasks(ctx)):
+            return self._refuse_client(ctx, meant)
         request, carried = self.make_request(ctx, params)
+        result: ToolExecutionResult | dict[str, Any] | None
         if carried.held is not None:
             request, result = await self._held.go_on(carried.held, request)
+        elif self.tasks is not None and meant.tool.background != "never" and takes_tasks(ctx):
+            result = await self._run_task(self.tasks, meant, request)
+            if isinstance(result, dict):
+                return result
         elif _is_modern(ctx) and self._may_wait(meant.tool):
             result = await self._held.run(request, self._run_call(meant, request))
         else:
@@ -102,9 +120,13 @@ class ClientCalls:
             if request.wanted is not None:
                 return request.wanted
         assert result is not None  # noqa: S101 - a call that is held wants its client back
-        written = write_result(result, meant.tool, is_modern=_is_modern(ctx))
+        return self._write_result(result, meant.tool, ctx)
+
+    def _write_result(self, result: ToolExecutionResult, tool: Tool, ctx: Any) -> dict[str, Any]:
+        written = write_result(result, tool, is_modern=_is_modern(ctx))
         if not written["isError"]:
-            link = self._kept.link(result, request.principal, ctx.protocol_version)
+            principal = find_principal(self._principal, ctx)
+            link = self._kept.link(result, principal, ctx.protocol_version)
             if link is not None:
                 written["content"].append(link)
         return written
@@ -133,13 +155,37 @@ class ClientCalls:
         said = tool.permission
         return self._approvals != REFUSE and said is not None and said.execution in _ASKING
 
+    def _refuse_client(self, ctx: Any, meant: _Meant) -> dict[str, Any]:
+        """Refuse a call that only a client that takes tasks can make."""
+        tool, arguments = meant
+        why = f"{tool.name!r} runs only as a task (background: required)"
+        if self.tasks is not None and _is_modern(ctx):
+            require_tasks(ctx, why)
+        cure = f"call it with a client of 2026-07-28 that has the extension {EXTENSION}"
+        if self.tasks is None:
+            cure = "this server makes no tasks: start it in the program or over HTTP"
+        context = self._make_context(ctx)
+        refusal = Refusal("execution_rejected", f"{why}; {cure}")
+        result = self._engine.refuse(tool.name, arguments, context, refusal)
+        return self._write_result(result, tool, ctx)
+
+    async def _run_task(
+        self, tasks: ClientTasks, meant: _Meant, request: ClientRequest
+    ) -> ToolExecutionResult | dict[str, Any]:
+        tool, arguments = meant
+        context = self._make_context(request.ctx)
+        try:
+            handle = await tasks.start(tool, arguments, context, request)
+        except (RecordsUnavailableError, TaskError) as error:
+            if tool.background != "required":
+                # What cannot be kept runs while its client waits.
+                return await self._run_call(meant, request)
+            refusal = Refusal("execution_rejected", str(error))
+            return self._engine.refuse(tool.name, arguments, context, refusal)
+        return await tasks.follow(handle, request)
+
     async def _run_call(self, meant: _Meant, request: ClientRequest) -> ToolExecutionResult:
-        context = ToolExecutionContext(
-            caller_id=request.principal,
-            caller_type=CALLER_TYPE,
-            # Of a client that has the server to itself.
-            conversation_id=request.ctx.lifespan_context,
-        )
+        context = self._make_context(request.ctx)
         is_heard = False
         try:
             with answering(request), show_listing(self._listing):
@@ -153,6 +199,14 @@ class ClientCalls:
         finally:
             await request.notices.end(is_heard=is_heard)
         return result
+
+    def _make_context(self, ctx: Any) -> ToolExecutionContext:
+        return ToolExecutionContext(
+            caller_id=find_principal(self._principal, ctx),
+            caller_type=CALLER_TYPE,
+            # Of a client that has the server to itself.
+            conversation_id=ctx.lifespan_context,
+        )
 
 
 def _is_modern(ctx: Any) -> bool:

@@ -157,6 +157,11 @@ class FoundCall(NamedTuple):
     arguments: Mapping[str, Any]
 
 
+def list_shown(listing: Listing) -> None:
+    """Let searches find only the tools that clients see, from here on in this context."""
+    shown_here.set(listing.show_tool)
+
+
 @contextmanager
 def show_listing(listing: Listing) -> Iterator[None]:
     """Let searches inside find only the tools that clients see."""

@@ -28,6 +28,7 @@ class Notices:
         self._newest: ToolProgress | None = None
         self._lines: deque[types.LoggingMessageNotificationParams] = deque(maxlen=_MOST_LINES)
         self._sending: asyncio.Task[None] | None = None
+        self._is_over = False
 
     def move_to(self, ctx: Any) -> None:
         """Send to another request of the same client from now on."""
@@ -49,6 +50,7 @@ class Notices:
         Args:
             is_heard: Whether the client still waits.
         """
+        self._is_over = True
         sending = self._sending
         if sending is None:
             return
@@ -57,7 +59,10 @@ class Notices:
         await asyncio.wait([sending])
 
     def _begin_sending(self) -> None:
-        if self._sending is None or self._sending.done():
+        if self._is_over:
+            self._lines.clear()
+            self._newest = None
+        elif self._sending is None or self._sending.done():
             self._sending = asyncio.get_running_loop().create_task(self._send_news())
 
     async def _send_news(self) -> None:

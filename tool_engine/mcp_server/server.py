@@ -31,6 +31,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError, answering
 from tool_engine.mcp_server.calling import ClientCalls
 from tool_engine.mcp_server.changes import Changes
+from tool_engine.mcp_server.client_tasks import EXTENSION, TaskParams, TaskUpdateParams
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
 from tool_engine.mcp_server.finding import Finder
 from tool_engine.mcp_server.http import CheckedMessages, KnownClients
@@ -43,6 +44,8 @@ from tool_engine.mcp_server.resources import Resource, Resources
 from tool_engine.mcp_server.rounds import STATE_HOLDS
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.mcp_server.stdio import open_stdio
+from tool_engine.mcp_server.task_notices import listen_with_tasks, read_task_ids
+from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.copying import live
@@ -99,6 +102,8 @@ class MCPServer:
             form, and the others wait; `refuse`, they are refused.
         principal: Who is behind the calls: a text, or a function of the request; None: who the
             token of the request belongs to, where there is one.
+        task_after: Seconds after which a call becomes a task, to a client that takes tasks (the
+            extension `io.modelcontextprotocol/tasks`); None: none does.
         state_keys: Secrets of at least 32 bytes, the newest first, that seal what clients carry
             from one request to the next; several processes behind one address share them. None: a
             new one that nothing outside this process knows.
@@ -121,12 +126,15 @@ class MCPServer:
         page_size: int = 500,
         approvals: str = OPERATOR,
         principal: Principal = None,
+        task_after: float | None = 2.0,
         state_keys: Sequence[bytes] = (),
     ) -> None:
         selection = ToolSelection() if expose is None else expose
         _check_settings(engine, name, selection, page_size)
         check_choice("mode", mode, (ALL, SEARCH))
         check_choice("approvals", approvals, MODES)
+        if task_after is not None:
+            check_timeout("task_after", task_after)
         seal = _make_seal(keys := list(state_keys) or [os.urandom(32)], principal)
         engine.approvals.put_in_front(ClientConsents(engine))
         if approvals != REFUSE:
@@ -143,7 +151,7 @@ class MCPServer:
         self._finder = Finder(engine.search_tools, self._listing) if mode == SEARCH else None
         self._kept = KeptResults(engine, keys)
         self._calls = ClientCalls(
-            engine, self._listing, principal, approvals, self._finder, self._kept
+            engine, self._listing, principal, approvals, self._finder, self._kept, task_after
         )
         self._server = self._make_server(name, seal)
 
@@ -165,7 +173,7 @@ class MCPServer:
             on_subscribe_resource=self._changes.watch_resource,
             on_unsubscribe_resource=self._changes.forget_resource,
             on_completion=self._complete_argument,
-            on_subscriptions_listen=self._changes.listen,
+            on_subscriptions_listen=self._serve_listener,
             cache_hints=_HOLDS,
             get_tool_input_schema=self._find_schema,
         )
@@ -173,6 +181,11 @@ class MCPServer:
         server.add_request_handler(
             "logging/setLevel", types.SetLevelRequestParams, self._logs.set_level
         )
+        if (tasks := self._calls.tasks) is not None:
+            server.extensions[EXTENSION] = {}
+            server.add_request_handler("tasks/get", TaskParams, tasks.get)
+            server.add_request_handler("tasks/update", TaskUpdateParams, tasks.update)
+            server.add_request_handler("tasks/cancel", TaskParams, tasks.cancel)
         server.middleware += [
             self._note_connection,
             RequestStateBoundary(seal, default_audience=name),
@@ -387,6 +400,14 @@ class MCPServer:
         self, ctx: ServerRequestContext[str | None, Any], params: types.CallToolRequestParams
     ) -> Any:
         return await self._calls.answer(ctx, params)
+
+    async def _serve_listener(
+        self, ctx: Any, params: types.SubscriptionsListenRequestParams
+    ) -> Any:
+        tasks, listen = self._calls.tasks, self._changes.listen
+        if tasks is None or not read_task_ids(params):
+            return await listen(ctx, params)
+        return await listen_with_tasks(tasks, listen, ctx, params)
 
     def _find_schema(self, name: str) -> Mapping[str, Any] | None:
         own = None if self._finder is None else self._finder.get(name)

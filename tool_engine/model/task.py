@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -88,6 +89,12 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     """Its place among those of equal priority."""
     tool: Any = None
     """The tool whose secrets are hidden in what is written; None: it has none."""
+    is_kept: bool = True
+    """Whether the storage has it; False: this process alone knows it."""
+    writing: Any = None
+    """The lock of what is kept late, so that no change comes before it; None: it is kept."""
+    run_in: Context | None = None
+    """The context variables that its call sees in this process; None: none."""
     done: Any = None
     """The event that its end sets; None: nothing waits for it here."""
 
@@ -97,7 +104,9 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
         return self.bound_to is not None
 
     def end_waiting(self) -> None:
-        """Wake what waits for its end."""
+        """Wake what waits for its end, and let go of what only its call needed."""
+        # What has run is never run again.
+        self.params = self.context = self.run_in = None
         if isinstance(self.done, asyncio.Event):
             self.done.set()
 

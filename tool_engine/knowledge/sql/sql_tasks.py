@@ -138,7 +138,6 @@ class SQLTaskStorage:
         if is_done:
             task.state = state
             if state.is_final:
-                task.params = task.context = None
                 task.end_waiting()
         return is_done
 
@@ -177,6 +176,10 @@ class SQLTaskStorage:
             rows = done.fetchall()
             await connection.execute(_load_sql().forget_worker(worker))
         return await _make_tasks(rows)
+
+    async def remove(self, task_id: str) -> bool:
+        """Forget a task that has ended; False: it has not, or is gone."""
+        return await self._count_changed(_load_sql().remove_task(_as_text(task_id))) > 0
 
     async def remove_expired(self, now: datetime) -> int:
         """Forget the ended tasks whose time is over."""

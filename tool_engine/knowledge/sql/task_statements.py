@@ -201,6 +201,11 @@ def forget_worker(worker: str) -> Delete:
     return delete(workers).where(workers.c.worker == worker)
 
 
+def remove_task(task_id: str) -> Delete:
+    """Removes a task that has ended."""
+    return delete(tasks).where(tasks.c.task_id == task_id, tasks.c.status.in_(FINAL))
+
+
 def remove_expired(now: float) -> Delete:
     """Removes ended tasks whose time is over, some at once."""
     old = select(tasks.c.number).where(tasks.c.status.in_(FINAL), tasks.c.expires_at <= now)

@@ -1,0 +1,50 @@
+"""When is a task written?
+
+As soon as it is started, and each time it changes. But a caller may wait for it at first, and most
+calls end meanwhile: such a task is written once it is to outlive its caller, and never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tool_engine.interfaces.task_storage import TaskStorage
+from tool_engine.model.task import KeptTask, TaskState
+
+
+class TaskWriter:
+    """Writes the tasks of one engine.
+
+    Args:
+        storage: Where they are kept.
+    """
+
+    def __init__(self, storage: TaskStorage) -> None:
+        self._storage = storage
+
+    async def change(self, kept: KeptTask, state: TaskState) -> bool:
+        """Write a state; False: the task has ended, or belongs to another engine, or is gone."""
+        if kept.writing is None:
+            return await self._storage.change(kept, state)
+        async with kept.writing:
+            # In order: what is being kept now is changed afterwards.
+            if kept.is_kept:
+                return await self._storage.change(kept, state)
+            kept.state = state
+            if state.is_final:
+                kept.end_waiting()
+            return True
+
+    async def keep(self, kept: KeptTask) -> bool:
+        """Write a task that was not written so far; False: it has ended."""
+        if kept.writing is not None:
+            # What was begun is finished, also when its caller is cancelled in the middle of it.
+            await asyncio.shield(asyncio.get_running_loop().create_task(self._keep_late(kept)))
+        return kept.is_kept
+
+    async def _keep_late(self, kept: KeptTask) -> None:
+        assert kept.writing is not None  # noqa: S101 - of a late one only
+        async with kept.writing:
+            if not kept.is_kept and not kept.state.is_final:
+                await self._storage.put(kept)
+                kept.is_kept = True
