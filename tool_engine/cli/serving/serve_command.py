@@ -129,7 +129,7 @@ async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
         async with await wait_for_app(load_app(options.app), options.app) as engine:
             await _serve_engine(engine, options)
     else:
-        async with recording_engine(settings, watch_for_changes=True) as engine:
+        async with recording_engine(settings, watch_for_changes=True, run_tasks=True) as engine:
             await _serve_engine(engine, options)
     return EXIT_OK
 
