@@ -13,7 +13,7 @@ import sys
 import tempfile
 import urllib.request
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.server.process import HEADERS, ServerProcess, server_process
 
@@ -27,20 +27,29 @@ NOT_ASKED: Final = ("stream_events", "drain_calls", "pause_calls")
 """One does not end, and after the others no call runs; tests/server tries them."""
 ASKED_LAST: Final = "roll_back"
 """It takes the tools away."""
+NO_CHECK: Final = "use_after_free"
+"""Whether what was deleted is gone: what was cancelled is kept, with how it ended."""
 EXCLUDE: Final = "--exclude-operation-id"
 SETTINGS: Final = """
 request-timeout = 90.0
 [dictionaries.tools]
-values = ["say", "pause"]
+values = ["say", "pause", "shout"]
 [dictionaries.calls]
 values = ["{call_id}"]
 [dictionaries.records]
 values = ["{record_id}"]
 [dictionaries.tasks]
 values = ["{task_id}"]
+[dictionaries.requests]
+values = ["{token}"]
 [dictionaries.formats]
 values = ["openai", "openai_responses", "anthropic", "gemini", "mcp"]
+[dictionaries.protocols]
+values = ["openai", "openai_responses", "anthropic", "gemini", "vcp", "function_call"]
 
+[parameters."body.protocol"]
+dictionary = "protocols"
+probability = 0.8
 [parameters."path.name"]
 dictionary = "tools"
 probability = 0.7
@@ -52,6 +61,9 @@ dictionary = "records"
 probability = 0.5
 [parameters."path.task_id"]
 dictionary = "tasks"
+probability = 0.5
+[parameters."path.token"]
+dictionary = "requests"
 probability = 0.5
 [parameters."path.format"]
 dictionary = "formats"
@@ -94,7 +106,8 @@ async def _ask(folder: Path, server: ServerProcess, seed: int, *which: str) -> b
     code, said = await _run(
         folder,
         "st",
-        *("run", f"{server.url}/openapi.json", "--checks", "all", "--generation-database", "none"),
+        *("run", f"{server.url}/openapi.json", "--generation-database", "none"),
+        *("--checks", "all", "--exclude-checks", NO_CHECK),
         *(word for name, value in HEADERS.items() for word in ("-H", f"{name}: {value}")),
         *("-n", str(EXAMPLES), "--seed", str(seed), *which),
     )
@@ -105,13 +118,20 @@ async def _ask(folder: Path, server: ServerProcess, seed: int, *which: str) -> b
 
 def _make_settings(server: ServerProcess) -> str:
     """Return the settings of schemathesis, with what a server keeps after a call and a task."""
-    path = f"{server.url}/v1/tools/say/calls"
     body = {"arguments": {"message": "hello"}}
-    _fetch(path, body)
+    _fetch(f"{server.url}/v1/tools/say/calls", body)
+    path = f"{server.url}/v1/tools/shout/calls"  # it waits for consent
     task = json.loads(_fetch(path, body, {"prefer": "respond-async"}))
     record = json.loads(_fetch(f"{server.url}/v1/records"))["items"][0]
-    text = SETTINGS.replace("{task_id}", task["id"])
-    return text.replace("{call_id}", record["call_id"]).replace("{record_id}", record["record_id"])
+    requests: list[Any] = []
+    while not requests:
+        requests = json.loads(_fetch(f"{server.url}/v1/approvals"))["items"]
+    values = {"task_id": task["id"], "token": requests[0]["token"]}
+    values |= {name: record[name] for name in ("call_id", "record_id")}
+    text = SETTINGS
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
 
 
 def _fetch(url: str, body: object = None, headers: dict[str, str] | None = None) -> bytes:

@@ -26,6 +26,14 @@ parameters:
   - {name: message, type: string, required: true, description: What to say}
 entry: {type: builtin, handler: echo}
 """,
+    "shout": """
+name: shout
+description: Says it to all.
+permission: ask_always
+parameters:
+  - {name: message, type: string, required: true, description: What to say}
+entry: {type: builtin, handler: echo}
+""",
     "pause": """
 name: pause
 description: Waits.
