@@ -20,24 +20,30 @@ _written: Final[dict[int, tuple[ToolEngineEvent, bytes]]] = {}
 """The newest events as they stand on the wire: many clients read the same ones."""
 
 
-def write_event(name: str, value: Any, number: int | None = None) -> bytes:
+def write_event(name: str, value: Any, place: str = "") -> bytes:
     """Return one event as it stands on the wire."""
     head = b"event: %s\n" % name.encode()
-    if number is not None:
-        head += b"id: %d\n" % number
+    if place:
+        head += b"id: %s\n" % place.encode()
     return head + b"data: " + msgspec.json.encode(value) + b"\n\n"
 
 
-def write_engine_event(event: ToolEngineEvent) -> bytes:
+def write_engine_event(event: ToolEngineEvent, epoch: str = "") -> bytes:
     """Return an event of the engine as it stands on the wire; made once for all clients."""
     known = _written.get(id(event))
     if known is not None and known[0] is event:
         return known[1]
-    made = write_event(event.event_type.value, describe_event(event), event.sequence)
+    place = "" if event.sequence is None else write_place(event.sequence, epoch)
+    made = write_event(event.event_type.value, describe_event(event), place)
     _written[id(event)] = event, made
     if len(_written) > _MOST_KEPT:
         del _written[next(iter(_written))]
     return made
+
+
+def write_place(number: int, epoch: str) -> str:
+    """Return what a client goes on after: a number, and whose numbers they are."""
+    return f"{number}-{epoch}" if epoch else str(number)
 
 
 def describe_event(event: ToolEngineEvent) -> dict[str, Any]:

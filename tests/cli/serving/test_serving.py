@@ -65,6 +65,11 @@ async def test_a_server_runs_its_tasks(tmp_path: Path, where: str) -> None:
             assert (await answer.json())["status"] == "succeeded"
         async with http.post(path, json=body, headers={"idempotency-key": "k"}) as answer:
             assert (await answer.json())["output"] == {"message": "hello"}
+        # Those who come late hear of it.
+        async with http.get("/v1/events?after=0&types=execution_completed") as events:
+            heard = [await events.content.readline() for _ in range(3)]
+        assert heard[:2] == [b":\n", b"\n"], heard
+        assert heard[2] == b"event: execution_completed\n"
 
 
 @pytest.mark.parametrize(
@@ -75,6 +80,7 @@ async def test_a_server_runs_its_tasks(tmp_path: Path, where: str) -> None:
         (("--no-auth", "--host", "0.0.0.0"), "all who reach 0.0.0.0 could call every tool"),  # noqa: S104 - refused
         (("--token-file", "none.yaml"), "the token file 'none.yaml' cannot be read"),
         (("--no-auth", "--rate", "many"), "rate: not a rate: 'many'"),
+        (("--no-auth", "--app", "a:b", "--keep-events", "5"), "a:b has an engine of its own"),
     ],
 )
 def test_what_is_not_served(
