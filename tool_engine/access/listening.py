@@ -24,6 +24,8 @@ _HEAD_LIMIT: Final = 10.0
 _IDLE_LIMIT: Final = 75
 """Seconds for which a connection stays open between two requests."""
 _MOST_CONNECTIONS: Final = 20_000
+_MOST_UNSENT: Final = 16 << 10
+"""Bytes that wait for a client to read, beside one write: in this process, and in its system."""
 
 
 async def serve_app(
@@ -108,6 +110,9 @@ def open_listener(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            # Else the system takes megabytes for each client that does not read.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST_UNSENT)
         listener.bind((name, port))
         listener.listen(1_024)
     except OSError as error:
@@ -130,6 +135,7 @@ class TimedProtocol(H11Protocol):
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
+        transport.set_write_buffer_limits(_MOST_UNSENT)
         super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
         self._time_head()
 
