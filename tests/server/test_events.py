@@ -145,6 +145,14 @@ async def test_filters(olga: Client, ann: Client) -> None:
     assert (await olga.get("/v1/events?types=exploded")).status == 409
 
 
+async def test_a_silent_stream(olga: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says from time to time that it is alive, so that no proxy ends it."""
+    monkeypatch.setattr("tool_engine.server.streaming._HEARTBEAT", 0.01)
+    async with reading(olga) as reader:
+        said = [await reader.answer.content.readline() for _ in range(6)]
+    assert said == [b"\n", b":\n"] * 3
+
+
 async def test_others_are_not_heard(service: Service, ann: Client) -> None:
     """One that does not operate hears of its own calls, and of tools that it may use."""
     bob = service.client("bob")

@@ -62,32 +62,37 @@ async def pass_on(
 
     Args:
         events: The events.
-        take: Takes each of them, and None after each long silence; True: it was the last one.
+        take: Takes each of them, and None from time to time; True: it was the last one.
         ending: Set when the server ends; None: that does not matter.
     """
-    stop = None if ending is None else asyncio.ensure_future(ending.wait())
-    coming: asyncio.Future[Any] = asyncio.ensure_future(anext(events))
+    is_quiet = True
+
+    async def hand_on() -> None:
+        nonlocal is_quiet
+        async for event in events:
+            is_quiet = False
+            if await take(event):
+                return
+            is_quiet = True
+
+    work = asyncio.ensure_future(hand_on())
+    waits = {work} if ending is None else {work, asyncio.ensure_future(ending.wait())}
     try:
         while True:
-            waits: set[asyncio.Future[Any]] = {coming} if stop is None else {coming, stop}
-            await asyncio.wait(waits, timeout=_HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                try:
-                    event = coming.result()
-                except StopAsyncIteration:
-                    return
-                coming = asyncio.ensure_future(anext(events))
-                if await take(event):
-                    return
-            elif stop is not None and stop.done():
+            done, _ = await asyncio.wait(
+                waits, timeout=_HEARTBEAT, return_when=asyncio.FIRST_COMPLETED
+            )
+            if work in done:
+                work.result()
+            if done:
                 return
-            else:
+            # A client that is being written to has to read that first.
+            if is_quiet:
                 await take(None)
     finally:
-        for each in (coming, stop):
-            if each is not None:
-                each.cancel()
-                await asyncio.wait([each])
+        for each in waits:
+            each.cancel()
+        await asyncio.wait(waits)
 
 
 async def send_heartbeat(write: Write) -> None:
