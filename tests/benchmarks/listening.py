@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from http.client import HTTPConnection
 from statistics import median
@@ -30,20 +32,26 @@ BODY = b'{"arguments": {"a": 1, "b": 2}}'
 
 async def listening() -> bool:
     """Prints how long events are on their way; whether the budget is kept."""
-    words = [sys.executable, "-m", "tests.benchmarks.listening"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            port = int(server.stdout.readline().rpartition(":")[2])
-            delays = await _measure_delays(port)
-        finally:
-            server.kill()
+    with _run_server() as port:
+        delays = await _measure_delays(port)
     times = {"the first reader": median(each[0] for each in delays)}
     times["the last reader"] = median(each[-1] for each in delays)
     report.seconds(f"From an event to {READERS} readers over HTTP, in the median", times)
     return report.budget(
         "an event, to the last reader", 1000 * times["the last reader"], BUDGET, " ms"
     )
+
+
+@contextmanager
+def _run_server() -> Iterator[int]:
+    """Runs a server of its own process; its port."""
+    words = [sys.executable, "-m", "tests.benchmarks.listening"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield int(server.stdout.readline().rpartition(":")[2])
+        finally:
+            server.kill()
 
 
 async def _measure_delays(port: int) -> list[list[float]]:

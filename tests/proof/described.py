@@ -11,11 +11,10 @@ import os
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
-from tests.server.process import HEADERS, ServerProcess, server_process
+from tests.server.process import HEADERS, ServerProcess, fetch, server_process
 
 __all__ = ["prove"]
 
@@ -96,7 +95,7 @@ async def prove(seed: int) -> bool:
 
 async def _validate(folder: Path, server: ServerProcess) -> bool:
     file = folder / "openapi.json"
-    file.write_bytes(await asyncio.to_thread(_fetch, f"{server.url}/openapi.json"))
+    file.write_bytes(await asyncio.to_thread(fetch, f"{server.url}/openapi.json"))
     code, said = await _run(folder, "openapi-spec-validator", str(file))
     print(f"described: {said.strip()}")
     return code == 0
@@ -119,26 +118,19 @@ async def _ask(folder: Path, server: ServerProcess, seed: int, *which: str) -> b
 def _make_settings(server: ServerProcess) -> str:
     """Return the settings of schemathesis, with what a server keeps after a call and a task."""
     body = {"arguments": {"message": "hello"}}
-    _fetch(f"{server.url}/v1/tools/say/calls", body)
+    fetch(f"{server.url}/v1/tools/say/calls", body)
     path = f"{server.url}/v1/tools/shout/calls"  # it waits for consent
-    task = json.loads(_fetch(path, body, {"prefer": "respond-async"}))
-    record = json.loads(_fetch(f"{server.url}/v1/records"))["items"][0]
+    task = json.loads(fetch(path, body, {"prefer": "respond-async"}))
+    record = json.loads(fetch(f"{server.url}/v1/records"))["items"][0]
     requests: list[Any] = []
     while not requests:
-        requests = json.loads(_fetch(f"{server.url}/v1/approvals"))["items"]
+        requests = json.loads(fetch(f"{server.url}/v1/approvals"))["items"]
     values = {"task_id": task["id"], "token": requests[0]["token"]}
     values |= {name: record[name] for name in ("call_id", "record_id")}
     text = SETTINGS
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
     return text
-
-
-def _fetch(url: str, body: object = None, headers: dict[str, str] | None = None) -> bytes:
-    data = None if body is None else json.dumps(body).encode()
-    said = {**HEADERS, "content-type": "application/json", **(headers or {})}
-    with urllib.request.urlopen(urllib.request.Request(url, data, said), timeout=30) as answer:  # noqa: S310 - a server of ours
-        return bytes(answer.read())
 
 
 async def _run(folder: Path, program: str, *words: str) -> tuple[int | None, str]:

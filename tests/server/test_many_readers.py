@@ -6,7 +6,6 @@ import asyncio
 import json
 import resource
 import socket
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.effort import IS_WHOLE
-from tests.server.process import HEADERS, server_process
+from tests.server.process import HEADERS, fetch, server_process
 
 READERS = 10_000 if IS_WHOLE else 500
 CALLS = 60
@@ -57,11 +56,8 @@ def read_memory(pid: int) -> int:
 
 
 def call(url: str) -> None:
-    body = json.dumps({"arguments": {"message": "x" * EVENT_SIZE}}).encode()
-    headers = {**HEADERS, "content-type": "application/json"}
-    request = urllib.request.Request(f"{url}/v1/tools/say/calls", body, headers)
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - a server of ours
-        assert json.load(answer)["is_success"]
+    body = {"arguments": {"message": "x" * EVENT_SIZE}}
+    assert json.loads(fetch(f"{url}/v1/tools/say/calls", body))["is_success"]
 
 
 def bound_memory(pid: int, url: str, count: int) -> None:

@@ -136,7 +136,8 @@ class TimedProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         transport.set_write_buffer_limits(_MOST_UNSENT)
-        super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
+        self._joined = _JoinedWrites(transport, self.loop)
+        super().connection_made(self._joined)  # type: ignore[arg-type]
         self._time_head()
 
     def data_received(self, data: bytes) -> None:
@@ -148,6 +149,8 @@ class TimedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_timer()
+        # To send to a client that has left would lose the connection a second time.
+        self._joined.drop()
         super().connection_lost(exc)
 
     def _time_head(self) -> None:
@@ -171,6 +174,7 @@ class _JoinedWrites:
         self._transport = transport
         self._loop = loop
         self._parts: list[bytes] = []
+        self._is_lost = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -184,7 +188,11 @@ class _JoinedWrites:
         self._send_parts()
         self._transport.close()
 
+    def drop(self) -> None:
+        """Send nothing more."""
+        self._is_lost = True
+
     def _send_parts(self) -> None:
         parts, self._parts = self._parts, []
-        if parts:
+        if parts and not self._is_lost:
             self._transport.write(b"".join(parts))

@@ -91,6 +91,43 @@ def test_what_is_not_served(
     assert says in capsys.readouterr().err
 
 
+def test_a_server_that_cannot_record(tools: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It does not serve where what is named is no database: tasks and records would be lost."""
+    words = ["--records", f"sqlite:///{tools}/say.yaml", "serve", "--port", "0", "--no-auth"]
+    assert run(["--tools", str(tools), *words]) == 1
+    said = capsys.readouterr().err
+    assert "the file is no SQLite database" in said
+    assert "name another database with --records URL, or none" in said
+    assert "serving" not in said
+
+
+async def test_two_servers_on_one_database(tmp_path: Path) -> None:
+    """What one has recorded and keeps, the other one shows; a key is known to both."""
+    records = f"sqlite:///{tmp_path}/calls.db"
+    body = {"arguments": {"message": "hello"}}
+    path, key = "/v1/tools/say/calls", {"idempotency-key": "k"}
+    async with (
+        server_process(tmp_path, records=records) as one,
+        server_process(tmp_path, records=records) as two,
+        aiohttp.ClientSession(one.url, headers=HEADERS) as first,
+        aiohttp.ClientSession(two.url, headers=HEADERS) as second,
+    ):
+        async with first.post(path, json=body, headers=key) as answer:
+            call_id = (await answer.json())["metadata"]["call_id"]
+        async with second.post(path, json=body, headers=key) as answer:
+            assert (await answer.json())["metadata"]["call_id"] == call_id
+        async with first.post(path, json=body, headers={"prefer": "respond-async"}) as answer:
+            location = answer.headers["location"]
+        async with second.get(f"{location}?wait=30") as answer:
+            assert (await answer.json())["status"] == "succeeded"
+        async with asyncio.timeout(30):
+            status = 404
+            while status == 404:  # records are written in batches
+                async with second.get(f"/v1/calls/{call_id}") as answer:
+                    status = answer.status
+        assert status == 200
+
+
 def test_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tokens are made, listed and taken back; the file has none of them."""
     path = tmp_path / "tokens.yaml"

@@ -148,9 +148,12 @@ async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
             await _serve_engine(engine, options)
     else:
         kept = _KEPT_EVENTS if options.keep_events is None else options.keep_events
-        async with recording_engine(
-            settings, watch_for_changes=True, run_tasks=True, keep_events=kept
-        ) as engine:
+        changes: dict[str, Any] = {
+            "watch_for_changes": True,
+            "run_tasks": True,
+            "keep_events": kept,
+        }
+        async with recording_engine(settings, is_server=True, **changes) as engine:
             await _serve_engine(engine, options)
     return EXIT_OK
 
