@@ -8,8 +8,10 @@ LOCK_FLAGS ?=
 
 VENV := .venv
 BENCH_VENV := .venv-bench
+PROOF_VENV := .venv-proof
 BIN := $(VENV)/bin
 BENCH_LOCK := tests/benchmarks/requirements.lock
+PROOF_LOCK := tests/proof/requirements.lock
 SPHINX := $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 # uv ships its own certificates; a machine behind a proxy has the proxy's among the system's.
@@ -26,6 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 forget_unless_usable = $(shell [ -x $(1)/bin/python ] && [ "$$(cat $(1)/.place 2>/dev/null)" = "$$(pwd -P)" ] || rm -f $(1)/.synced)
 $(call forget_unless_usable,$(VENV))
 $(call forget_unless_usable,$(BENCH_VENV))
+$(call forget_unless_usable,$(PROOF_VENV))
 
 # $(call sync,<virtual environment>,<lock>): sets $$python and $$uv, makes the virtual environment,
 # fetches uv if it is missing, installs exactly what the lock names and then this project.
@@ -78,6 +81,9 @@ $(VENV)/.synced: requirements.lock pyproject.toml
 $(BENCH_VENV)/.synced: $(BENCH_LOCK) requirements.lock pyproject.toml
 	$(call sync,$(BENCH_VENV),$(BENCH_LOCK))
 
+$(PROOF_VENV)/.synced: $(PROOF_LOCK) requirements.lock pyproject.toml
+	$(call sync,$(PROOF_VENV),$(PROOF_LOCK))
+
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
 	    printf '  make %-8s %s\n' "$$target" "$$text"; \
@@ -114,7 +120,8 @@ format: setup ## Format the code and mend what ruff can mend
 bench: $(BENCH_VENV)/.synced ## Measure the cost of a call beside the peers (in .venv-bench)
 	@$(BENCH_VENV)/bin/python -m tests.benchmarks
 
-proof: coverage ## Prove it: coverage, a million random operations, mutations that tests must catch, mutated definitions
+proof: coverage ## Prove it: coverage, a million random operations, mutations, mutated definitions, the HTTP API under load
+	@$(MAKE) --no-print-directory $(PROOF_VENV)/.synced || echo "what asks the HTTP API from outside is skipped"
 	TESTS_EFFORT=whole $(BIN)/python -m tests.proof
 
 node: ## Install the programs of npm that some tests need, where npm is; else those are skipped
@@ -131,7 +138,8 @@ lock: setup ## Make requirements.lock and the benchmarks' lock anew from pyproje
 	        --no-emit-index-url --custom-compile-command 'make lock' $(LOCK_FLAGS) "$$@"; \
 	}; \
 	compile --group dev -o requirements.lock; \
-	compile --group bench -o $(BENCH_LOCK)
+	compile --group bench -o $(BENCH_LOCK); \
+	compile --group proof -o $(PROOF_LOCK)
 
 clean: ## Remove all that the other targets make
-	rm -rf $(VENV) $(BENCH_VENV) .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist docs/_build
+	rm -rf $(VENV) $(BENCH_VENV) $(PROOF_VENV) .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist docs/_build

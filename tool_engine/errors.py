@@ -54,6 +54,8 @@ class EventsExpiredError(ToolEngineError, LookupError):
         )
         self.oldest: int = oldest
         """The number of the oldest event that is kept."""
+        self.missed: int = oldest - 1 - after
+        """How many are not kept any more."""
 
 
 class EventsLostError(ToolEngineError):

@@ -13,6 +13,7 @@ from tests.benchmarks import report
 from tests.benchmarks.admission import admission
 from tests.benchmarks.calls import BY_HAND, ENGINE, engine_rows, hand_rows
 from tests.benchmarks.http import CONCURRENCY, http_rates
+from tests.benchmarks.listening import listening
 from tests.benchmarks.loading import (
     COLD,
     FLOOR,
@@ -126,6 +127,7 @@ async def main() -> bool:
         kept &= await records()
         kept &= protocols()
         kept &= serving()
+        kept &= await listening()
 
         kept &= await loading(directory / "many")
         imports = import_times()

@@ -4,8 +4,8 @@ Each document gets an empty folder, one event loop and one namespace:
 
 - `python`: run; top-level `await` works. A first line `# app.py` writes the block to a file too;
   one with `if __name__ == "__main__":` is only written: a command runs it.
-- `yaml`, `json`, `toml`, `text`: a first line `# tools/x.yaml` or `// x.json` writes the block to
-  that file.
+- `yaml`, `json`, `toml`, `text`, `javascript`: a first line `# tools/x.yaml` or `// x.json` writes
+  the block to that file.
 - `console`, `bash`, `sh`: each `$ command` is run and must exit with 0, or with the code of a
   trailing `# exit 1`. Commands that set up a machine (`make`, `git`, `pip` ...) are passed over;
   `export NAME=value` holds for what comes after it.
@@ -92,16 +92,15 @@ class DocumentRun:
         self.document = Document.parse(
             str(path),
             *(CodeBlockParser(language, self._run_python) for language in ("python", "py")),
-            *(CodeBlockParser(language, self._write) for language in ("yaml", "json", "toml")),
-            CodeBlockParser("text", self._write),
+            *(CodeBlockParser(language, self._write) for language in FILES),
             *(CodeBlockParser(language, self._run_commands) for language in SHELLS),
             CodeBlockParser("output", self._compare),
             self._parse_directive("copy", self._copy),
             self._parse_directive("second-terminal", self._run_beside),
             SkipParser(),
         )
-        # `skip: start if(...)` of a page asks for it.
-        self.document.namespace["obstacle"] = obstacle
+        # `skip: start if(...)` of a page asks for them.
+        self.document.namespace |= {"obstacle": obstacle, "node": shutil.which("node")}
 
     def run(self) -> int:
         """Runs every example; returns how many there were."""
@@ -308,6 +307,7 @@ class DocumentRun:
         shutil.copytree(self.project / name, self.folder / name)
 
 
+FILES = ("yaml", "json", "toml", "text", "javascript")
 SHELLS = ("console", "bash", "sh")
 
 

@@ -22,7 +22,11 @@ def asked(group: str) -> list[Requirement]:
 
 @pytest.mark.parametrize(
     ("lock", "group"),
-    [("requirements.lock", "dev"), ("tests/benchmarks/requirements.lock", "bench")],
+    [
+        ("requirements.lock", "dev"),
+        ("tests/benchmarks/requirements.lock", "bench"),
+        ("tests/proof/requirements.lock", "proof"),
+    ],
 )
 def test_lock(lock: str, group: str) -> None:
     """Each requirement is pinned to a version that it allows, each pin has hashes, and the lock

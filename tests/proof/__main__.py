@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from tests.proof import definitions, killed, mutate, simulation
+from tests.proof import definitions, described, killed, mutate, simulation
 from tests.proof.mutations import MUTATIONS
 
 PARTS: dict[str, Callable[[argparse.Namespace], Awaitable[bool]]] = {
@@ -15,6 +15,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Awaitable[bool]]] = {
     "mutations": lambda options: mutate.prove(options.only),
     "definitions": lambda options: definitions.prove(options.seconds, options.seed),
     "killed": lambda options: killed.prove(options.seed),
+    "described": lambda options: described.prove(options.seed),
 }
 """What can be proved, by name; each prints what it finds and says whether all is well."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.access.conftest import TOKEN, head, speak
+from tests.effort import share_of
 from tests.server.conftest import Client, Service, write_tokens
 from tool_engine import ToolEngine, ToolExecutionContext
 
@@ -24,7 +26,8 @@ class Reader:
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
-    async def next(self) -> tuple[str, int | None, Any]:
+    async def next(self) -> tuple[str, str, Any]:
+        """The type of an event, its id, and its data."""
         fields: dict[str, str] = {}
         async with asyncio.timeout(BOUND):
             while True:
@@ -32,12 +35,7 @@ class Reader:
                 if not line:
                     raise EOFError
                 if line == "\n" and "event" in fields:
-                    number = fields.get("id")
-                    return (
-                        fields["event"],
-                        None if number is None else int(number),
-                        json.loads(fields["data"]),
-                    )
+                    return fields["event"], fields.get("id", ""), json.loads(fields["data"])
                 name, mark, value = line.rstrip("\n").partition(": ")
                 if mark:
                     fields[name] = value
@@ -60,7 +58,8 @@ async def test_what_happens_is_heard(olga: Client, ann: Client) -> None:
         await ann.call("add", a=1, b=2)
         heard = [await reader.next() for _ in range(2)]
     assert [name for name, _, _ in heard] == ["execution_started", "execution_completed"]
-    assert heard[1][1] == (heard[0][1] or 0) + 1
+    first, second = (number.partition("-") for _, number, _ in heard)
+    assert (int(second[0]), second[2]) == (int(first[0]) + 1, first[2])
     assert heard[1][2]["execution_result"]["output"] == {"result": 3}
     assert "tool" not in heard[1][2]
 
@@ -72,27 +71,71 @@ async def test_a_reader_that_comes_back(olga: Client, ann: Client) -> None:
         _, last, _ = await reader.next()
     for number in range(5):
         await ann.call("add", a=number, b=0)
-    async with reading(olga, last_event_id=str(last)) as reader:
+    async with reading(olga, last_event_id=last) as reader:
         names = [(await reader.next())[0] for _ in range(11)]
     assert names == ["execution_completed", *["execution_started", "execution_completed"] * 5]
 
 
-@pytest.mark.parametrize("number", ["x", "-1", "1.5", "9" * 30])
+@pytest.mark.parametrize("seed", range(share_of(100)))
+async def test_readers_that_come_and_go(
+    engine: ToolEngine, olga: Client, ann: Client, seed: int
+) -> None:
+    """Wherever one stops, it loses nothing and hears nothing twice."""
+    dice = random.Random(seed)  # noqa: S311 - a test, no secret
+    calls = dice.randrange(1, 40)
+    count = 2 * calls + len(engine.list_names())  # each tool was added
+
+    async def read_all() -> list[int]:
+        heard: list[int] = []
+        place = "0"
+        while len(heard) < count:
+            async with reading(olga, last_event_id=place) as reader:
+                for _ in range(min(dice.randrange(0, 12), count - len(heard))):
+                    _, place, data = await reader.next()
+                    heard.append(data["sequence"])
+                if dice.random() < 0.5:
+                    reader.answer.connection.transport.abort()
+        return heard
+
+    async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
+        readers = [group.create_task(read_all()) for _ in range(3)]
+        for number in range(calls):
+            await ann.call("add", a=number, b=0)
+            if dice.random() < 0.3:
+                await asyncio.sleep(0)
+    assert [each.result() for each in readers] == [list(range(1, count + 1))] * 3
+
+
+async def test_a_reader_that_comes_back_to_another_engine(olga: Client, ann: Client) -> None:
+    """Numbers begin anew with each engine in memory: it hears that it may have missed some."""
+    await ann.call("add", a=1, b=2)
+    async with reading(olga, last_event_id="1-0a1b2c3d") as reader:
+        assert await reader.next() == ("dropped", "", {"events": None})
+        assert [(await reader.next())[2]["sequence"] for _ in range(2)] == [1, 2]
+
+
+async def test_a_reader_that_comes_back_too_late(olga: Client, ann: Client) -> None:
+    """It hears how many are not kept any more, and then the 1,000 that are."""
+    for number in range(510):
+        await ann.call("add", a=number, b=0)
+    async with reading(olga, last_event_id="4") as reader:
+        assert await reader.next() == ("dropped", "", {"events": 20})
+        assert [(await reader.next())[2]["sequence"] for _ in range(1000)] == [*range(25, 1025)]
+
+
+@pytest.mark.parametrize("number", ["x", "-1", "1.5", "9" * 30, "1-", "1-x"])
 async def test_a_number_that_is_none(olga: Client, number: str) -> None:
     """It is refused, and not taken for the beginning."""
     answer = await olga.get("/v1/events", last_event_id=number)
     assert (answer.status, answer.kind) == (400, "invalid-request")
+    answer = await olga.get(f"/v1/events?after={number}")
+    assert (answer.status, answer.kind) == (400, "invalid-request")
 
 
-async def test_a_number_of_another_life(olga: Client, ann: Client) -> None:
-    """A number that is not there yet is a problem that says so, and not a gap."""
-    await ann.call("add", a=1, b=2)
-    async with reading(olga, last_event_id="1000000") as reader:
-        name, _, problem = await reader.next()
-        assert (name, problem["status"]) == ("problem", 409)
-        assert "there is no event 1000000: the newest is" in problem["detail"]
-        with pytest.raises(EOFError):
-            await reader.next()
+async def test_a_number_that_is_not_given_out(olga: Client) -> None:
+    """It is refused too: from where it comes, it means another event."""
+    answer = await olga.get("/v1/events", last_event_id="17")
+    assert (answer.status, answer.kind) == (409, "unknown-event")
 
 
 async def test_a_text_that_is_none(olga: Client, ann: Client, engine: ToolEngine) -> None:
@@ -122,6 +165,14 @@ async def test_filters(olga: Client, ann: Client) -> None:
         await ann.call("note", text="x")
         assert (await reader.next())[2]["tool_name"] == "note"
     assert (await olga.get("/v1/events?types=exploded")).status == 409
+
+
+async def test_a_silent_stream(olga: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says from time to time that it is alive, so that no proxy ends it."""
+    monkeypatch.setattr("tool_engine.server.streaming._HEARTBEAT", 0.01)
+    async with reading(olga) as reader:
+        said = [await reader.answer.content.readline() for _ in range(6)]
+    assert said == [b"\n", b":\n"] * 3
 
 
 async def test_others_are_not_heard(service: Service, ann: Client) -> None:

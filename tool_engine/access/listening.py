@@ -23,6 +23,8 @@ _HEAD_LIMIT: Final = 10.0
 _IDLE_LIMIT: Final = 75
 """Seconds for which a connection stays open between two requests."""
 _MOST_CONNECTIONS: Final = 20_000
+_MOST_UNSENT: Final = 16 << 10
+"""Bytes that wait for a client to read, beside one write: in this process, and in its system."""
 
 
 async def serve_app(
@@ -114,6 +116,9 @@ def open_listener(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            # Else the system takes megabytes for each client that does not read.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST_UNSENT)
         listener.bind((name, port))
         listener.listen(1_024)
     except OSError as error:
@@ -136,7 +141,9 @@ class TimedProtocol(H11Protocol):
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
+        transport.set_write_buffer_limits(_MOST_UNSENT)
+        self._joined = _JoinedWrites(transport, self.loop)
+        super().connection_made(self._joined)  # type: ignore[arg-type]
         self._time_head()
 
     def data_received(self, data: bytes) -> None:
@@ -148,6 +155,8 @@ class TimedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_timer()
+        # To send to a client that has left would lose the connection a second time.
+        self._joined.drop()
         super().connection_lost(exc)
 
     def _time_head(self) -> None:
@@ -171,6 +180,7 @@ class _JoinedWrites:
         self._transport = transport
         self._loop = loop
         self._parts: list[bytes] = []
+        self._is_lost = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -184,7 +194,11 @@ class _JoinedWrites:
         self._send_parts()
         self._transport.close()
 
+    def drop(self) -> None:
+        """Send nothing more."""
+        self._is_lost = True
+
     def _send_parts(self) -> None:
         parts, self._parts = self._parts, []
-        if parts:
+        if parts and not self._is_lost:
             self._transport.write(b"".join(parts))

@@ -90,7 +90,8 @@ class EventsView:
         `sequence` is the newest number, `subscribers` how many there are, `failed` the
         failures of subscribers, `slow` the plain functions that held up calls and are called in
         threads since, `dropped` the events that subscribers were too slow for, and `unkept`
-        those that should have been kept for replay and were not.
+        those that should have been kept for replay and were not. `epoch` says
+        whose numbers these are: after a restart it is another one, or empty where they go on.
         """
         bus = self._bus
         return {
@@ -100,4 +101,5 @@ class EventsView:
             "slow": bus.slow,
             "dropped": bus.dropped,
             "unkept": bus.log.unkept,
+            "epoch": bus.log.epoch,
         }

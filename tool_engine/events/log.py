@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -36,6 +37,9 @@ class EventLog:
         self._generation = generation
         self.find_secrets: Callable[[ToolEngineEvent], OwnSecrets | None] = _know_none
         """Returns the secrets of an event's call; None: they are not known."""
+        goes_on = getattr(storage, "goes_on", False)
+        self.epoch = "" if goes_on else os.urandom(4).hex()
+        """Whose numbers these are; empty: they go on after a restart."""
         self._sequence: int | None = 0 if storage is None else None
 
     @property

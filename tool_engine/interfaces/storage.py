@@ -42,7 +42,7 @@ class EventStorage(Protocol):
     `append` is called where events are published, from any thread, in the order of their numbers:
     it never waits and never raises. A storage that has to be opened has `async def open(self)`,
     awaited when the engine is loaded; one that holds resources has `async def close(self)`, which
-    writes what is left.
+    writes what is left. One whose numbers go on after a restart has `goes_on = True`.
     """
 
     @property

@@ -148,7 +148,7 @@ async def _stream_call(
         elif event.execution_result is not None:
             return True
         else:
-            await write(write_engine_event(event))
+            await write(write_engine_event(event, asked.served.epoch))
         return False
 
     async with engine.events(call_id=call_id) as events:

@@ -23,6 +23,8 @@ class Served:
         """Set when streams must end, since the server does."""
         self.metrics: Any = None
         """What writes the metrics, once they were asked for."""
+        self.epoch: str = engine.get_event_statistics()["epoch"]
+        """Stands in the ids of events, where the next process gives out the same numbers."""
         self.description: bytes = b""
         """The description of the API, as JSON."""
 

@@ -19,24 +19,30 @@ _written: Final[dict[int, tuple[ToolEngineEvent, bytes]]] = {}
 """The newest events as they stand on the wire: many clients read the same ones."""
 
 
-def write_event(name: str, value: Any, number: int | None = None) -> bytes:
+def write_event(name: str, value: Any, place: str = "") -> bytes:
     """Return one event as it stands on the wire."""
     head = b"event: %s\n" % name.encode()
-    if number is not None:
-        head += b"id: %d\n" % number
+    if place:
+        head += b"id: %s\n" % place.encode()
     return head + b"data: " + to_json(value) + b"\n\n"
 
 
-def write_engine_event(event: ToolEngineEvent) -> bytes:
+def write_engine_event(event: ToolEngineEvent, epoch: str = "") -> bytes:
     """Return an event of the engine as it stands on the wire; made once for all clients."""
     known = _written.get(id(event))
     if known is not None and known[0] is event:
         return known[1]
-    made = write_event(event.event_type.value, describe_event(event), event.sequence)
+    place = "" if event.sequence is None else write_place(event.sequence, epoch)
+    made = write_event(event.event_type.value, describe_event(event), place)
     _written[id(event)] = event, made
     if len(_written) > _MOST_KEPT:
         del _written[next(iter(_written))]
     return made
+
+
+def write_place(number: int, epoch: str) -> str:
+    """Return what a client goes on after: a number, and whose numbers they are."""
+    return f"{number}-{epoch}" if epoch else str(number)
 
 
 def describe_event(event: ToolEngineEvent) -> dict[str, Any]:
@@ -55,32 +61,37 @@ async def pass_on(
 
     Args:
         events: The events.
-        take: Takes each of them, and None after each long silence; True: it was the last one.
+        take: Takes each of them, and None from time to time; True: it was the last one.
         ending: Set when the server ends; None: that does not matter.
     """
-    stop = None if ending is None else asyncio.ensure_future(ending.wait())
-    coming: asyncio.Future[Any] = asyncio.ensure_future(anext(events))
+    is_quiet = True
+
+    async def hand_on() -> None:
+        nonlocal is_quiet
+        async for event in events:
+            is_quiet = False
+            if await take(event):
+                return
+            is_quiet = True
+
+    work = asyncio.ensure_future(hand_on())
+    waits = {work} if ending is None else {work, asyncio.ensure_future(ending.wait())}
     try:
         while True:
-            waits: set[asyncio.Future[Any]] = {coming} if stop is None else {coming, stop}
-            await asyncio.wait(waits, timeout=_HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                try:
-                    event = coming.result()
-                except StopAsyncIteration:
-                    return
-                coming = asyncio.ensure_future(anext(events))
-                if await take(event):
-                    return
-            elif stop is not None and stop.done():
+            done, _ = await asyncio.wait(
+                waits, timeout=_HEARTBEAT, return_when=asyncio.FIRST_COMPLETED
+            )
+            if work in done:
+                work.result()
+            if done:
                 return
-            else:
+            # A client that is being written to has to read that first.
+            if is_quiet:
                 await take(None)
     finally:
-        for each in (coming, stop):
-            if each is not None:
-                each.cancel()
-                await asyncio.wait([each])
+        for each in waits:
+            each.cancel()
+        await asyncio.wait(waits)
 
 
 async def send_heartbeat(write: Write) -> None:

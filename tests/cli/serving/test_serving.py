@@ -11,41 +11,16 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.server.process import HEADERS, server_process, write_tools
 from tool_engine.cli.app import run
-
-DEADLINE = 30.0
-ECHO = """
-name: say
-description: Says it again.
-effect: read
-parameters:
-  - {name: message, type: string, required: true, description: What to say}
-entry: {type: builtin, handler: echo}
-"""
 
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    folder = tmp_path / "tools"
-    folder.mkdir()
-    (folder / "say.yaml").write_text(ECHO)
-    return folder
+    return write_tools(tmp_path)
 
 
-async def start(tools: Path, *words: str) -> tuple[asyncio.subprocess.Process, str]:
-    """A server that runs, and its address."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "tool_engine.cli", "--tools", str(tools), "serve", "--port", "0", *words),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    first = (await process.stderr.readline()).decode()
-    assert first.startswith("serving 1 tools at http://127.0.0.1:"), first
-    return process, first.split()[-1]
-
-
-async def test_a_server_with_tokens_that_ends_at_a_signal(tools: Path, tmp_path: Path) -> None:
+async def test_a_server_with_tokens_that_ends_at_a_signal(tmp_path: Path) -> None:
     """One with a token calls; SIGTERM lets open requests end, and ends the server."""
     path = tmp_path / "tokens.yaml"
     made = await asyncio.create_subprocess_exec(
@@ -55,23 +30,46 @@ async def test_a_server_with_tokens_that_ends_at_a_signal(tools: Path, tmp_path:
         stderr=asyncio.subprocess.DEVNULL,
     )
     token = (await made.communicate())[0].decode().strip()
-    async with asyncio.timeout(DEADLINE), aiohttp.ClientSession() as http:
-        process, url = await start(tools, "--token-file", str(path), "--mcp", "--grace", "1")
+    words = ("--token-file", str(path), "--mcp", "--grace", "1")
+    async with server_process(tmp_path, *words) as server, aiohttp.ClientSession() as http:
         headers = {"authorization": f"Bearer {token}"}
         body = {"arguments": {"message": "hello"}}
-        async with http.post(f"{url}/v1/tools/say/calls", json=body, headers=headers) as answer:
+        address = f"{server.url}/v1/tools/say/calls"
+        async with http.post(address, json=body, headers=headers) as answer:
             assert (await answer.json())["output"] == {"message": "hello"}
-        async with http.get(f"{url}/v1/tools") as answer:
+        async with http.get(f"{server.url}/v1/tools") as answer:
             assert answer.status == 401
-        async with http.get(f"{url}/mcp") as answer:
+        async with http.get(f"{server.url}/mcp") as answer:
             assert answer.status == 401
-        async with http.get(f"{url}/v1/events", headers=headers) as events:
+        async with http.get(f"{server.url}/v1/events", headers=headers) as events:
             assert await events.content.readline() == b":\n"
-            process.send_signal(signal.SIGTERM)
+            ending = asyncio.create_task(server.end())
             assert await events.content.read() == b"\n"
-        assert process.stderr is not None
-        rest = await process.stderr.read()
-        assert (await process.wait(), rest) == (128 + signal.SIGTERM, b"")
+        assert await ending == (128 + signal.SIGTERM, "")
+
+
+@pytest.mark.parametrize("where", ["memory", "file"])
+async def test_a_server_runs_its_tasks(tmp_path: Path, where: str) -> None:
+    """A task that a client starts ends, wherever it is kept, and so does a call with a key."""
+    records = "none" if where == "memory" else f"sqlite:///{tmp_path}/calls.db"
+    body = {"arguments": {"message": "hello"}}
+    async with (
+        server_process(tmp_path, records=records) as server,
+        aiohttp.ClientSession(server.url, headers=HEADERS) as http,
+    ):
+        path, header = "/v1/tools/say/calls", {"prefer": "respond-async"}
+        async with http.post(path, json=body, headers=header) as answer:
+            assert answer.status == 202
+            location = answer.headers["location"]
+        async with http.get(f"{location}?wait=30") as answer:
+            assert (await answer.json())["status"] == "succeeded"
+        async with http.post(path, json=body, headers={"idempotency-key": "k"}) as answer:
+            assert (await answer.json())["output"] == {"message": "hello"}
+        # Those who come late hear of it.
+        async with http.get("/v1/events?after=0&types=execution_completed") as events:
+            heard = [await events.content.readline() for _ in range(3)]
+        assert heard[:2] == [b":\n", b"\n"], heard
+        assert heard[2] == b"event: execution_completed\n"
 
 
 @pytest.mark.parametrize(
@@ -82,6 +80,7 @@ async def test_a_server_with_tokens_that_ends_at_a_signal(tools: Path, tmp_path:
         (("--no-auth", "--host", "0.0.0.0"), "all who reach 0.0.0.0 could call every tool"),  # noqa: S104 - refused
         (("--token-file", "none.yaml"), "the token file 'none.yaml' cannot be read"),
         (("--no-auth", "--rate", "many"), "rate: not a rate: 'many'"),
+        (("--no-auth", "--app", "a:b", "--keep-events", "5"), "a:b has an engine of its own"),
     ],
 )
 def test_what_is_not_served(
@@ -90,6 +89,43 @@ def test_what_is_not_served(
     """It is refused with its cure, before anything is served."""
     assert run(["--tools", str(tools), "serve", "--port", "0", *words]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_server_that_cannot_record(tools: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It does not serve where what is named is no database: tasks and records would be lost."""
+    words = ["--records", f"sqlite:///{tools}/say.yaml", "serve", "--port", "0", "--no-auth"]
+    assert run(["--tools", str(tools), *words]) == 1
+    said = capsys.readouterr().err
+    assert "the file is no SQLite database" in said
+    assert "name another database with --records URL, or none" in said
+    assert "serving" not in said
+
+
+async def test_two_servers_on_one_database(tmp_path: Path) -> None:
+    """What one has recorded and keeps, the other one shows; a key is known to both."""
+    records = f"sqlite:///{tmp_path}/calls.db"
+    body = {"arguments": {"message": "hello"}}
+    path, key = "/v1/tools/say/calls", {"idempotency-key": "k"}
+    async with (
+        server_process(tmp_path, records=records) as one,
+        server_process(tmp_path, records=records) as two,
+        aiohttp.ClientSession(one.url, headers=HEADERS) as first,
+        aiohttp.ClientSession(two.url, headers=HEADERS) as second,
+    ):
+        async with first.post(path, json=body, headers=key) as answer:
+            call_id = (await answer.json())["metadata"]["call_id"]
+        async with second.post(path, json=body, headers=key) as answer:
+            assert (await answer.json())["metadata"]["call_id"] == call_id
+        async with first.post(path, json=body, headers={"prefer": "respond-async"}) as answer:
+            location = answer.headers["location"]
+        async with second.get(f"{location}?wait=30") as answer:
+            assert (await answer.json())["status"] == "succeeded"
+        async with asyncio.timeout(30):
+            status = 404
+            while status == 404:  # records are written in batches
+                async with second.get(f"/v1/calls/{call_id}") as answer:
+                    status = answer.status
+        assert status == 200
 
 
 def test_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

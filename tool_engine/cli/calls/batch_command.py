@@ -91,7 +91,7 @@ async def _run_batch(
     *,
     as_json: bool,
 ) -> int:
-    changes = {} if records is None else {"max_records": _MOST_TRACED}
+    changes: dict[str, Any] = {} if records is None else {"max_records": _MOST_TRACED}
     results: list[ToolExecutionResult] = []
     with closing(ProgressLine()) as line:
         async with recording_engine(settings, approver=find_approver(), **changes) as engine:

@@ -61,18 +61,37 @@ def records_place(settings: Settings) -> str | None:
 
 @contextlib.asynccontextmanager
 async def recording_engine(
-    settings: Settings, *, approver: Approver | None = None, **changes: Any
+    settings: Settings,
+    *,
+    approver: Approver | None = None,
+    is_server: bool = False,
+    **changes: Any,
 ) -> AsyncIterator[ToolEngine]:
     """Open an engine on the tools folder, with recorded calls where possible.
 
-    `approver` decides about calls of no session; `changes` are fields of `ToolEngineConfig`.
+    Args:
+        settings: The global options.
+        approver: Decides about calls of no session.
+        is_server: Whether it reads what other processes have recorded, and must record where a
+            database is named.
+        changes: Fields of `ToolEngineConfig`.
+
+    Raises:
+        CommandError: It must record, and cannot.
     """
     # What other programs have left is theirs to run, unless a command is for that.
     config = settings.engine_config(**{"run_tasks": False, **changes})
     place = records_place(settings)
-    if place is not None and settings.records is not None and not _has_libraries():
-        _warn_unrecorded(f"records need the extra sql; {_INSTALL}")
-    storage = None if place is None else await _open_storage(place, config.max_records)
+    must_record = is_server and settings.records is not None
+    storage = None
+    if place is not None:
+        try:
+            storage = await _open_storage(place, None if is_server else config.max_records)
+        except CommandError as error:
+            if must_record:
+                raise
+            if settings.records is not None or error.kind != "missing_extra":
+                sys.stderr.write(f"warning: {visible(str(error))}\n")
     store = None if storage is None else ToolKnowledgeStore(storage)
     engine = ToolEngine(config, store=store, approver=approver)
     async with contextlib.AsyncExitStack() as stack:
@@ -223,26 +242,33 @@ class _FileRecords:
         await self._kept.close_reader()
 
 
-async def _open_storage(place: str, max_records: int) -> RecordStorage | None:
+async def _open_storage(place: str, max_records: int | None) -> RecordStorage:
+    """Open what keeps calls; with `max_records` a file is read only as far as it is written here.
+
+    Raises:
+        CommandError: Nothing is kept there.
+    """
     if not _has_libraries():
-        return None
+        raise CommandError(
+            f"calls are not recorded: records need the extra sql; {_INSTALL}",
+            error_type="missing_extra",
+            exit_code=EXIT_FAILED,
+        )
     try:
-        if _file_of(place) is None:
-            storage: Any = _sql_storage(place)
+        if max_records is None or _file_of(place) is None:
+            storage: Any = await asyncio.to_thread(_sql_storage, place)
         else:
             storage = await asyncio.to_thread(_FileRecords, place, max_records)
         await storage.open()
-    except Exception as error:  # noqa: BLE001 - every database has failures of its own
-        _warn_unrecorded(
-            f"{_explain_error(error)}; name another database with --records URL, or none"
-        )
-        return None
+    except Exception as error:
+        raise CommandError(
+            f"calls are not recorded: {_explain_error(error)}; name another database with "
+            "--records URL, or none",
+            error_type="records_unavailable",
+            exit_code=EXIT_FAILED,
+        ) from error
     opened: RecordStorage = storage
     return opened
-
-
-def _warn_unrecorded(reason: str) -> None:
-    sys.stderr.write(f"warning: calls are not recorded: {visible(reason)}\n")
 
 
 def _sql_storage(place: str, *, stays_with_file: bool = False) -> RecordStorage:

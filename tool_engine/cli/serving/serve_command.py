@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _PORT: Final = 8930
 _GRACE: Final = 30.0
+_KEPT_EVENTS: Final = 1_000
 
 
 _HostOption = Annotated[str, typer.Option("--host", metavar="HOST", help="The address.")]
@@ -52,6 +53,15 @@ _RateOption = Annotated[
 _GraceOption = Annotated[
     float, typer.Option("--grace", min=0.1, help="Seconds for open requests when it ends.")
 ]
+_KeepEventsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--keep-events",
+        metavar="N",
+        min=0,
+        help=f"The events that a reader can come back to: {_KEPT_EVENTS:,}.",
+    ),
+]
 _AppOption = Annotated[
     str | None,
     typer.Option("--app", metavar="MODULE:NAME", help="The engine of a program of yours."),
@@ -68,6 +78,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: tuple[str, ...]
     rate: str
     grace: float
+    keep_events: int | None
 
 
 def run_command(
@@ -82,6 +93,7 @@ def run_command(
     allowed_origin: OriginsOption = None,
     rate: _RateOption = "1000/s",
     grace: _GraceOption = _GRACE,
+    keep_events: _KeepEventsOption = None,
     app: _AppOption = None,
     mcp_config: MCPConfigOption = None,
     tools: ToolsOption = None,
@@ -100,6 +112,11 @@ def run_command(
             f"all who reach {host} could call every tool: say whose requests to take with "
             "--token-file FILE, or serve at 127.0.0.1"
         )
+    if app is not None and keep_events is not None:
+        raise CommandError(
+            f"--keep-events is for a folder: {app} has an engine of its own, whose "
+            "ToolEngineConfig has keep_events"
+        )
     settings = settings_of(ctx, tools, records, mcp_config)
     options = ServeOptions(
         host=host,
@@ -111,6 +128,7 @@ def run_command(
         allowed_origins=tuple(allowed_origin or ()),
         rate=rate,
         grace=grace,
+        keep_events=keep_events,
     )
     try:
         return run_async(_serve_until_end(settings, options))
@@ -126,7 +144,13 @@ async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
         async with await wait_for_app(load_app(options.app), options.app) as engine:
             await _serve_engine(engine, options)
     else:
-        async with recording_engine(settings, watch_for_changes=True) as engine:
+        kept = _KEPT_EVENTS if options.keep_events is None else options.keep_events
+        changes: dict[str, Any] = {
+            "watch_for_changes": True,
+            "run_tasks": True,
+            "keep_events": kept,
+        }
+        async with recording_engine(settings, is_server=True, **changes) as engine:
             await _serve_engine(engine, options)
     return EXIT_OK
 

@@ -90,6 +90,8 @@ class SQLEventStorage:
         >>> storage = SQLEventStorage("sqlite:///calls.db", 100_000)
     """
 
+    goes_on = True
+
     def __init__(self, url: str, max_events: int = 100_000) -> None:
         check_count("max_events", max_events, minimum=1)
         self.newest: int | None = None
