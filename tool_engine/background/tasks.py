@@ -115,7 +115,8 @@ class EngineTasks:
     async def _keep_task(self, kept: KeptTask) -> KeptTask:
         found = await self._storage.put(kept)
         if found is kept:
-            self._live[kept.state.id] = kept
+            if self._storage.is_shared:
+                self._live[kept.state.id] = kept
             self.feeding.take_new(kept)
         return found
 
@@ -211,15 +212,16 @@ class EngineTasks:
         """Wait for the end of a task."""
         if timeout is not None:
             check_timeout("timeout", timeout)
-        try:
-            async with asyncio.timeout(timeout):
-                while not kept.state.is_final:
-                    await self._wait_once(kept)
-        except TimeoutError as error:
-            raise TimeoutError(
-                f"the task {kept.state.id} has not ended within {timeout:g} s; it goes on: wait "
-                "longer, or cancel it"
-            ) from error
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._wait_until_final(kept)
+            except TimeoutError as error:
+                raise TimeoutError(
+                    f"the task {kept.state.id} has not ended within {timeout:g} s; it goes on: "
+                    "wait longer, or cancel it"
+                ) from error
+        else:
+            await self._wait_until_final(kept)
         if kept.state.result is None:
             await self._look_again(kept)
         if kept.state.result is None:
@@ -237,8 +239,7 @@ class EngineTasks:
         if self.feeding.has_run(kept) or await self.feeding.take_queued(kept):
             if not self.feeding.end_run(kept, refusal):
                 return False
-            while not kept.state.is_final:
-                await self._wait_once(kept)
+            await self._wait_until_final(kept)
             return True
         return await self._storage.ask_cancel(kept.state.id, text)
 
@@ -250,17 +251,18 @@ class EngineTasks:
         """End, or leave to later engines, what has not ended; after the engine's calls."""
         await self.feeding.close()
 
-    async def _wait_once(self, kept: KeptTask) -> None:
-        if kept.done is None:
-            kept.done = asyncio.Event()
-        if not self._storage.is_shared or self.feeding.has_run(kept):
-            await kept.done.wait()
-            return
-        try:
-            async with asyncio.timeout(_LOOK):
+    async def _wait_until_final(self, kept: KeptTask) -> None:
+        while not kept.state.is_final:
+            if kept.done is None:
+                kept.done = asyncio.Event()
+            if not self._storage.is_shared or self.feeding.has_run(kept):
                 await kept.done.wait()
-        except TimeoutError:
-            await self._look_again(kept)
+                continue
+            try:
+                async with asyncio.timeout(_LOOK):
+                    await kept.done.wait()
+            except TimeoutError:
+                await self._look_again(kept)
 
     async def _look_again(self, kept: KeptTask) -> None:
         if kept.state.is_final or not self._storage.is_shared or self.feeding.has_run(kept):
@@ -346,7 +348,7 @@ class EngineTasks:
         """Return True if the call fails at once, as `execute` finds out."""
         if tool is None or tool.background == "never":
             return True
-        return not self._validator.validate(tool, kept.params).is_valid
+        return self._validator.compiled(tool).accept(kept.params) is None
 
     def _find_earlier(self, found: KeptTask, kept: KeptTask) -> TaskHandle:
         """Return the task that was started with the same key."""
