@@ -19,9 +19,11 @@ from tool_engine import (
     TaskNotFoundError,
     ToolEngine,
     ToolEngineConfig,
+    ToolEngineEventType,
     ToolExecutionContext,
 )
 
+EXECUTION_STARTED = ToolEngineEventType.EXECUTION_STARTED
 BOUND = 20.0
 Make = Callable[..., Awaitable[ToolEngine]]
 
@@ -104,6 +106,36 @@ async def test_start_and_wait(make: Make, work: Work) -> None:
     assert (handle.state.owner, handle.state.tool_name) == ("ann", "work")
     (record,) = await engine.query_call_records(call_id=handle.state.call_id)
     assert record.is_success
+
+
+async def test_records_and_events_name_their_task(make: Make, work: Work) -> None:
+    """What a task has done is found by its id: its call, those its tool made, and their events."""
+    engine = await make()
+
+    @engine.tool(description="Makes a call")
+    async def outer(number: int, context: ToolExecutionContext) -> dict[str, Any]:
+        return (await context.call("work", {"number": number})).output
+
+    work.gate.set()
+    async with engine.events() as events:
+        handle = await engine.start("outer", {"number": 7}, ToolExecutionContext("ann"))
+        await handle.wait(BOUND)
+        assert (await engine.execute("work", {"number": 8})).is_success
+        started: list[Any] = []
+        while len(started) < 3:
+            event = await asyncio.wait_for(anext(events), BOUND)
+            started += [event] if event.event_type is EXECUTION_STARTED else []
+    records = await engine.query_call_records(task_id=handle.id)
+    assert [record.tool_name for record in records] == ["outer", "work"]
+    assert {record.task_id for record in records} == {handle.id}
+    assert [(event.tool_name, event.data["task_id"]) for event in started] == [
+        ("outer", handle.id),
+        ("work", handle.id),
+        ("work", None),
+    ]
+    refused = await engine.start("outer", {"number": "x"})
+    (record,) = await engine.query_call_records(task_id=refused.id)
+    assert record.error_type == "validation_error"
 
 
 async def test_what_waits_takes_no_slot(make: Make, work: Work) -> None:

@@ -250,7 +250,6 @@ class Feeding:
 
     async def _write_end(self, run: TaskRun, result: ToolExecutionResult) -> None:
         kept, now = run.kept, self._clock.now()
-        result.metadata["task_id"] = kept.state.id
         expires = kept.state.expires_at
         if expires <= now:
             # It ended because its time was over, and is kept as long once more.

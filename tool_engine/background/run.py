@@ -113,15 +113,12 @@ class TaskRun:
     async def run_call(self) -> ToolExecutionResult:
         """Make the call, and return how it ended."""
         self._has_started = True
-        kept = self.kept
-        state, context = kept.state, kept.context or ToolExecutionContext()
+        kept, state = self.kept, self.kept.state
         refusal = self._ending or self._find_refusal()
         if refusal is not None:
             return self.refuse(refusal)
-        self._listener = context.on_progress
-        own = context.for_task(state.id, self, self.take_progress)
         try:
-            result = await self._engine.execute(state.tool_name, kept.params, own)
+            result = await self._engine.execute(state.tool_name, kept.params, self._own_context())
         except asyncio.CancelledError:
             if self.result is None:
                 raise
@@ -134,7 +131,15 @@ class TaskRun:
         """End the call without its tool: one result, one record, one event."""
         self._is_over = True
         kept = self.kept
-        return self._engine.refuse(kept.state.tool_name, kept.params, kept.context, refusal)
+        own = self._own_context()
+        return self._engine.refuse(kept.state.tool_name, kept.params, own, refusal)
+
+    def _own_context(self) -> ToolExecutionContext:
+        kept = self.kept
+        # Of what only another process has, its owner is known at least.
+        context = kept.context or ToolExecutionContext(kept.state.owner)
+        self._listener = context.on_progress
+        return context.for_task(kept.state.id, self, self.take_progress)
 
     def end(self, refusal: Refusal) -> bool:
         """Have the task end for a reason; False: it has ended."""
