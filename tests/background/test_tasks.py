@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -142,9 +143,10 @@ async def test_what_waits_takes_no_slot(make: Make, work: Work) -> None:
     """A hundred tasks leave the queue to callers, whatever its limits say; each says its place."""
     engine = await make(limits={"max_concurrent": 2, "queue_size": 8, "queue_timeout": 0.05})
     handles = [await engine.start("work", {"number": each}) for each in range(100)]
-    await until(handles[1], "running")
+    await work.until_ran(2)
     assert engine.controller.get_metrics().queue_length < 8
-    assert "number 9" in str((await handles[99].refresh()).message)
+    said = str((await handles[99].refresh()).message)
+    assert re.fullmatch(r"number 9\d of the tasks that wait .*; about \d+\.\d\d s to go", said)
     assert (await handles[2].refresh()).message
     work.gate.set()
     results = [await handle.wait(BOUND) for handle in handles]

@@ -135,6 +135,15 @@ class Feeding:
                 return str(found)
         return kept.state.message or "it is about to ask for a slot"
 
+    def describe_place(self, ahead: int) -> str:
+        """Return what is said of a task that does not ask yet, with so many before it."""
+        said = f"number {ahead + 1} of the tasks that wait to ask for a slot"
+        seconds = self.places.estimate_wait(ahead)
+        if seconds is None:
+            return said
+        # Other engines on the database take their share.
+        return f"{said}; about {seconds / max(len(self._seen), 1):.2f} s to go"
+
     async def close(self) -> None:
         """Wait for what has ended to be written, and end the rest."""
         self._is_closing = True

@@ -239,6 +239,7 @@ class TaskRun:
             self.is_lost = True
             raise _EndedError(Refusal("cancelled", "another engine has taken the task"))
         self.has_begun = True
+        self._home.places.note_begun()
         self.is_unwritten = False
         self.leave_line()
 

@@ -292,8 +292,7 @@ class EngineTasks:
             return
         message = self.feeding.explain_wait(kept)
         if message is None:
-            ahead = await self._storage.count_ahead(kept)
-            message = f"number {ahead + 1} of the tasks that wait to ask for a slot"
+            message = self.feeding.describe_place(await self._storage.count_ahead(kept))
         if kept.state is state:
             kept.state = replace(state, message=message)
 
