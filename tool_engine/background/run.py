@@ -162,7 +162,7 @@ class TaskRun:
         state, tool = self.kept.state, self._engine.get(self.kept.state.tool_name)
         if tool is not None and tool.definition_hash != self.kept.definition_hash:
             return _changed_refusal(state.tool_name)
-        if tool is not None and tool.background == "never":
+        if tool is not None and tool.background == "never" and not self.kept.is_awaited:
             return Refusal("execution_rejected", explain_never(state.tool_name))
         return None
 

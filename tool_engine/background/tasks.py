@@ -87,14 +87,20 @@ class EngineTasks:
         *,
         ttl: float = 3600.0,
         idempotency_key: str | None = None,
+        is_awaited: bool = False,
     ) -> TaskHandle:
-        """Start a call that outlives its caller; see `ToolEngine.start`."""
+        """Start a call that outlives its caller; see `ToolEngine.start`.
+
+        With `is_awaited` its caller waits, and asks again where it was cut off: then a tool runs,
+        too, that is for no others (`background: never`).
+        """
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
         given = ToolExecutionContext() if context is None else context
         check_context(given)
         _check_start(given, ttl, idempotency_key)
         tool = self._engine.get(tool_name)
         kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
+        kept.is_awaited = is_awaited
         is_hopeless = self._is_hopeless(tool, kept)
         self._open_for(kept)
         if is_hopeless or self.feeding.has_room(kept):
@@ -345,7 +351,7 @@ class EngineTasks:
 
     def _is_hopeless(self, tool: Tool | None, kept: KeptTask) -> bool:
         """Return True if the call fails at once, as `execute` finds out."""
-        if tool is None or tool.background == "never":
+        if tool is None or (tool.background == "never" and not kept.is_awaited):
             return True
         return self._validator.compiled(tool).accept(kept.params) is None
 

@@ -38,8 +38,9 @@ class Tasks(Protocol):
         *,
         ttl: float = 3600.0,
         idempotency_key: str | None = None,
+        is_awaited: bool = False,
     ) -> TaskHandle:
-        """Start a task; see `ToolEngine.start`."""
+        """Start a task; see `ToolEngine.start`. `is_awaited`: its caller waits for it."""
 
     def open(self) -> None:
         """Run what is queued, from now on."""
