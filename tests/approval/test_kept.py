@@ -43,9 +43,7 @@ class Asked:
 
     async def find_request(self, engine: ToolEngine) -> Any:
         await self.asked.wait()
-        while not (pending := await engine.approvals.pending()):  # noqa: ASYNC110 - a database
-            await asyncio.sleep(0.05)
-        return pending[0]
+        return (await engine.approvals.pending())[0]
 
 
 def make_engine(folder: Path, url: str) -> ToolEngine:

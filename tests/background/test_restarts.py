@@ -60,9 +60,8 @@ async def die(engine: ToolEngine) -> None:
     async def lost(*_: Any) -> bool:
         return False
 
-    feeding._storage.change = feeding._storage.give_back = lost
+    feeding.storage.change = feeding.storage.give_back = lost
     for run in feeding._runs.values():
-        run._write = lost
         run.is_lost = True
     for task in tasks:
         task.cancel()

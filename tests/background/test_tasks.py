@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from tool_engine import (
     TaskNotFoundError,
     ToolEngine,
     ToolEngineConfig,
+    ToolEngineEventType,
     ToolExecutionContext,
 )
 
+EXECUTION_STARTED = ToolEngineEventType.EXECUTION_STARTED
 BOUND = 20.0
 Make = Callable[..., Awaitable[ToolEngine]]
 
@@ -106,13 +109,44 @@ async def test_start_and_wait(make: Make, work: Work) -> None:
     assert record.is_success
 
 
+async def test_records_and_events_name_their_task(make: Make, work: Work) -> None:
+    """What a task has done is found by its id: its call, those its tool made, and their events."""
+    engine = await make()
+
+    @engine.tool(description="Makes a call")
+    async def outer(number: int, context: ToolExecutionContext) -> dict[str, Any]:
+        return (await context.call("work", {"number": number})).output
+
+    work.gate.set()
+    async with engine.events() as events:
+        handle = await engine.start("outer", {"number": 7}, ToolExecutionContext("ann"))
+        await handle.wait(BOUND)
+        assert (await engine.execute("work", {"number": 8})).is_success
+        started: list[Any] = []
+        while len(started) < 3:
+            event = await asyncio.wait_for(anext(events), BOUND)
+            started += [event] if event.event_type is EXECUTION_STARTED else []
+    records = await engine.query_call_records(task_id=handle.id)
+    assert [record.tool_name for record in records] == ["outer", "work"]
+    assert {record.task_id for record in records} == {handle.id}
+    assert [(event.tool_name, event.data["task_id"]) for event in started] == [
+        ("outer", handle.id),
+        ("work", handle.id),
+        ("work", None),
+    ]
+    refused = await engine.start("outer", {"number": "x"})
+    (record,) = await engine.query_call_records(task_id=refused.id)
+    assert record.error_type == "validation_error"
+
+
 async def test_what_waits_takes_no_slot(make: Make, work: Work) -> None:
     """A hundred tasks leave the queue to callers, whatever its limits say; each says its place."""
     engine = await make(limits={"max_concurrent": 2, "queue_size": 8, "queue_timeout": 0.05})
     handles = [await engine.start("work", {"number": each}) for each in range(100)]
-    await until(handles[1], "running")
+    await work.until_ran(2)
     assert engine.controller.get_metrics().queue_length < 8
-    assert "number 9" in str((await handles[99].refresh()).message)
+    said = str((await handles[99].refresh()).message)
+    assert re.fullmatch(r"number 9\d of the tasks that wait .*; about \d+\.\d\d s to go", said)
     assert (await handles[2].refresh()).message
     work.gate.set()
     results = [await handle.wait(BOUND) for handle in handles]

@@ -72,6 +72,7 @@ async def test_success(engine: ToolEngine, audit: Audit) -> None:
         "caller_type": "conversation_agent",
         "conversation_id": "conv",
         "session_id": None,
+        "task_id": None,
         "parent_call_id": None,
     }
     await audit.check([result])

@@ -45,5 +45,6 @@ def entry_of(
         "key": None,
         "serial": next_serial(),
         "session_id": context.session_id,
+        "task_id": context.task_id,
     }
     return CallEntry(**{**values, **fields})

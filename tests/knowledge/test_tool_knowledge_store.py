@@ -119,6 +119,7 @@ async def test_record_has_every_field_of_the_document(store: ToolKnowledgeStore)
         "result_size": 11,
         "agent_id": "agent_1",
         "session_id": None,
+        "task_id": None,
         "origin": None,
     }
 

@@ -400,10 +400,7 @@ async def test_another_terminal_answers(tools: Path, tmp_path: Path) -> None:
         async with Client(url) as client:
             calling = asyncio.create_task(client.call_tool("pay", {"message": "rent"}))
             told = (await server.stderr.readline()).decode()
-            # What is asked is told a moment before it is kept where other processes look.
-            while not (found := json.loads(await run_other("pending", "--json"))):
-                pass
-            (request,) = found
+            (request,) = json.loads(await run_other("pending", "--json"))
             said = await run_other("approve", request["token"])
             result = await calling
         server.terminate()

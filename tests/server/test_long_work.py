@@ -88,6 +88,23 @@ async def test_one_request_that_is_sent_twice(
     assert theirs.json["output"] == {"result": 11}
 
 
+async def test_a_key_for_a_tool_that_is_no_task(ann: Client, engine: ToolEngine) -> None:
+    """What runs only while its caller waits runs once for its key, too, and as no task."""
+
+    async def quote(number: int) -> int:
+        return number
+
+    number = {"name": "number", "type": "integer", "required": True, "description": "Which"}
+    fields = {"description": "Quotes", "parameters": [number], "background": "never"}
+    engine.register_tool({"name": "quote", **fields}, quote)
+    key = {"idempotency-key": "quote-1"}
+    answers = [await start(ann, "quote", key, arguments={"number": 7}) for _ in range(2)]
+    assert [each.json["output"] for each in answers] == [{"result": 7}] * 2
+    assert len(await engine.query_call_records(tool_name="quote", is_success=True)) == 1
+    refused = (await start(ann, "quote", arguments={"number": 7})).json["result"]
+    assert refused["error_type"] == "execution_rejected"
+
+
 async def test_a_client_that_leaves_its_key(ann: Client, engine: ToolEngine) -> None:
     """The call goes on, and the same request has its result."""
     key = {"idempotency-key": "order-2"}

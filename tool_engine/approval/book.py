@@ -104,6 +104,8 @@ class ApprovalBook:
         """The questions being asked now, shared by all gates of the conversation."""
         self._open: dict[str, ApprovalRequest] = {}
         self._waiting: set[str] = set()
+        self._unannounced: set[str] = set()
+        """The tokens of requests that no event was about yet."""
         self._remembered: OrderedDict[str, ApprovalDecision] = OrderedDict()
         self._undoing: set[asyncio.Future[None]] = set()
         self._brought: frozenset[str] = frozenset()
@@ -147,10 +149,16 @@ class ApprovalBook:
         self._open[request.token] = request
         if is_waiting:
             self._waiting.add(request.token)
-        desk = self.find_desk(request.engine)
-        if desk is not None:
-            desk.tell_request(request)
+        self._unannounced.add(request.token)
         return request
+
+    def announce(self, request: ApprovalRequest) -> None:
+        """Publish, once, that a person is asked: from now on the request can be answered."""
+        if request.token in self._unannounced:
+            self._unannounced.discard(request.token)
+            desk = self.find_desk(request.engine)
+            if desk is not None:
+                desk.tell_request(request)
 
     def pending(self) -> list[ApprovalRequest]:
         """Return this process's open requests, oldest first; drop expired ones.
@@ -159,6 +167,7 @@ class ApprovalBook:
         """
         self._open = {token: each for token, each in self._open.items() if self.is_open(token)}
         self._waiting &= self._open.keys()
+        self._unannounced &= self._open.keys()
         return list(self._open.values())
 
     def list_open(self) -> list[tuple[ApprovalRequest, bool]]:
@@ -278,12 +287,14 @@ class ApprovalBook:
         return request
 
     def _tell_answer(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
+        self.announce(request)
         desk = self.find_desk(request.engine)
         if desk is not None:
             desk.tell_answer(request, decision)
 
     def withdraw(self, token: str) -> None:
         """Close a request whose call has ended; a closed one is left alone."""
+        self._unannounced.discard(token)
         self._open.pop(token, None)
         self._waiting.discard(token)
 

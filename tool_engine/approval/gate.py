@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from tool_engine.approval.answers import check_approver
+from tool_engine.approval.answers import check_approver, decision_from, said_by
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.describe import describe_difference
 from tool_engine.approval.desk import EngineApprovals
@@ -41,6 +41,7 @@ from tool_engine.redaction import secrets_if_known, secrets_of, shorten_words, w
 Policy = Callable[[Tool, Mapping[str, Any]], Decision]
 """Returns the decision of the rules and policies for one call."""
 
+_Announce = Callable[[ApprovalRequest], None]
 _ENGINE: Final = "engine"
 _LONGEST_ERROR: Final = 500
 _MOST_ALLOWED: Final = 256
@@ -61,12 +62,34 @@ class _Answer(NamedTuple):
 class _Fronted:
     """An approver with another one in front of it."""
 
-    def __init__(self, front: Front, behind: Approver) -> None:
+    def __init__(self, front: Front, behind: Approver, announce: _Announce) -> None:
         self.behind = behind
         self._front = front
+        self._announce = announce
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
-        return await self._front.approve(request, self.behind)
+        behind = _Announced(self.behind, self._announce)
+        return decision_from(await self._front.approve(request, behind))
+
+
+class _Announced:
+    """An approver whose questions are announced once they can be answered.
+
+    Args:
+        approver: The approver; one that keeps questions for other processes has `keep`.
+        announce: Publishes, once, that a person is asked.
+    """
+
+    def __init__(self, approver: Approver, announce: _Announce) -> None:
+        self._approver = approver
+        self.note_asked = announce
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
+        keep = getattr(self._approver, "keep", None)
+        if keep is not None:
+            await keep(request)
+        self.note_asked(request)
+        return await said_by(self._approver, request)
 
 
 class _Question:
@@ -119,7 +142,7 @@ class ApprovalGate:
         """Ask through `front` from now on; the one before, if there is one, is left out."""
         behind = self.approver.behind if isinstance(self.approver, _Fronted) else self.approver
         if behind is not None:
-            self.approver = _Fronted(front, behind)
+            self.approver = _Fronted(front, behind, self.book.announce)
             self.on_answer = front.note_answer
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
@@ -352,7 +375,11 @@ class ApprovalGate:
     ) -> _Answer:
         timeout = self.book.timeout
         clock, before = asyncio.timeout(timeout), count_cancellations()
-        waiting = self.book.waits[request.token] = Waiting(approver, request, clock)
+        asked = (
+            approver if isinstance(approver, _Fronted) else _Announced(approver, self.book.announce)
+        )
+        ask = partial(asked.approve, request)
+        waiting = self.book.waits[request.token] = Waiting(approver, request, clock, ask)
         try:
             decision = await waiting.decide()
             if count_cancellations() > before:

@@ -43,14 +43,21 @@ class KeptQuestions:
     def __repr__(self) -> str:
         return f"<KeptQuestions in {self._storage!r}>"
 
-    async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
-        """Keep a question, and wait until it is answered in any process.
+    async def keep(self, request: ApprovalRequest) -> None:
+        """Keep a question, before it is announced.
 
         Raises:
             RecordsUnavailableError: The storage does not take it.
         """
         try:
             await self._finish_asking(self._ask_storage("put", replace(request, is_waiting=True)))
+        except BaseException:
+            await self._finish_asking(self._close_question(request.token))
+            raise
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
+        """Wait until a question that is kept is answered in any process."""
+        try:
             while True:
                 await asyncio.sleep(_LOOK)
                 # What answers in this process need not wait for the storage to come back.

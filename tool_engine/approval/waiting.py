@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import os
 import threading
+from collections.abc import Awaitable, Callable
 
-from tool_engine.approval.answers import said_by
 from tool_engine.approval.queued import QueueApprover
 from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import Approver
@@ -22,14 +22,20 @@ class Waiting:
         approver: Who was asked.
         request: What about.
         clock: Ends the wait for the approver.
+        ask: Asks the approver.
     """
 
     def __init__(
-        self, approver: Approver, request: ApprovalRequest, clock: asyncio.Timeout
+        self,
+        approver: Approver,
+        request: ApprovalRequest,
+        clock: asyncio.Timeout,
+        ask: Callable[[], Awaitable[ApprovalDecision | None]],
     ) -> None:
         self._approver = approver
         self._request = request
         self._clock = clock
+        self._ask = ask
         self._loop = asyncio.get_running_loop()
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -45,7 +51,7 @@ class Waiting:
         before = count_cancellations()
         try:
             async with self._clock:
-                decision = await said_by(self._approver, self._request)
+                decision = await self._ask()
         except BaseException as error:
             other = self._end_wait()
             # A call that was cancelled is over, whatever was answered.

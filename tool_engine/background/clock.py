@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 
 class SteadyClock:
     """Gives the time of day as it was at first, plus what has passed since."""
 
     def __init__(self) -> None:
-        self._date = datetime.now(UTC)
-        self._since = time.monotonic()
+        self._began = datetime.now(UTC).timestamp() - time.monotonic()
 
     def now(self) -> datetime:
         """Return the time, UTC; it never jumps."""
-        return self._date + timedelta(seconds=time.monotonic() - self._since)
+        return datetime.fromtimestamp(self._began + time.monotonic(), UTC)

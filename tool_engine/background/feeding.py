@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import Counter
 from contextvars import Context
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from tool_engine.background.clock import SteadyClock
 from tool_engine.background.late_writing import TaskWriter
+from tool_engine.background.places import MOST, Places
 from tool_engine.background.run import TaskRun
 from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.interfaces.task_storage import TaskStorage
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
 
 _log: Final = get_logger(__name__)
-_EACH: Final = 4
-"""The most tasks of one tool that wait in line at once."""
-_IN_ALL: Final = 64
-_ASKING: Final = 1_000
-"""The most tasks that wait for consent at once."""
 _PULSE: Final = 1.0
 """Seconds between two looks at what other engines and the clock have done."""
 _SHOWN: Final = 0.1
@@ -58,8 +53,9 @@ class Feeding:
         live: WeakValueDictionary[str, KeptTask],
     ) -> None:
         self._engine = engine
-        self._storage = storage
-        self._writer = writer
+        self.storage = storage
+        self.writer = writer
+        self.places = Places()
         self._clock = clock
         self._live = live
         self.worker = secrets.token_hex(8)
@@ -74,6 +70,9 @@ class Feeding:
         self._loops: list[asyncio.Task[None]] = []
         self._seen: dict[str, tuple[int, float]] = {}
         self._unheard: set[str] = set()
+        # One timer for all: that of the task whose time is over first.
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_expiry: datetime | None = None
 
     def __repr__(self) -> str:
         return f"<Feeding {len(self._runs)} taken>"
@@ -82,7 +81,7 @@ class Feeding:
         """Begin to run what is queued; a second time changes nothing."""
         if self._loops or self._is_closing:
             return
-        self._is_behind = self._storage.is_shared
+        self._is_behind = self.storage.is_shared
         for work in (self._feed_line(), self._tend_tasks(), self._show_progress()):
             # Of no call: what a task does belongs to no caller.
             task = asyncio.get_running_loop().create_task(work, context=Context())
@@ -98,8 +97,8 @@ class Feeding:
         return (
             self.is_open
             and not self._is_behind
-            and self._room_left() > 0
-            and (kept.state.tool_name not in self._full_tools())
+            and self.places.room > 0
+            and kept.state.tool_name not in self.places.full
         )
 
     def take_new(self, kept: KeptTask) -> None:
@@ -123,10 +122,10 @@ class Feeding:
 
     async def take_queued(self, kept: KeptTask) -> bool:
         """Take a queued task out of its turn; False: another engine has it."""
-        taken = await self._storage.take(kept.state.id, self.worker)
+        taken = await self.storage.take(kept.state.id, self.worker)
         if taken is None:
             return False
-        self._begin_run(taken)
+        self._begin_claimed(taken)
         return True
 
     def explain_wait(self, kept: KeptTask) -> str | None:
@@ -140,6 +139,15 @@ class Feeding:
                 return str(found)
         return kept.state.message or "it is about to ask for a slot"
 
+    def describe_place(self, ahead: int) -> str:
+        """Return what is said of a task that does not ask yet, with so many before it."""
+        said = f"number {ahead + 1} of the tasks that wait to ask for a slot"
+        seconds = self.places.estimate_wait(ahead)
+        if seconds is None:
+            return said
+        # Other engines on the database take their share.
+        return f"{said}; about {seconds / max(len(self._seen), 1):.2f} s to go"
+
     async def close(self) -> None:
         """Wait for what has ended to be written, and end the rest."""
         self._is_closing = True
@@ -150,35 +158,34 @@ class Feeding:
         runs = [run.task for run in self._runs.values() if run.task is not None]
         if runs:
             await asyncio.wait(runs, timeout=self._engine.config.close_timeout + 1.0)
-        if not self._storage.is_shared:
+        if not self.storage.is_shared:
             await self._end_queued()
         elif self._loops:
             await self._retire_worker()
 
+        if self._timer is not None:
+            self._timer.cancel()
+
     async def _retire_worker(self) -> None:
         try:
-            await self._storage.retire(self.worker)
+            await self.storage.retire(self.worker)
         except RecordsUnavailableError as error:
             # Heirs find out once the lease is over.
             _log.warning("tasks_not_read", error=str(error))
 
     async def _end_queued(self) -> None:
         refusal = Refusal("engine_closed", "the engine was closed before the task ran")
-        while tasks := await self._storage.claim(self.worker, _IN_ALL):
+        while tasks := await self.storage.claim(self.worker, MOST):
             for kept in tasks:
-                run = TaskRun(self._engine, kept, self._writer.change, self._news.set)
+                run = TaskRun(self._engine, kept, self)
                 await self._write_end(run, run.refuse(refusal))
 
     # In their turn.
 
-    def _room_left(self) -> int:
-        asking = sum(run.is_asking for run in self._runs.values())
-        waiting = sum(run.is_waiting for run in self._runs.values())
-        return 0 if asking >= _ASKING else _IN_ALL - waiting
-
-    def _full_tools(self) -> set[str]:
-        waiting = Counter(run.kept.state.tool_name for run in self._runs.values() if run.is_waiting)
-        return {name for name, count in waiting.items() if count >= _EACH}
+    def look_in_line(self) -> None:
+        """Take more tasks, since a place has come free."""
+        if self._is_behind:
+            self._news.set()
 
     async def _feed_line(self) -> None:
         while not self._is_closing:
@@ -193,40 +200,43 @@ class Feeding:
 
     async def _claim_some(self) -> None:
         while self._is_behind and not self._is_closing:
-            full, room = self._full_tools(), min(self._room_left(), _EACH)
-            if room <= 0:
+            full, share = set(self.places.full), self.places.share
+            if share <= 0:
                 return
-            # A worker that was never seen alive looks like one that died.
-            tasks = await self._storage.claim(self.worker, room, full)
+            tasks = await self.storage.claim(self.worker, share, full)
             for kept in tasks:
-                self._begin_run(kept)
+                self._begin_claimed(kept)
             if not tasks:
-                self._is_behind = bool(full)
+                # What was kept meanwhile is asked for again.
+                self._is_behind = bool(full) or self._news.is_set()
                 return
 
-    def _begin_run(self, found: KeptTask) -> None:
+    def _begin_claimed(self, found: KeptTask) -> None:
+        """Run a task that has waited; it ends at once where its time is over."""
         task_id = found.state.id
         kept = self._bound.get(task_id) or self._live.get(task_id) or found
         if kept is not found:
             kept.worker, kept.number = found.worker, found.number
             if kept.params is None and found.params is not None:
                 kept.params, kept.context = found.params, found.context
-        self._live[task_id] = kept
-        run = TaskRun(self._engine, kept, self._writer.change, self._news.set)
-        self._runs[task_id] = run
+        if self.storage.is_shared:
+            self._live[task_id] = kept
+        run = self._begin_run(kept)
+        if kept.state.expires_at <= self._clock.now():
+            run.end(_expired_refusal(kept))
+
+    def _begin_run(self, kept: KeptTask) -> TaskRun:
+        self._runs[kept.state.id] = run = TaskRun(self._engine, kept, self)
+        run.join_line()
+        self._watch_expiry(kept.state.expires_at)
         loop = asyncio.get_running_loop()
         run.task = loop.create_task(self._run_task(run), context=kept.run_in or Context())
+        return run
 
     async def _run_task(self, run: TaskRun) -> None:
         kept = run.kept
-        left = (kept.state.expires_at - self._clock.now()).total_seconds()
-        timer = asyncio.get_running_loop().call_later(max(left, 0.0), self._expire_run, run)
         try:
-            if left <= 0:
-                result = run.refuse(_expired_refusal(kept))
-            else:
-                result = await run.run_call()
-            await self._settle_task(run, result)
+            await self._settle_task(run, await run.run_call())
         except asyncio.CancelledError:
             if run.ending is None:
                 raise
@@ -235,11 +245,10 @@ class Feeding:
             _log.warning("task_not_run", task_id=kept.state.id, error=str(error))
             await self._give_back(run, error)
         finally:
-            timer.cancel()
             self._runs.pop(kept.state.id, None)
             if kept.state.is_final:
                 self._bound.pop(kept.state.id, None)
-            self._news.set()
+            run.leave_line()
 
     async def _settle_task(self, run: TaskRun, result: ToolExecutionResult) -> None:
         """Write how a task ended; one that the closing engine never ran waits for a later one."""
@@ -247,14 +256,13 @@ class Feeding:
         is_turned_away = result.error_type == "engine_closed" and not run.has_begun
         if run.is_lost:
             return
-        if is_turned_away and self._storage.is_shared and not kept.is_bound and kept.is_kept:
+        if is_turned_away and self.storage.is_shared and not kept.is_bound and kept.is_kept:
             await self._give_back(run)
         else:
             await self._write_end(run, result)
 
     async def _write_end(self, run: TaskRun, result: ToolExecutionResult) -> None:
         kept, now = run.kept, self._clock.now()
-        result.metadata["task_id"] = kept.state.id
         expires = kept.state.expires_at
         if expires <= now:
             # It ended because its time was over, and is kept as long once more.
@@ -270,7 +278,7 @@ class Feeding:
         )
         while True:
             try:
-                await self._writer.change(kept, state)
+                await self.writer.change(kept, state)
                 return
             except RecordsUnavailableError as error:
                 _log.warning("task_not_written", task_id=state.id, error=str(error))
@@ -287,15 +295,33 @@ class Feeding:
             return
         kept.state = replace(kept.state, status=QUEUED, message=None, call_id=None)
         try:
-            await self._storage.give_back(kept)
+            await self.storage.give_back(kept)
         except RecordsUnavailableError as error:
             # An heir finds it, once this engine counts as dead.
             _log.warning("task_not_written", task_id=kept.state.id, error=str(error))
         else:
             self._is_behind = True
+            self._news.set()
 
-    def _expire_run(self, run: TaskRun) -> None:
-        run.end(_expired_refusal(run.kept))
+    def _watch_expiry(self, expires: datetime) -> None:
+        """Look again when a task's time is over."""
+        if self._next_expiry is not None and self._next_expiry <= expires:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        left = (expires - self._clock.now()).total_seconds()
+        loop = asyncio.get_running_loop()
+        self._next_expiry = expires
+        self._timer = loop.call_later(max(left, 0.0), self._end_expired, context=Context())
+
+    def _end_expired(self) -> None:
+        """End the tasks whose time is over."""
+        now, self._next_expiry = self._clock.now(), None
+        for run in self._runs.values():
+            if run.kept.state.expires_at <= now:
+                run.end(_expired_refusal(run.kept))
+            else:
+                self._watch_expiry(run.kept.state.expires_at)
 
     # Meanwhile.
 
@@ -308,9 +334,9 @@ class Feeding:
             await asyncio.sleep(min(_PULSE, self.lease / 4))
 
     async def _look_around(self) -> None:
-        storage, now = self._storage, self._clock.now()
-        for kept in await storage.claim_expired(self.worker, now, _IN_ALL):
-            self._begin_run(kept)
+        storage, now = self.storage, self._clock.now()
+        for kept in await storage.claim_expired(self.worker, now, MOST):
+            self._begin_claimed(kept)
         await storage.remove_expired(now)
         if not storage.is_shared:
             return
@@ -325,7 +351,7 @@ class Feeding:
         """Cancel what is to be cancelled, and run what was given to this engine unheard."""
         unheard = self._unheard
         self._unheard = set()
-        for task_id, reason in await self._storage.list_own(self.worker):
+        for task_id, reason in await self.storage.list_own(self.worker):
             run = self._runs.get(task_id)
             if run is None:
                 # The answer of the database may have been lost, or is on its way.
@@ -333,7 +359,7 @@ class Feeding:
             elif reason is not None:
                 run.end(Refusal("cancelled", reason))
         for task_id in unheard & self._unheard:
-            kept = await self._storage.get(task_id)
+            kept = await self.storage.get(task_id)
             if kept is not None and kept.worker == self.worker and not self.has_run(kept):
                 await self._take_over(kept)
 
@@ -352,7 +378,7 @@ class Feeding:
 
     async def _take_over(self, kept: KeptTask) -> None:
         """Queue a task of a dead engine again, or end it where its tool may have run."""
-        run = TaskRun(self._engine, kept, self._writer.change, self._news.set)
+        run = TaskRun(self._engine, kept, self)
         has_run = kept.state.status == RUNNING and not kept.is_repeatable
         if has_run or kept.is_bound:
             what = "while its tool ran: it may have done its work" if has_run else "before it ran"
@@ -364,12 +390,12 @@ class Feeding:
 
     async def _show_progress(self) -> None:
         """Write what has changed since, for those who look from elsewhere."""
-        while self._storage.is_shared:
+        while self.storage.is_shared:
             await asyncio.sleep(_SHOWN)
             for run in [each for each in self._runs.values() if each.is_unwritten]:
                 run.is_unwritten = False
                 try:
-                    await self._writer.change(run.kept, run.kept.state)
+                    await self.writer.change(run.kept, run.kept.state)
                 except RecordsUnavailableError:
                     run.is_unwritten = True
 

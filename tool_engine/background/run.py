@@ -7,12 +7,14 @@ known whether its tool may have run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec.structs import replace
 
+from tool_engine.background.late_writing import TaskWriter
+from tool_engine.background.places import Places
 from tool_engine.errors import (
     AdmissionError,
     CircuitOpenError,
@@ -24,7 +26,7 @@ from tool_engine.errors import (
 )
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.progress import ToolProgress
-from tool_engine.model.task import INPUT_REQUIRED, QUEUED, RUNNING, KeptTask, TaskState
+from tool_engine.model.task import INPUT_REQUIRED, QUEUED, RUNNING, KeptTask
 
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
@@ -44,22 +46,6 @@ _PATIENCE: Final = 1e9
 """Seconds that a task may wait in line: its `ttl` bounds it."""
 
 
-class TaskContext(ToolExecutionContext, kw_only=True):
-    """The context of a call that a task makes."""
-
-    _run: Any = None
-
-    @property
-    def task(self) -> Any:
-        """What runs the call as a task."""
-        return self._run
-
-    def note_failure(self, result: ToolExecutionResult) -> None:
-        """Keep the result of a call that is cancelled."""
-        if self._run is not None:
-            self._run.result = result
-
-
 class _EndedError(AdmissionError):
     """A task has to end while it waits."""
 
@@ -69,33 +55,40 @@ class _EndedError(AdmissionError):
         self.__dict__["error_type"] = refusal.error_type
 
 
+class Home(Protocol):
+    """What runs tasks: see `Feeding`."""
+
+    writer: TaskWriter
+    places: Places
+
+    def look_in_line(self) -> None:
+        """Take more tasks, since a place has come free."""
+
+
 class TaskRun:
     """A task that this engine has taken: it ends here, or is given back.
 
     Args:
         engine: The engine.
         kept: The task.
-        write: Writes a state, and returns False where the task is no longer this engine's.
-        on_change: Called when the task needs no place among those that wait any more, and when it
-            needs one.
+        home: Where it is kept, and has its place.
     """
 
-    def __init__(
-        self,
-        engine: ToolEngine,
-        kept: KeptTask,
-        write: Callable[[KeptTask, TaskState], Awaitable[bool]],
-        on_change: Callable[[], None],
-    ) -> None:
+    __slots__ = (
+        *("_ending", "_engine", "_has_started", "_home", "_is_in_line", "_is_over", "_listener"),
+        *("_wait", "has_begun", "is_lost", "is_unwritten", "kept", "result", "task"),
+    )
+
+    def __init__(self, engine: ToolEngine, kept: KeptTask, home: Home) -> None:
         self._engine = engine
         self.kept = kept
-        self._write = write
-        self._on_change = on_change
+        self._home = home
+        self._listener: Callable[[ToolProgress], object] | None = None
         self.task: asyncio.Task[None] | None = None
         self.result: ToolExecutionResult | None = None
         self.has_begun = False
         """Whether its tool may have run."""
-        self.is_asking = False
+        self._is_in_line = False
         self.is_lost = False
         """Whether another engine has it by now."""
         self.is_unwritten = False
@@ -104,25 +97,28 @@ class TaskRun:
         self._wait: asyncio.Timeout | None = None
         self._has_started = self._is_over = False
 
-    @property
-    def is_waiting(self) -> bool:
-        """True if it waits in line for a slot."""
-        return not self.has_begun and not self.is_asking
+    def join_line(self) -> None:
+        """Take a place among the tasks that wait for a slot."""
+        if not self._is_in_line:
+            self._is_in_line = True
+            self._home.places.join_line(self.kept.state.tool_name)
+
+    def leave_line(self) -> None:
+        """Leave it to another task."""
+        if self._is_in_line:
+            self._is_in_line = False
+            self._home.places.leave_line(self.kept.state.tool_name)
+            self._home.look_in_line()
 
     async def run_call(self) -> ToolExecutionResult:
         """Make the call, and return how it ended."""
         self._has_started = True
-        kept = self.kept
-        state, context = kept.state, kept.context or ToolExecutionContext()
+        kept, state = self.kept, self.kept.state
         refusal = self._ending or self._find_refusal()
         if refusal is not None:
             return self.refuse(refusal)
-        listener = _Listener(self, context.on_progress)
-        names = ToolExecutionContext.__struct_fields__
-        fields = {name: getattr(context, name) for name in names}
-        own = TaskContext(**{**fields, "on_progress": listener.hear}, _run=self)
         try:
-            result = await self._engine.execute(state.tool_name, kept.params, own)
+            result = await self._engine.execute(state.tool_name, kept.params, self._own_context())
         except asyncio.CancelledError:
             if self.result is None:
                 raise
@@ -135,7 +131,15 @@ class TaskRun:
         """End the call without its tool: one result, one record, one event."""
         self._is_over = True
         kept = self.kept
-        return self._engine.refuse(kept.state.tool_name, kept.params, kept.context, refusal)
+        own = self._own_context()
+        return self._engine.refuse(kept.state.tool_name, kept.params, own, refusal)
+
+    def _own_context(self) -> ToolExecutionContext:
+        kept = self.kept
+        # Of what only another process has, its owner is known at least.
+        context = kept.context or ToolExecutionContext(kept.state.owner)
+        self._listener = context.on_progress
+        return context.for_task(kept.state.id, self, self.take_progress)
 
     def end(self, refusal: Refusal) -> bool:
         """Have the task end for a reason; False: it has ended."""
@@ -158,7 +162,7 @@ class TaskRun:
         state, tool = self.kept.state, self._engine.get(self.kept.state.tool_name)
         if tool is not None and tool.definition_hash != self.kept.definition_hash:
             return _changed_refusal(state.tool_name)
-        if tool is not None and tool.background == "never":
+        if tool is not None and tool.background == "never" and not self.kept.is_awaited:
             return Refusal("execution_rejected", explain_never(state.tool_name))
         return None
 
@@ -166,10 +170,14 @@ class TaskRun:
 
     def note_asking(self, call: Any, *, is_asking: bool) -> None:
         """Note that the call waits for consent, or does so no more."""
-        self.is_asking, self.is_unwritten = is_asking, True
+        self.is_unwritten = True
         status = INPUT_REQUIRED if is_asking else QUEUED
         self.kept.state = replace(self.kept.state, status=status, call_id=call.call_id)
-        self._on_change()
+        self._home.places.note_asking(1 if is_asking else -1)
+        if is_asking:
+            self.leave_line()
+        else:
+            self.join_line()
 
     async def admit(self, request: Any, queued: Callable[[], None], call: Any) -> Any:
         """Return a slot for the call, once its task is written as running.
@@ -177,9 +185,8 @@ class TaskRun:
         Raises:
             AdmissionError: The task has to end, or the engine is closed.
         """
-        state = self.kept.state
-        self.kept.state = replace(state, status=QUEUED, call_id=call.call_id)
         if call.slot is None:
+            self.kept.state = replace(self.kept.state, call_id=call.call_id)
             call.slot = await self._wait_for_slot(request, queued, call.call_id)
         try:
             await self._begin_task(call)
@@ -218,17 +225,23 @@ class TaskRun:
         if tool.definition_hash != self.kept.definition_hash:
             # It has changed while consent was asked for.
             raise _EndedError(_changed_refusal(tool.name))
-        now = datetime.now(UTC)
-        state = replace(self.kept.state, status=RUNNING, started_at=now, message=None)
         if self._ending is not None:
             # Its end and its slot came at once.
             raise _EndedError(self._ending)
-        if not await self._write(self.kept, state):
+        state = replace(
+            self.kept.state,
+            status=RUNNING,
+            call_id=call.call_id,
+            started_at=datetime.now(UTC),
+            message=None,
+        )
+        if not await self._home.writer.change(self.kept, state):
             self.is_lost = True
             raise _EndedError(Refusal("cancelled", "another engine has taken the task"))
         self.has_begun = True
+        self._home.places.note_begun()
         self.is_unwritten = False
-        self._on_change()
+        self.leave_line()
 
     def take_progress(self, report: ToolProgress) -> None:
         """Take what the tool reports, at most ten times a second: it only rises."""
@@ -236,18 +249,8 @@ class TaskRun:
         if not state.is_final and (state.progress is None or report.done >= state.progress.done):
             self.kept.state = replace(state, progress=report)
             self.is_unwritten = True
-
-
-class _Listener:
-    """Hears the progress of a task, and passes it on to the caller's own listener."""
-
-    def __init__(self, run: TaskRun, other: Callable[[ToolProgress], object] | None) -> None:
-        self._run, self._other = run, other
-
-    def hear(self, report: ToolProgress) -> None:
-        self._run.take_progress(report)
-        if self._other is not None:
-            self._other(report)
+        if self._listener is not None:
+            self._listener(report)
 
 
 def explain_never(tool_name: str) -> str:

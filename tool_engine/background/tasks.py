@@ -92,6 +92,7 @@ class EngineTasks:
         idempotency_key: str | None = None,
         run_in: Context | None = None,
         is_late: bool = False,
+        is_awaited: bool = False,
     ) -> TaskHandle:
         """Start a call that outlives its caller; see `ToolEngine.start`.
 
@@ -105,6 +106,8 @@ class EngineTasks:
                 none, for what a task does belongs to no caller.
             is_late: Whether its caller waits at first, and calls `keep` if that takes long: what
                 ends before is never written.
+            is_awaited: Whether its caller waits, and asks again where it was cut off: then a tool
+                runs, too, that is for no others (`background: never`).
         """
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
         given = ToolExecutionContext() if context is None else context
@@ -113,6 +116,7 @@ class EngineTasks:
         tool = self._engine.get(tool_name)
         kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
         kept.run_in = run_in
+        kept.is_awaited = is_awaited
         is_hopeless = self._is_hopeless(tool, kept)
         self._open_for(kept)
         if is_hopeless or self.feeding.has_room(kept):
@@ -141,7 +145,8 @@ class EngineTasks:
         return found
 
     def _take_task(self, kept: KeptTask) -> None:
-        self._live[kept.state.id] = kept
+        if self._storage.is_shared or not kept.is_kept:
+            self._live[kept.state.id] = kept
         self.feeding.take_new(kept)
 
     @at_home
@@ -261,15 +266,16 @@ class EngineTasks:
         """Wait for the end of a task."""
         if timeout is not None:
             check_timeout("timeout", timeout)
-        try:
-            async with asyncio.timeout(timeout):
-                while not kept.state.is_final:
-                    await self._wait_once(kept)
-        except TimeoutError as error:
-            raise TimeoutError(
-                f"the task {kept.state.id} has not ended within {timeout:g} s; it goes on: wait "
-                "longer, or cancel it"
-            ) from error
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._wait_until_final(kept)
+            except TimeoutError as error:
+                raise TimeoutError(
+                    f"the task {kept.state.id} has not ended within {timeout:g} s; it goes on: "
+                    "wait longer, or cancel it"
+                ) from error
+        else:
+            await self._wait_until_final(kept)
         if kept.state.result is None:
             await self._look_again(kept)
         if kept.state.result is None:
@@ -287,8 +293,7 @@ class EngineTasks:
         if self.feeding.has_run(kept) or await self.feeding.take_queued(kept):
             if not self.feeding.end_run(kept, refusal):
                 return False
-            while not kept.state.is_final:
-                await self._wait_once(kept)
+            await self._wait_until_final(kept)
             return True
         return await self._storage.ask_cancel(kept.state.id, text)
 
@@ -300,17 +305,18 @@ class EngineTasks:
         """End, or leave to later engines, what has not ended; after the engine's calls."""
         await self.feeding.close()
 
-    async def _wait_once(self, kept: KeptTask) -> None:
-        if kept.done is None:
-            kept.done = asyncio.Event()
-        if not self._storage.is_shared or self.feeding.has_run(kept):
-            await kept.done.wait()
-            return
-        try:
-            async with asyncio.timeout(_LOOK):
+    async def _wait_until_final(self, kept: KeptTask) -> None:
+        while not kept.state.is_final:
+            if kept.done is None:
+                kept.done = asyncio.Event()
+            if not self._storage.is_shared or self.feeding.has_run(kept):
                 await kept.done.wait()
-        except TimeoutError:
-            await self._look_again(kept)
+                continue
+            try:
+                async with asyncio.timeout(_LOOK):
+                    await kept.done.wait()
+            except TimeoutError:
+                await self._look_again(kept)
 
     async def _look_again(self, kept: KeptTask) -> None:
         if kept.state.is_final or not self._storage.is_shared or self.feeding.has_run(kept):
@@ -340,8 +346,7 @@ class EngineTasks:
             return
         message = self.feeding.explain_wait(kept)
         if message is None:
-            ahead = await self._storage.count_ahead(kept)
-            message = f"number {ahead + 1} of the tasks that wait to ask for a slot"
+            message = self.feeding.describe_place(await self._storage.count_ahead(kept))
         if kept.state is state:
             kept.state = replace(state, message=message)
 
@@ -394,9 +399,9 @@ class EngineTasks:
 
     def _is_hopeless(self, tool: Tool | None, kept: KeptTask) -> bool:
         """Return True if the call fails at once, as `execute` finds out."""
-        if tool is None or tool.background == "never":
+        if tool is None or (tool.background == "never" and not kept.is_awaited):
             return True
-        return not self._validator.validate(tool, kept.params).is_valid
+        return self._validator.compiled(tool).accept(kept.params) is None
 
     def _find_earlier(self, found: KeptTask, kept: KeptTask) -> TaskHandle:
         """Return the task that was started with the same key."""

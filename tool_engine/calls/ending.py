@@ -76,12 +76,13 @@ class CallEnding:
         if call.reports is not None:
             call.reports.end()
         facts = plan.facts
-        metadata = facts.copy()
-        metadata["call_id"] = call.call_id
+        metadata = {**facts, "call_id": call.call_id}
         if queue_wait:
             metadata["queue_wait"] = queue_wait
         if call.inside is not None and (said := _said_inside(call.inside)) is not None:
             metadata[RESULTS_INSIDE] = said
+        if context.task_id is not None:
+            metadata["task_id"] = context.task_id
         if call.called_as is not None:
             metadata["called_as"] = call.called_as
         if call.retries:
@@ -112,6 +113,7 @@ class CallEnding:
             plan.tool,
             call.serial,
             context.session_id,
+            context.task_id,
         )
         if limited is not None:
             output = _shape_for_caller(call, limited, metadata, entry)
@@ -119,9 +121,8 @@ class CallEnding:
         notes, name = _list_findings(call) if call.findings else [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:
-            # What its tool's limits have cut is kept whole.
-            shown = kept if limited is None else None
-            self.publish(call, ToolEngineEventType.EXECUTION_COMPLETED, result, kept=shown)
+            whole = kept if limited is None else None
+            self.publish(call, ToolEngineEventType.EXECUTION_COMPLETED, result, kept=whole)
         return result
 
     def fail(self, call: Call, failure: Failure, seconds: float = 0.0) -> ToolExecutionResult:
@@ -150,14 +151,14 @@ class CallEnding:
             "queue_wait": call.waited if slot is None else slot.queue_wait,
             "attempts": call.attempts,
         }
-        if call.called_as is not None:
-            metadata["called_as"] = call.called_as
-        if failure.details is not None:
-            metadata["error_details"] = failure.details
-        if call.inside is not None and (said := _said_inside(call.inside)) is not None:
-            metadata[RESULTS_INSIDE] = said
-        if call.attempt_log is not None:
-            metadata["attempt_log"] = call.attempt_log
+        rare = {
+            "task_id": call.context.task_id,
+            "called_as": call.called_as,
+            "error_details": failure.details,
+            RESULTS_INSIDE: None if call.inside is None else _said_inside(call.inside),
+            "attempt_log": call.attempt_log,
+        }
+        metadata |= {name: value for name, value in rare.items() if value is not None}
         date = datetime.now(UTC)
         result = ToolExecutionResult(
             False,
@@ -210,6 +211,7 @@ class CallEnding:
                 None if call.plan is None else call.plan.tool,
                 call.serial,
                 context.session_id,
+                context.task_id,
                 whole,
             )
         )
@@ -233,6 +235,9 @@ class CallEnding:
             "attempts": 0,
             "shared_with": shared.call_id,
         }
+        metadata.pop("task_id", None)
+        if call.context.task_id is not None:
+            metadata["task_id"] = call.context.task_id
         date = datetime.now(UTC)
         output, limited = shared.output, None if leader is None else leader.limited
         if limited is not None and shared.is_success:
@@ -322,6 +327,7 @@ class CallEnding:
             "caller_type": context.caller_type,
             "conversation_id": context.conversation_id,
             "session_id": context.session_id,
+            "task_id": context.task_id,
             "parent_call_id": context.parent_call_id,
         }
         if facts is not None:

@@ -50,6 +50,8 @@ class HomeLoop:
 
     def is_on(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Return True if it lives on the running loop; move there from a loop that rests."""
+        if self.loop is loop and self._pid == os.getpid():
+            return True
         with self._lock:
             home = self.loop
             # The loop of the parent process only looks as if it ran.

@@ -41,6 +41,7 @@ def nested_context(
         source.variables,
         priority=outer.priority if source.priority is None else source.priority,
         parent_call_id=outer.call_id,
+        task_id=outer.task_id,
         deadline=min(deadlines, default=None),
         session_id=source.session_id or outer.session_id,
         # A tool cannot do what its conversation forbids, nor act for another conversation.

@@ -190,7 +190,7 @@ class Pipeline:
                     return call.result
             request = self._make_request(plan, context, arguments, parent)
         call.slot = held = self._controller.admit_nowait(request, self._time(), call.call_id)
-        slot = held if context.task is None else None
+        slot = held if context._task is None else None  # noqa: SLF001 - its own
         if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
             return call.ended()
         try:
@@ -506,10 +506,10 @@ class Pipeline:
         call.result = self._ending.fail(call, now)
         return None
 
-    async def carry(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Run a coroutine on the loop of the calls."""
-        self._use_loop(get_running_loop())
-        return await self.home_loop.carry(work)
+    def carry(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> Coroutine[Any, Any, _T]:
+        """Return a coroutine that does the work on the loop of the calls."""
+        is_here = self._use_loop(get_running_loop())
+        return work() if is_here else self.home_loop.carry(work)
 
     async def _execute_at_home(
         self, tool_name: str, params: Any, context: ToolExecutionContext, call_id: str | None
@@ -524,6 +524,8 @@ class Pipeline:
         """
         if not self.home_loop.is_on(loop):
             return False
+        if self._loop is loop:
+            return True
         self._loop = loop
         is_plain = type(loop).time is asyncio.BaseEventLoop.time
         self._time = monotonic if is_plain else loop.time

@@ -21,13 +21,20 @@ class Approver(Protocol):
         """Return the decision about one request."""
 
 
+class Behind(Approver, Protocol):
+    """What a front stands before; it publishes that a person is asked, once it can be answered."""
+
+    def note_asked(self, request: ApprovalRequest) -> None:
+        """Publish that a person is asked: the front asks, and not what is behind it."""
+
+
 class Front(Protocol):
     """Stands in front of what waits for answers: `engine.approvals.put_in_front(front)`.
 
     A surface that knows who calls may answer itself, or ask the caller.
     """
 
-    async def approve(self, request: ApprovalRequest, behind: Approver) -> ApprovalDecision | None:
+    async def approve(self, request: ApprovalRequest, behind: Behind) -> ApprovalDecision | None:
         """Return the decision, as an `Approver` does; `behind` is asked in the usual way."""
 
     def note_answer(self, request: ApprovalRequest, decision: ApprovalDecision | None) -> None:

@@ -42,8 +42,9 @@ class Tasks(Protocol):
         idempotency_key: str | None = None,
         run_in: Context | None = None,
         is_late: bool = False,
+        is_awaited: bool = False,
     ) -> TaskHandle:
-        """Start a task; see `ToolEngine.start`."""
+        """Start a task; see `ToolEngine.start`. `is_awaited`: its caller waits for it."""
 
     async def keep(self, task_id: str) -> bool:
         """Keep a task that was started late; False if it has ended."""

@@ -194,6 +194,7 @@ def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
         result_size=kept.result_size,
         agent_id=kept.agent_id,
         session_id=kept.session_id,
+        task_id=kept.task_id,
         origin=kept.origin,
     )
 

@@ -37,6 +37,7 @@ EXPORT_COLUMNS: Final = {
     "workflow_id": "string",
     "agent_id": "string",
     "session_id": "string",
+    "task_id": "string",
     "bucket": "string",
     "key": "string",
     "priority": "int64",

@@ -55,6 +55,7 @@ class RecordFilters(TypedDict, total=False):
     conversation_id: str | None
     workflow_id: str | None
     session_id: str | None
+    task_id: str | None
     origin: str | None
     is_success: bool | None
     error_type: str | None
@@ -119,8 +120,8 @@ class ToolKnowledgeStore(KnownArguments):
         All of them unless `limit` is given.
 
         Args:
-            **filters: `tool_name`, `origin`, `conversation_id`, `session_id`, `caller_id`,
-                `workflow_id`, `is_success`, `error_type`, `outcome`, `call_id`,
+            **filters: `tool_name`, `origin`, `conversation_id`, `session_id`, `task_id`,
+                `caller_id`, `workflow_id`, `is_success`, `error_type`, `outcome`, `call_id`,
                 `parent_call_id`, `record_id`; `start` (included) and `end` (left out) for
                 `created_at`; `limit` and `offset`; `before` and `after`, each a `record_id` to go
                 on from; `oldest_first`.

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from tool_engine.approval.describe import describe
 from tool_engine.errors import ApprovalError
-from tool_engine.interfaces import Approver, Source
+from tool_engine.interfaces import Source
+from tool_engine.interfaces.approver import Behind
 from tool_engine.mcp_server.asking import ClientRequest, InputRequiredError, find_request
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 
@@ -34,7 +35,7 @@ class ClientConsents:
     def __init__(self, engine: Source) -> None:
         self._engine = engine
 
-    async def approve(self, request: ApprovalRequest, behind: Approver) -> ApprovalDecision | None:
+    async def approve(self, request: ApprovalRequest, behind: Behind) -> ApprovalDecision | None:
         """Return the decision about one request; None: the client comes back with it.
 
         Raises:
@@ -52,6 +53,7 @@ class ClientConsents:
                 f"{request.tool_name!r} needs a person's consent, and this server asks no one"
             )
         if asking.approvals == CLIENT and self._may_answer(request) and asking.can("elicitation"):
+            behind.note_asked(request)
             return await _ask_client(asking, request)
         asking.waits += 1
         try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from copy import copy
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -171,6 +172,8 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     """Set by the engine, whatever you set: the id of the call that this context is bound to."""
     parent_call_id: str | None = None
     """Set by the engine: the call whose tool made this call."""
+    task_id: str | None = None
+    """Set by the engine: the task that made this call, or one above it."""
     deadline: float | None = None
     """Set by the engine: when the call must have ended, on the event loop's clock."""
     session_id: str | None = None
@@ -185,8 +188,8 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     _is_for_tool: bool = False
     _is_of_own: bool = False
     _is_changed: bool = False
-    task: ClassVar[Any] = None
-    """What runs the call as a task, for the engine; None: its caller waits for it."""
+    _task: Any = None
+    """What runs the call as a task; None: its caller waits for it."""
 
     def __post_init__(self) -> None:
         timeout = self.timeout
@@ -221,12 +224,24 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         self, call: Any, nest: Callable[..., Awaitable[ToolExecutionResult]], **fields: Any
     ) -> Self:
         """Return a copy for the tool that `call` runs; `nest` accepts its nested calls."""
-        return msgspec.structs.replace(self, _nested=nest, _call=call, **fields)
+        return msgspec.structs.replace(self, _nested=nest, _call=call, _task=None, **fields)
+
+    def for_task(self, task_id: str, task: Any, listener: Callable[[ToolProgress], object]) -> Self:
+        """Return a copy for the call that a task makes; it was checked when it was made."""
+        own = copy(self)
+        for name, value in (("task_id", task_id), ("_task", task), ("on_progress", listener)):
+            msgspec.structs.force_setattr(own, name, value)
+        return own
 
     @property
     def is_for_tool(self) -> bool:
         """True if a tool made the call for itself: a program reads its result."""
         return self._is_for_tool
+
+    @property
+    def task(self) -> Any:
+        """What runs the call as a task, for the engine; None: its caller waits for it."""
+        return self._task
 
     @property
     def bound_call(self) -> Any:
@@ -260,8 +275,10 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     def note_failure(self, result: ToolExecutionResult) -> None:
         """Receive the result of a failed call before its caller does.
 
-        Does nothing here; a context made for one call, whose caller may be cancelled, overrides it.
+        A context made for one call, whose caller may be cancelled, overrides it.
         """
+        if self._task is not None:
+            self._task.result = result
 
     def back_off(self, seconds: float) -> None:
         """Report that the service behind the tool asks for a pause, as with `Retry-After`.

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 _Context = TypeVar("_Context", bound=Struct)
-_BOUND: Final = frozenset({"_nested", "_call", "_take_report", "_run", "on_progress"})
+_BOUND: Final = frozenset({"_nested", "_call", "_take_report", "_task", "on_progress"})
 """The fields that bind it to its call, which exists once and in this process only."""
 
 

@@ -32,6 +32,7 @@ _MATCHED: Final = (
     "conversation_id",
     "workflow_id",
     "session_id",
+    "task_id",
     "origin",
     "is_success",
     "error_type",
@@ -118,6 +119,8 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
     agent_id: str | None = None
     """The caller, where that is an agent."""
     session_id: str | None = None
+    task_id: str | None = None
+    """The task that made the call, or a call above it."""
     origin: str | None = None
     """Where its tool came from: `code`, `file:` and a path, or the name of an added source."""
     whole: ClassVar[None] = None
@@ -175,6 +178,7 @@ class CallEntry(msgspec.Struct, gc=False):
     serial: int
     """Counts the entries of this process."""
     session_id: str | None = None
+    task_id: str | None = None
     whole: bytes | None = None
     """A snapshot of the output before its tool's `result` limits cut it, up to `MOST_KEPT` bytes;
     None where `result` says as much."""
@@ -238,6 +242,7 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
     conversation_id: str | None = None
     workflow_id: str | None = None
     session_id: str | None = None
+    task_id: str | None = None
     origin: str | None = None
     """Where the tool came from, such as `mcp:github`; see `Tool.origin`."""
     is_success: bool | None = None

@@ -184,6 +184,8 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     @property
     def _sends_idempotency_key(self) -> bool:
         request = self.implementation_config.get("request")
+        if request is None:
+            return False
         return isinstance(request, Mapping) and bool(request.get("idempotency_key"))
 
     @cached_property

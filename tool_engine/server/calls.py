@@ -116,7 +116,7 @@ async def call_tool(asked: Asked) -> Any:
         handle = await start_task(asked, tool.name, context, key)
         return accept_task(await handle.refresh())
     if key is not None:
-        handle = await start_task(asked, tool.name, context, key)
+        handle = await start_task(asked, tool.name, context, key, is_awaited=True)
         return Reply(data=await write_result(await handle.wait()))
     if wants_events(asked.header("accept")):
         return Reply(stream=partial(_stream_call, asked, tool.name, context))

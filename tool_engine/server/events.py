@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from tool_engine.access.problem import Problem
 from tool_engine.errors import EventsExpiredError
 from tool_engine.events.stream import EventStream
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.server.operation import Asked, Reply, serve_at
-from tool_engine.server.problems import Problem, make_invalid
+from tool_engine.server.problems import make_invalid
 from tool_engine.server.streaming import (
     Write,
     pass_on,
@@ -118,14 +119,14 @@ class _Reader:
             try:
                 async with self._events:
                     await pass_on(
-                        self._events, partial(self._take, write), self._asked.served.ending
+                        self._events, partial(self._take_event, write), self._asked.served.ending
                     )
                 return
             except EventsExpiredError as error:
                 await _write_dropped(write, error.missed)
                 self._events = self._open(after=error.oldest - 1)
 
-    async def _take(self, write: Write, event: ToolEngineEvent | None) -> bool:
+    async def _take_event(self, write: Write, event: ToolEngineEvent | None) -> bool:
         if self._events.dropped > self._dropped:
             await _write_dropped(write, self._events.dropped - self._dropped)
             self._dropped = self._events.dropped

@@ -57,11 +57,19 @@ class TaskCancelled(msgspec.Struct):
     """False: it had ended before."""
 
 
-async def start_task(asked: Asked, name: str, context: Any, key: str | None) -> TaskHandle:
-    """Start a call as a task of the principal's."""
+async def start_task(
+    asked: Asked, name: str, context: Any, key: str | None, *, is_awaited: bool = False
+) -> TaskHandle:
+    """Start a call as a task of the principal's, for a client that waits or one that does not."""
     ttl = asked.body.ttl or (_DEFAULT_TTL if key is None else _KEY_HOLDS)
-    arguments = asked.body.arguments
-    return await asked.engine.start(name, arguments, context, ttl=ttl, idempotency_key=key)
+    return await asked.engine.tasks.start(
+        name,
+        asked.body.arguments,
+        context,
+        ttl=ttl,
+        idempotency_key=key,
+        is_awaited=is_awaited,
+    )
 
 
 def accept_task(state: TaskState) -> Reply:

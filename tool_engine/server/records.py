@@ -23,6 +23,7 @@ class _Filters(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tool_name: _Text | None = None
     conversation_id: _Text | None = None
     session_id: _Text | None = None
+    task_id: _Text | None = None
     caller_id: _Text | None = None
     error_type: _Text | None = None
     outcome: Literal["succeeded", "failed", "timeout", "cancelled", "rejected"] | None = None

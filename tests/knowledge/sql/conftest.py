@@ -40,6 +40,7 @@ def call(number: int, error_type: str | None = None, /, **fields: Any) -> CallEn
         workflow_id=fields.pop("workflow_id", None),
         parent_call_id=fields.pop("parent_call_id", None),
         session_id=fields.pop("session_id", None),
+        task_id=fields.pop("task_id", None),
     )
     params = fields.pop("params", {})
     fields.setdefault("call_id", f"call-{number}")

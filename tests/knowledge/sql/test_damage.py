@@ -63,17 +63,9 @@ DAMAGES: Final = {
 FEW: Final = ("a text", "bytes", "broken UTF-8", "infinity")
 FREE: Final = {
     *("call_id", "parent_call_id", "tool_name", "error_type", "caller_id", "caller_type"),
-    *("conversation_id", "workflow_id", "agent_id", "session_id", "bucket", "admission_key"),
-    *(
-        "error",
-        "version",
-        "definition_hash",
-        "origin",
-        "record_id",
-        "revision",
-        "token",
-        "fingerprint",
-    ),
+    *("conversation_id", "workflow_id", "agent_id", "session_id", "task_id", "bucket"),
+    *("admission_key", "error", "version", "definition_hash", "origin", "record_id"),
+    *("revision", "token", "fingerprint"),
     *("priority", "generation", "definition_id", "weight", "attempts", "result_size", "newest"),
     *("finished_at", "created_at", "updated_at", "size", "used_at", "decided_at", "happened_at"),
     *("asked_at", "expires_at", "execution_time", "queue_wait", "bin", "wait_bin", "time_bin"),

@@ -24,6 +24,7 @@ INDEXED = {
     "tool_calls_caller": RecordQuery(caller_id="caller-9"),
     "tool_calls_workflow": RecordQuery(workflow_id="flow-4"),
     "tool_calls_session": RecordQuery(session_id="session-4"),
+    "tool_calls_task": RecordQuery(task_id="task-4"),
     "tool_calls_parent": RecordQuery(parent_call_id="call-1"),
     "tool_calls_call": RecordQuery(call_id="call-77"),
     "tool_calls_error": RecordQuery(error_type="queue_full"),
@@ -44,6 +45,7 @@ async def filled(storage: SQLRecordStorage, count: int) -> SQLRecordStorage:
                 workflow_id=f"flow-{number % 20}" if number % 5 == 0 else None,
                 parent_call_id=f"call-{number // 500}" if number % 25 == 0 else None,
                 session_id=f"session-{number % 40}" if number % 5 == 0 else None,
+                task_id=f"task-{number % 40}" if number % 5 == 0 else None,
             )
         )
     assert await storage.flush(BOUND)

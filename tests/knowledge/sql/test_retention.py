@@ -79,7 +79,7 @@ async def test_file_shrinks(database: Path, open_storage: Open) -> None:
     ((values,),) = asked(database, "SELECT count(*) FROM tool_values")
     assert 10 <= values <= 16
     assert len((await storage.query(RecordQuery()))[-1].result["rows"]) == 500
-    assert await asyncio.to_thread(used, database) < before / 5
+    assert await asyncio.to_thread(used, database) < before / 4
 
 
 def used(database: Path) -> int:

@@ -22,6 +22,7 @@ from tool_engine.cli.records.filters import (
     RecordFilters,
     SessionOption,
     SinceOption,
+    TaskOption,
     ToolOption,
     UntilOption,
 )
@@ -48,6 +49,7 @@ def run_command(
     conversation: ConversationOption = None,
     session: SessionOption = None,
     origin: OriginOption = None,
+    task: TaskOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     tools: ToolsOption = None,
@@ -58,7 +60,7 @@ def run_command(
     Example: tool-engine export --format csv --output calls.csv
     """
     filters = RecordFilters(
-        tool, failed, error_type, caller, conversation, since, until, session, origin
+        tool, failed, error_type, caller, conversation, since, until, session, origin, task
     )
     return export_calls(
         settings_of(ctx, tools, records), filters, file_format=file_format, output=output

@@ -36,6 +36,9 @@ OriginOption = Annotated[
     str | None,
     typer.Option("--origin", metavar="ORIGIN", help="Only of tools from there: mcp:github, code."),
 ]
+TaskOption = Annotated[
+    str | None, typer.Option("--task", metavar="ID", help="Only of this task, and what it called.")
+]
 SinceOption = Annotated[
     str | None,
     typer.Option("--since", metavar="TIME", help="Ended since, such as 1h ago or 2026-11-01."),
@@ -63,6 +66,7 @@ class RecordFilters(msgspec.Struct, frozen=True):
     until: str | None = None
     session: str | None = None
     origin: str | None = None
+    task: str | None = None
 
     def query(self, limit: int | None = None) -> RecordQuery:
         return RecordQuery(
@@ -73,6 +77,7 @@ class RecordFilters(msgspec.Struct, frozen=True):
             conversation_id=self.conversation,
             session_id=self.session,
             origin=self.origin,
+            task_id=self.task,
             start=None if self.since is None else parse_moment("--since", self.since),
             end=None if self.until is None else parse_moment("--until", self.until),
             limit=limit,

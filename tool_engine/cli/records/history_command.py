@@ -26,6 +26,7 @@ from tool_engine.cli.records.filters import (
     RecordFilters,
     SessionOption,
     SinceOption,
+    TaskOption,
     ToolOption,
     UntilOption,
 )
@@ -53,6 +54,7 @@ def run_command(
     conversation: ConversationOption = None,
     session: SessionOption = None,
     origin: OriginOption = None,
+    task: TaskOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     limit: LimitOption = 20,
@@ -74,7 +76,7 @@ def run_command(
 
         return print_story(settings, _call_id(words), full=full, as_json=as_json)
     filters = RecordFilters(
-        tool, failed, error_type, caller, conversation, since, until, session, origin
+        tool, failed, error_type, caller, conversation, since, until, session, origin, task
     )
     return print_history(settings, filters, limit=limit, follow=follow, as_json=as_json)
 

@@ -186,6 +186,7 @@ def _list_facts(record: ToolCallRecord) -> dict[str, str]:
         "conversation": record.conversation_id,
         "workflow": record.workflow_id,
         "made by": record.parent_call_id,
+        "task": record.task_id,
         "bucket": record.bucket,
         "key": record.key,
         "priority": record.priority,

@@ -81,11 +81,9 @@ class SQLTaskStorage:
             "state": _pack_state(task, state),
             "data": _pack_asked(task),
         }
-        async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_sql().insert_task(row))
-            number = done.scalar()
-        if number is not None:
-            task.number = number
+        (done,) = await self._make_changes(_load_sql().insert_task(row))
+        if done.rows:
+            task.number = done.rows[0][0]
             return task
         found = await self._read_rows(_load_sql().select_by_key(row["owner"], row["call_key"]))
         # It may have been forgotten in between.
@@ -127,36 +125,31 @@ class SQLTaskStorage:
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or belongs to another worker, or is gone."""
-        changed = {
-            "status": state.status,
-            "expires_at": state.expires_at.timestamp(),
-            "state": await _pack_aside(task, state),
-        }
-        if state.is_final:
-            changed["worker"] = None
-        is_done = await self._change_one(task, changed)
-        if is_done:
+        packed = await _pack_aside(task, state)
+        worker = None if state.is_final else task.worker
+        (done,) = await self._make_changes(_load_sql().change_task(task, state, packed, worker))
+        if done.changed:
             task.state = state
             if state.is_final:
                 task.end_waiting()
-        return is_done
+        return bool(done.changed)
 
     async def give_back(self, task: KeptTask) -> bool:
         """Queue a task again."""
         state = replace(task.state, status=QUEUED, started_at=None)
-        changed = {"status": QUEUED, "worker": None, "state": _pack_state(task, state)}
-        return await self._change_one(task, changed)
+        packed = _pack_state(task, state)
+        (done,) = await self._make_changes(_load_sql().change_task(task, state, packed, None))
+        return bool(done.changed)
 
     async def ask_cancel(self, task_id: str, reason: str) -> bool:
         """Note that a task is to be cancelled by its worker; False: it has ended, or is gone."""
-        return await self._count_changed(_load_sql().ask_cancel(task_id, _as_text(reason))) > 0
+        (done,) = await self._make_changes(_load_sql().ask_cancel(task_id, _as_text(reason)))
+        return bool(done.changed)
 
     async def beat(self, worker: str) -> dict[str, int]:
         """Count a worker's number up, and return the numbers of all that have tasks or count."""
-        async with self._database.changing(KEEPING) as connection:
-            await connection.execute(_load_sql().beat_worker(worker))
-            rows = (await connection.execute(_load_sql().select_workers())).fetchall()
-        return {name: int(beat) for name, beat in rows}
+        _, found = await self._make_changes(*_load_sql().beat_worker(worker))
+        return {name: int(beat) for name, beat in found.rows}
 
     async def list_own(self, worker: str) -> Sequence[tuple[str, str | None]]:
         """Return the ids of a worker's tasks, and why they are to be cancelled."""
@@ -165,25 +158,25 @@ class SQLTaskStorage:
 
     async def retire(self, worker: str) -> None:
         """Queue again what a worker has taken and not begun, and forget it."""
-        async with self._database.changing(KEEPING) as connection:
-            for each in _load_sql().retire_worker(worker):
-                await connection.execute(each)
+        await self._make_changes(*_load_sql().retire_worker(worker))
 
     async def inherit(self, worker: str, heir: str) -> Sequence[KeptTask]:
         """Give the tasks of a dead worker to another one, and forget the dead one."""
-        async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_sql().inherit_tasks(worker, heir))
-            rows = done.fetchall()
-            await connection.execute(_load_sql().forget_worker(worker))
-        return await _make_tasks(rows)
+        sql = _load_sql()
+        found, _ = await self._make_changes(
+            sql.inherit_tasks(worker, heir), sql.forget_worker(worker)
+        )
+        return await _make_tasks(found.rows)
 
     async def remove(self, task_id: str) -> bool:
         """Forget a task that has ended; False: it has not, or is gone."""
-        return await self._count_changed(_load_sql().remove_task(_as_text(task_id))) > 0
+        (done,) = await self._make_changes(_load_sql().remove_task(_as_text(task_id)))
+        return bool(done.changed)
 
     async def remove_expired(self, now: datetime) -> int:
         """Forget the ended tasks whose time is over."""
-        return await self._count_changed(_load_sql().remove_expired(now.timestamp()))
+        (done,) = await self._make_changes(_load_sql().remove_expired(now.timestamp()))
+        return int(done.changed)
 
     async def _read_rows(self, statement: Any) -> Sequence[Any]:
         async with self._database.asked(KEEPING) as reader:
@@ -191,19 +184,12 @@ class SQLTaskStorage:
         found: Sequence[Any] = rows
         return found
 
-    async def _change_all(self, statement: Any) -> Sequence[KeptTask]:
-        async with self._database.changing(KEEPING) as connection:
-            rows = (await connection.execute(statement)).fetchall()
-        return sorted(await _make_tasks(rows), key=lambda each: (each.priority, each.number))
+    async def _change_all(self, step: Any) -> Sequence[KeptTask]:
+        (done,) = await self._make_changes(step)
+        return sorted(await _make_tasks(done.rows), key=lambda each: (each.priority, each.number))
 
-    async def _change_one(self, task: KeptTask, changed: dict[str, Any]) -> bool:
-        statement = _load_sql().change_task(task.state.id, task.worker, changed)
-        return await self._count_changed(statement) > 0
-
-    async def _count_changed(self, statement: Any) -> int:
-        async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(statement)
-        return int(done.rowcount)
+    async def _make_changes(self, *steps: Any) -> Sequence[Any]:
+        return await self._database.change(steps, KEEPING)
 
 
 async def _make_tasks(rows: Sequence[Any]) -> list[KeptTask]:

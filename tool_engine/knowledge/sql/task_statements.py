@@ -12,13 +12,10 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     CompoundSelect,
-    Delete,
     Double,
     LargeBinary,
     Select,
     Text,
-    TextClause,
-    Update,
     and_,
     bindparam,
     delete,
@@ -31,11 +28,11 @@ from sqlalchemy import (
     union,
     update,
 )
-from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.types import TypeEngine
 
+from tool_engine.knowledge.sql.changes import Step
 from tool_engine.knowledge.sql.schema.tables import tasks, workers
-from tool_engine.model.task import FINAL, QUEUED, RUNNING
+from tool_engine.model.task import FINAL, QUEUED, RUNNING, KeptTask, TaskState
 
 _ROW: Final = tuple(
     tasks.c[name]
@@ -67,9 +64,21 @@ _BEAT: Final = text(
 )
 
 
-def insert_task(row: Mapping[str, Any]) -> TextClause:
+_CHANGE: Final = text(
+    "UPDATE tool_tasks SET status = :status, worker = :worker, expires_at = :expires_at, "  # noqa: S608 - constants
+    "state = :state WHERE task_id = :task_id AND coalesce(worker, '') = :own "
+    f"AND status NOT IN ({', '.join(repr(each) for each in FINAL)})"
+).bindparams(
+    *(
+        bindparam(name, type_=_KINDS.get(name, Text()))
+        for name in ("status", "worker", "expires_at", "state", "task_id", "own")
+    )
+)
+
+
+def insert_task(row: Mapping[str, Any]) -> Step:
     """Keeps a task, unless its owner has one with its key, and gives its number."""
-    return _INSERT.bindparams(**row)
+    return Step(_INSERT, row)
 
 
 def select_open() -> Select[Any]:
@@ -110,7 +119,7 @@ def count_ahead(priority: int, number: int) -> Select[Any]:
     return select(func.count()).select_from(tasks).where(_is_free, comes_before)
 
 
-def claim_tasks(worker: str, limit: int, full: Collection[str]) -> ReturningUpdate[Any]:
+def claim_tasks(worker: str, limit: int, full: Collection[str]) -> Step:
     """Gives the first queued tasks to a worker."""
     may_run = (tasks.c.bound_to.is_(None)) | (tasks.c.bound_to == worker)
     free = select(tasks.c.number).where(_is_free, may_run)
@@ -120,7 +129,7 @@ def claim_tasks(worker: str, limit: int, full: Collection[str]) -> ReturningUpda
     return _give_tasks(worker, _pick_once(free))
 
 
-def claim_expired(worker: str, now: float, limit: int) -> ReturningUpdate[Any]:
+def claim_expired(worker: str, now: float, limit: int) -> Step:
     """Gives queued tasks to a worker whose time is over."""
     old = select(tasks.c.number).where(_is_free, tasks.c.expires_at <= now).limit(limit)
     return _give_tasks(worker, _pick_once(old))
@@ -135,26 +144,34 @@ def _pick_once(numbers: Select[Any]) -> ColumnElement[bool]:
     return tasks.c.number.in_(select(picked.c.number))
 
 
-def take_task(task_id: str, worker: str) -> ReturningUpdate[Any]:
+def take_task(task_id: str, worker: str) -> Step:
     """Gives one queued task to a worker."""
     return _give_tasks(worker, tasks.c.task_id == task_id)
 
 
-def _give_tasks(worker: str, which: ColumnElement[bool]) -> ReturningUpdate[Any]:
+def _give_tasks(worker: str, which: ColumnElement[bool]) -> Step:
     # Once more: another engine may have been first.
     given = update(tasks).where(which, _is_free).values(worker=worker)
-    return given.returning(*_ROW)
+    return Step(given.returning(*_ROW))
 
 
-def change_task(task_id: str, worker: str | None, changed: Mapping[str, Any]) -> Update:
-    """Changes an open task of a worker; its row count says whether it was that."""
-    is_its = tasks.c.worker.is_(None) if worker is None else tasks.c.worker == worker
-    return update(tasks).where(tasks.c.task_id == task_id, is_its, _is_open).values(**changed)
+def change_task(task: KeptTask, state: TaskState, packed: bytes, worker: str | None) -> Step:
+    """Changes an open task of its worker, and whose it is; its count says whether it was that."""
+    row = {
+        "status": state.status,
+        "worker": worker,
+        "expires_at": state.expires_at.timestamp(),
+        "state": packed,
+        "task_id": state.id,
+        "own": task.worker or "",
+    }
+    return Step(_CHANGE, row)
 
 
-def ask_cancel(task_id: str, reason: str) -> Update:
+def ask_cancel(task_id: str, reason: str) -> Step:
     """Notes why an open task is to be cancelled."""
-    return update(tasks).where(tasks.c.task_id == task_id, _is_open).values(cancel_reason=reason)
+    asked = update(tasks).where(tasks.c.task_id == task_id, _is_open)
+    return Step(asked.values(cancel_reason=reason))
 
 
 def select_own(worker: str) -> Select[Any]:
@@ -162,23 +179,23 @@ def select_own(worker: str) -> Select[Any]:
     return select(tasks.c.task_id, tasks.c.cancel_reason).where(tasks.c.worker == worker)
 
 
-def retire_worker(worker: str) -> list[Update | Delete]:
+def retire_worker(worker: str) -> list[Step]:
     """Queues again what a worker has not begun; of one that leaves nothing else, forgets it."""
     own = tasks.c.worker == worker
     is_left = exists().where(or_(own, tasks.c.bound_to == worker), _is_open)
     begun = tasks.c.status == RUNNING
     return [
-        update(tasks).where(own, _is_open, ~begun).values(worker=None, status=QUEUED),
-        delete(workers).where(workers.c.worker == worker, ~is_left),
+        Step(update(tasks).where(own, _is_open, ~begun).values(worker=None, status=QUEUED)),
+        Step(delete(workers).where(workers.c.worker == worker, ~is_left)),
     ]
 
 
-def beat_worker(worker: str) -> TextClause:
-    """Counts a worker's number up."""
-    return _BEAT.bindparams(worker=worker)
+def beat_worker(worker: str) -> list[Step]:
+    """Counts a worker's number up, and gives those of all."""
+    return [Step(_BEAT, {"worker": worker}), Step(_select_workers())]
 
 
-def select_workers() -> CompoundSelect[Any]:
+def _select_workers() -> CompoundSelect[Any]:
     """All workers with their numbers; 0 for one that has tasks, and never counted."""
     counts = select(workers.c.worker, workers.c.beat)
     is_new = tasks.c.worker.not_in(select(workers.c.worker))
@@ -190,23 +207,24 @@ def select_workers() -> CompoundSelect[Any]:
     return union(counts, has_one, alone)
 
 
-def inherit_tasks(worker: str, heir: str) -> ReturningUpdate[Any]:
+def inherit_tasks(worker: str, heir: str) -> Step:
     """Gives the tasks of a worker to another one, and those that only it could run."""
     is_its = (tasks.c.worker == worker) | (tasks.c.bound_to == worker)
-    return update(tasks).where(is_its, _is_open).values(worker=heir).returning(*_ROW)
+    given = update(tasks).where(is_its, _is_open).values(worker=heir)
+    return Step(given.returning(*_ROW))
 
 
-def forget_worker(worker: str) -> Delete:
+def forget_worker(worker: str) -> Step:
     """Forgets a worker."""
-    return delete(workers).where(workers.c.worker == worker)
+    return Step(delete(workers).where(workers.c.worker == worker))
 
 
-def remove_task(task_id: str) -> Delete:
+def remove_task(task_id: str) -> Step:
     """Removes a task that has ended."""
-    return delete(tasks).where(tasks.c.task_id == task_id, tasks.c.status.in_(FINAL))
+    return Step(delete(tasks).where(tasks.c.task_id == task_id, tasks.c.status.in_(FINAL)))
 
 
-def remove_expired(now: float) -> Delete:
+def remove_expired(now: float) -> Step:
     """Removes ended tasks whose time is over, some at once."""
     old = select(tasks.c.number).where(tasks.c.status.in_(FINAL), tasks.c.expires_at <= now)
-    return delete(tasks).where(tasks.c.number.in_(old.limit(_FEW)))
+    return Step(delete(tasks).where(tasks.c.number.in_(old.limit(_FEW))))

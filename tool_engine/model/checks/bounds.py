@@ -26,6 +26,7 @@ _NAMES: Final = (
     "session_id",
     "call_id",
     "parent_call_id",
+    "task_id",
 )
 _get_names: Final = attrgetter(*_NAMES)
 _TEXTS: Final = frozenset((str, type(None)))

@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 import sqlite3
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from importlib import import_module
 from threading import Lock
@@ -20,6 +20,7 @@ from tool_engine.forking import disown_in_child
 from tool_engine.knowledge.sql.connection.address import Address, explain_error
 from tool_engine.knowledge.sql.connection.database_errors import (
     READING,
+    BadRowsError,
     BusyError,
     UnusableDatabaseError,
 )
@@ -30,6 +31,9 @@ from tool_engine.redaction import redact_text
 from tool_engine.trusted import TrustedPath, database_files, trust
 
 _ROOM: Final = "tool_engine.knowledge.sql"
+_TRIES: Final = 5
+"""How often a file is asked that another process is writing; each takes about a second."""
+_REFUSALS: Final = (sqlite3.Error, OSError, BusyError, BadRowsError, UnusableDatabaseError)
 _KINDS: Final = {
     "sqlite": ("sqlite", "SQLiteDatabase", "sql"),
     "postgresql": ("postgres", "PostgresDatabase", "postgres"),
@@ -108,11 +112,12 @@ class LazyDatabase:
             self._is_open = True
 
     @asynccontextmanager
-    async def asked(self, failing: str = READING) -> AsyncIterator[Any]:
+    async def asked(self, failing: str = READING, *, looks: bool = True) -> AsyncIterator[Any]:
         """Yield the reading side; after `end` it stays open only for this block.
 
         Args:
             failing: The error's message, with `{place}` and `{reason}` in it.
+            looks: Whether to look first if the file was replaced.
 
         Raises:
             RecordsUnavailableError: The database does not answer.
@@ -120,7 +125,8 @@ class LazyDatabase:
         self._asking += 1
         try:
             try:
-                await self._reopen_if_replaced()
+                if looks:
+                    await self._reopen_if_replaced()
                 await self.open()
             except Exception as error:
                 raise RecordsUnavailableError(
@@ -150,6 +156,46 @@ class LazyDatabase:
             reader.connection(failing) as connection,
         ):
             yield connection
+
+    async def change(self, steps: Sequence[Any], failing: str) -> list[Any]:
+        """Make all changes, or none, and return what each gave.
+
+        Args:
+            steps: Each a `tool_engine.knowledge.sql.changes.Step`.
+            failing: As for `changing`.
+
+        Raises:
+            RecordsUnavailableError: The database does not take it: nothing was changed.
+        """
+        from tool_engine.knowledge.sql.changes import Done, run_step, write_for_sqlite
+
+        async with self.asked(failing, looks=False) as reader, self._turn_to_change():
+            if self.address is None or self.address.kind != "sqlite":
+                async with reader.connection(failing) as connection:
+                    return [await run_step(connection, step) for step in steps]
+            written = [write_for_sqlite(step) for step in steps]
+            try:
+                found = await self._change_file(written)
+            except _REFUSALS as error:
+                raise RecordsUnavailableError(
+                    failing.format(place=self._shown_url, reason=explain_error(error))
+                ) from error
+            return [Done(rows, changed) for rows, changed in found]
+
+    async def _change_file(self, written: Sequence[Any]) -> Any:
+        tries = 0
+        while True:
+            tries += 1
+            work = asyncio.ensure_future(self._database.change(written))
+            try:
+                return await asyncio.shield(work)
+            except BusyError:
+                if tries == _TRIES:
+                    raise
+            except asyncio.CancelledError:
+                # It may be made all the same, and nothing that comes later may overtake it.
+                await asyncio.wait([work])
+                raise
 
     def _turn_to_change(self) -> AbstractAsyncContextManager[Any]:
         # A file takes one writer at a time: queueing is better than polling.

@@ -53,16 +53,9 @@ _KINDS: Final = {
 _OPTIONAL: Final = frozenset(
     (
         *("record_id", "call_id", "parent_call_id", "definition_id", "generation", "error_type"),
-        *("caller_id", "conversation_id", "workflow_id", "agent_id", "session_id", "bucket"),
-        *(
-            "admission_key",
-            "result_size",
-            "error",
-            "result",
-            "version",
-            "definition_hash",
-            "origin",
-        ),
+        *("caller_id", "conversation_id", "workflow_id", "agent_id", "session_id", "task_id"),
+        *("bucket", "admission_key", "result_size", "error", "result"),
+        *("version", "definition_hash", "origin"),
     )
 )
 _UNKNOWN: Final = (None, None, None)
@@ -170,6 +163,7 @@ class RowMaker:
             texts[entry.workflow_id],
             caller if caller_type in AGENTS else None,
             texts[entry.session_id],
+            plain_text(entry.task_id),
             None if facts is None else texts[facts["bucket"]],
             texts[entry.key],
             _fit_integer(entry.priority),
@@ -248,6 +242,7 @@ class RowMaker:
             plain_text(record.workflow_id),
             plain_text(record.agent_id),
             plain_text(record.session_id),
+            plain_text(record.task_id),
             plain_text(record.bucket),
             plain_text(record.key),
             _fit_integer(record.priority),
@@ -403,6 +398,7 @@ def _read_record(values: dict[str, Any]) -> ToolCallRecord:
         result_size=values["result_size"],
         agent_id=values["agent_id"],
         session_id=values["session_id"],
+        task_id=values["task_id"],
         origin=values["origin"],
     )
     if record.enqueued_at > record.created_at:  # no date is so long ago: it raises

@@ -26,6 +26,7 @@ COLUMNS: Final = (
     "workflow_id",
     "agent_id",
     "session_id",
+    "task_id",
     "bucket",
     "admission_key",
     "priority",
@@ -59,6 +60,7 @@ _TABLES: Final = (
     ("tool_standing",),
     (),
     ("tool_tasks", "tool_workers"),
+    (),
 )
 """What each migration adds."""
 TABLES: Final = tuple(name for added in _TABLES for name in added)
@@ -329,6 +331,13 @@ MIGRATIONS: Final = (
         "CREATE INDEX IF NOT EXISTS tool_definitions_origin ON tool_definitions (origin)",
     ),
     _TASKS,
+    (
+        "ALTER TABLE tool_calls ADD COLUMN {if_missing}task_id TEXT",
+        (
+            "CREATE INDEX IF NOT EXISTS tool_calls_task ON tool_calls (task_id{then_key}) "
+            "WHERE task_id IS NOT NULL"
+        ),
+    ),
 )
 """Statements by version; the first brings an empty database to version 1."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tool_engine.knowledge.sql.connection.address import Address
 from tool_engine.knowledge.sql.connection.database_errors import (
@@ -36,6 +37,7 @@ from tool_engine.knowledge.sql.schema.schema import (
 )
 from tool_engine.knowledge.sql.writing.bulk import STATEMENTS, BulkInsert, insert_rows
 
+_T = TypeVar("_T")
 _BUSY_WAIT: Final = 1.0
 """Seconds for which SQLite itself waits for a lock, during which the thread is held."""
 _LAST_WAIT: Final = 100
@@ -115,6 +117,10 @@ class SQLiteDatabase:
         """Writes and commits all rows, or none."""
         await asyncio.to_thread(self._run_locked, self._write_batch, batch)
 
+    async def change(self, steps: Sequence[tuple[str, Any]]) -> list[tuple[list[Any], int]]:
+        """Makes and commits all changes, or none; returns the rows and the count of each."""
+        return await asyncio.to_thread(self._run_locked, self._change_rows, steps)
+
     async def close(self) -> None:
         """Closes the file; it may be opened again."""
         connection = self._connection
@@ -123,9 +129,9 @@ class SQLiteDatabase:
             connection.interrupt()
         await asyncio.to_thread(self._run_locked, self._end_file)
 
-    def _run_locked(self, step: Callable[..., None], *args: Any) -> None:
+    def _run_locked(self, step: Callable[..., _T], *args: Any) -> _T:
         with self._lock, _translate_errors():
-            step(*args)
+            return step(*args)
 
     def _open_file(self) -> None:
         self._close_connection()
@@ -146,6 +152,8 @@ class SQLiteDatabase:
         except BaseException:
             connection.close()
             raise
+        # What is no UTF-8 is the matter of its row.
+        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         self._connection = connection
         self._file = _file_identity(self._path)
 
@@ -171,27 +179,34 @@ class SQLiteDatabase:
             connection.close()
 
     def _write_batch(self, batch: Batch) -> None:
+        self._commit_safely(lambda connection: self._insert_rows(connection, batch))
+
+    def _change_rows(self, steps: Sequence[tuple[str, Any]]) -> list[tuple[list[Any], int]]:
+        return self._commit_safely(lambda connection: _run_steps(connection, steps))
+
+    def _commit_safely(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         # A file that was deleted or replaced goes on taking rows that no reader will ever see, also
         # while this batch is on its way into it.
         for _ in range(_FILES):
             if self._connection is None or self._file != _file_identity(self._path):
                 self._open_file()
-            self._commit_batch(batch)
+            done = self._commit_work(work)
             if self._file == _file_identity(self._path):
-                return
+                return done
         raise sqlite3.OperationalError("the file is deleted or replaced again and again")
 
-    def _commit_batch(self, batch: Batch) -> None:
+    def _commit_work(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         connection = self._connection
         if connection is None:
             raise sqlite3.OperationalError("the file is not open")
         try:
             connection.execute("BEGIN IMMEDIATE")
-            self._insert_rows(connection, batch)
+            done = work(connection)
             connection.execute("COMMIT")
         except BaseException as error:
             self._roll_back(connection, error)
             raise
+        return done
 
     def _insert_rows(self, connection: sqlite3.Connection, batch: Batch) -> None:
         if batch.prepared is None:
@@ -216,6 +231,16 @@ class SQLiteDatabase:
         if not isinstance(error, BadRowsError) and not _is_busy(error) and not _is_bad_row(error):
             # Whatever it was, the tables are looked at again before the next try.
             self._close_connection()
+
+
+def _run_steps(
+    connection: sqlite3.Connection, steps: Sequence[tuple[str, Any]]
+) -> list[tuple[list[Any], int]]:
+    done = []
+    for statement, values in steps:
+        cursor = connection.execute(statement, values)
+        done.append((cursor.fetchall(), cursor.rowcount))
+    return done
 
 
 def _insert_definitions(connection: sqlite3.Connection, batch: Batch) -> None:
