@@ -67,6 +67,9 @@ _MOST_ROUNDS: Final = 10
 SHORTEST_TTL: Final = 300.0
 """The fewest seconds between two readings of a list that may change unheard."""
 _LONGEST_TTL: Final = 86_400.0
+_ONLY_TASK: Final = (
+    "its server runs it only as a task of MCP, which is not supported; name the others in `expose`"
+)
 # In the SDK's words:
 _SESSION_OVER: Final = "Session terminated"
 _CLOSED: Final = "Connection closed"
@@ -124,7 +127,6 @@ class Peer:
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            before = len(found)
             try:
                 page = await self._client.session.list_tools(
                     params=PaginatedRequestParams(cursor=cursor)
@@ -138,11 +140,15 @@ class Peer:
                 if isinstance(fault, RefusedError):
                     raise BadServerError(f"it refused its list of tools: {fault}") from None
                 raise fault from None
-            found += [_dump_model(each) for each in page.tools]
+            for tool in page.tools:
+                if tool.execution is not None and tool.execution.task_support == "required":
+                    self.faults[tool.name] = _ONLY_TASK
+                else:
+                    found.append(_dump_model(tool))
             self._note_ttl(page.ttl_ms)
             if page.next_cursor is None:
                 return found
-            if len(found) > MOST_TOOLS or page.next_cursor == cursor or len(found) == before:
+            if len(found) > MOST_TOOLS or page.next_cursor == cursor or not page.tools:
                 break
             cursor = page.next_cursor
         raise BadServerError(
