@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
 from tool_engine.executors.mcp.faults import UNREADABLE, BadServerError
 from tool_engine.executors.mcp.invalid import describe_invalid
+from tool_engine.forking import disown_in_child
 
 MAX_LINE: Final = 16 * 1024 * 1024
 """The most bytes of one message."""
@@ -67,7 +68,7 @@ class StdioTransport:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._env = {**inherited, **env, MARK: marks_with(self._mark)}
         self._cwd = cwd
-        self._pid = os.getpid()
+        self._is_foreign = False
         self._process: subprocess.Popen[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._closers: list[Any] = []
@@ -82,6 +83,7 @@ class StdioTransport:
         Raises:
             BadServerError: It cannot be started.
         """
+        disown_in_child(self)
         starting = asyncio.ensure_future(asyncio.to_thread(self._start_program))
         try:
             process = self._process = await asyncio.shield(starting)
@@ -105,6 +107,17 @@ class StdioTransport:
     ) -> None:
         """End the program and all that it has started."""
         await self._end_program()
+
+    def disown(self, reason: str) -> None:
+        """Let go of the program and of the ends of its pipes: this is a child of its owner."""
+        self._is_foreign = True
+        # The program would not see the end of its input while one of them is open. They are closed
+        # beside their transports, which would change the selector that is the owner's too.
+        process = self._process
+        pipes = () if process is None else (process.stdin, process.stdout, process.stderr)
+        for pipe in pipes:
+            if pipe is not None:
+                pipe.close()
 
     def last_words(self) -> str:
         """Return the end of what it wrote to standard error."""
@@ -221,8 +234,7 @@ class StdioTransport:
 
     async def _end_program(self) -> None:
         process = self._process
-        if os.getpid() != self._pid:
-            # A forked process ends nothing of its parent.
+        if self._is_foreign:
             return
         for task in self._tasks:
             task.cancel()
