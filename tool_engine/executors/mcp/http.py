@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -139,6 +141,23 @@ def _make_tls() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
+_is_ours: Final[ContextVar[bool]] = ContextVar("is_ours", default=False)
+"""True while a request of this module is sent."""
+
+
+def _shorten_url(record: logging.LogRecord) -> bool:
+    """Leave what may be secret out of the line that httpx2 writes of each request."""
+    if _is_ours.get() and isinstance(record.args, tuple):
+        record.args = tuple(
+            describe_address(str(each)) if isinstance(each, httpx2.URL) else each
+            for each in record.args
+        )
+    return True
+
+
+logging.getLogger("httpx2").addFilter(_shorten_url)
+
+
 class _Client(httpx2.AsyncClient):
     """Makes of failures answers to single messages."""
 
@@ -148,11 +167,18 @@ class _Client(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send one request."""
+        before = _is_ours.set(True)
+        try:
+            return await self._send_request(request, **options)
+        finally:
+            _is_ours.reset(before)
+
+    async def _send_request(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         # One that follows a redirect comes unread.
         await request.aread()
         if request.method == "DELETE" or _NOTICE in request.content[:_HEAD]:
             # The SDK sends nothing else until these are answered.
-            limits = {**request.extensions["timeout"], "read": _PATIENCE}
+            limits = {**request.extensions["timeout"], "connect": _PATIENCE, "read": _PATIENCE}
             request.extensions = {**request.extensions, "timeout": limits}
         if request.method != "POST":
             return await super().send(request, **options)
