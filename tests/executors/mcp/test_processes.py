@@ -127,6 +127,17 @@ async def test_a_forked_process_cannot_use_the_server(transport: str, tmp_path: 
     assert is_same
 
 
+async def test_a_stopped_program_ends_in_its_own_way(engine: ToolEngine, tmp_path: Path) -> None:
+    """It goes on at the end, sees that of its input, and can leave things tidy."""
+    trace = tmp_path / "trace"
+    words = [sys.executable, PROGRAM, "calls"]
+    await engine.add_source(MCPSource("evil", command=words, env={"TRACE": str(trace)}))
+    late = await engine.execute("stop", {}, ToolExecutionContext(timeout=0.5))
+    assert late.error_type == "timeout"
+    await engine.close()
+    assert trace.exists()
+
+
 async def test_a_stopped_program_ends_with_its_engine(engine: ToolEngine) -> None:
     """Its list stays, a reload does not wait for it, and nothing of it is left."""
     await engine.add_source(MCPSource("evil", command=[sys.executable, PROGRAM, "calls"]))

@@ -303,11 +303,9 @@ def _describe_end(pid: int) -> str:
 
 def _end_process(process: subprocess.Popen[bytes], mark: str) -> None:
     """End a program, its group and its strays. Blocks for a few seconds at most."""
-    for number in (None, signal.SIGTERM):
-        if number is not None:
-            _signal_group(process.pid, number)
-            # One that was stopped hears it only now.
-            _signal_group(process.pid, signal.SIGCONT)
+    # One that is stopped sees neither the end of its input nor SIGTERM before it goes on.
+    for number in (signal.SIGCONT, signal.SIGTERM):
+        _signal_group(process.pid, number)
         until = monotonic() + _SECONDS_TO_END
         while not _has_ended(process.pid) and monotonic() < until:
             sleep(_POLL)
