@@ -23,7 +23,7 @@ import msgspec
 from tool_engine.catalog.importing import read_listed
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import duplicate_error
-from tool_engine.catalog.source_names import make_renamed
+from tool_engine.catalog.source_names import make_prefixed, make_renamed
 from tool_engine.errors import (
     ConfigurationError,
     DefinitionError,
@@ -380,8 +380,8 @@ class SourceTools:
 
     def _rename_tool(self, tool: Tool, holder: str | None, taken: Container[str]) -> Tool | None:
         """Return a tool under the prefix of its source; None: there is no such name."""
-        prefix, key = self._prefixes.get(tool.source), (tool.source, tool.name, holder)
-        name = f"{prefix}_{tool.name}"
+        prefix, key = self._prefixes.get(tool.source, ""), (tool.source, tool.name, holder)
+        name = make_prefixed(prefix, tool.name)
         if not prefix or name in taken:
             return None
         known = self._renamed.get(key)

@@ -48,9 +48,9 @@ from tool_engine.executors.mcp.http import (
     open_http,
     open_sse,
     word_failure,
-    word_redirect,
+    word_refusal,
 )
-from tool_engine.executors.mcp.invalid import describe_invalid
+from tool_engine.executors.mcp.invalid import NO_MESSAGE, describe_invalid
 from tool_engine.executors.mcp.link import Link, WatchedTransport
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.executors.secrets import SecretScope
@@ -286,9 +286,9 @@ class Peer:
             return LostError(self.link.fault or error.message)
         if error.code == UNREADABLE:
             return BadServerError(error.message)
-        if error.code == PARSE_ERROR and error.message.startswith(_UNPARSED):
-            return BadServerError("its answer is no message of the protocol")
-        words = word_redirect(error.message)
+        if _is_unparsed(error):
+            return BadServerError(NO_MESSAGE)
+        words = word_refusal(error.message)
         if words == error.message:
             words = f"{words} ({error.code})"
         return RefusedError(words, is_unknown_tool=error.code == INVALID_PARAMS)
@@ -387,10 +387,7 @@ async def _make_transport(
     if settings.transport == "stdio":
         link.stdio = StdioTransport(settings.command, settings.env, settings.cwd)
         return link.stdio
-    try:
-        allow = allow_of(settings.url, settings.allow)
-    except ValueError as error:
-        raise BadServerError(str(error)) from None
+    allow = allow_of(settings.url, settings.allow)
     is_sse = settings.transport == "sse"
     # The SDK sends nothing more there after a message that was not taken.
     client = await make_client(
@@ -406,14 +403,25 @@ def _describe_error(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return _describe_error(error.exceptions[0])
     if isinstance(error, MCPError):
-        is_own = error.code in (NOT_SENT, BROKEN)
-        message = word_redirect(error.message)
-        return message if is_own else f"it refused the connection: {message}"
+        return _describe_refusal(error)
     if isinstance(error, ValidationError):
         return f"its answer is none: {describe_invalid(error)}"
     if (words := word_failure(error)) is not None:
         return words
     return str(error) if isinstance(error, BadServerError) else words_of(error)
+
+
+def _describe_refusal(error: MCPError) -> str:
+    if error.code in (NOT_SENT, BROKEN, UNREADABLE):
+        return error.message
+    if _is_unparsed(error):
+        return NO_MESSAGE
+    return f"it refused the connection: {word_refusal(error.message)}"
+
+
+def _is_unparsed(error: MCPError) -> bool:
+    """Return True where the SDK could not read an answer; its words hold what came."""
+    return error.code == PARSE_ERROR and error.message.startswith(_UNPARSED)
 
 
 def _dump_model(model: Any) -> dict[str, Any]:

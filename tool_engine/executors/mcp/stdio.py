@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
 from tool_engine.executors.mcp.faults import UNREADABLE, BadServerError
-from tool_engine.executors.mcp.invalid import describe_invalid
+from tool_engine.executors.mcp.invalid import describe_unread
 from tool_engine.forking import disown_in_child
 
 MAX_LINE: Final = 16 * 1024 * 1024
@@ -142,8 +142,8 @@ class StdioTransport:
     def _explain_start(self, error: OSError | ValueError) -> BadServerError:
         if isinstance(error, ValueError):
             return BadServerError(
-                "its program cannot be started: a text of its command or env holds a zero byte, or "
-                "a name of env an equals sign; remove it"
+                "its program cannot be started: a text of its command, env or cwd holds a zero "
+                "byte or half of a character, or a name of env an equals sign; remove it"
             )
         reason = error.strerror or type(error).__name__
         if self._cwd is not None and getattr(error, "filename", None) == self._cwd:
@@ -258,8 +258,7 @@ def _read_message(line: bytes) -> SessionMessage | Exception:
         if answered is None:
             return error
         # Its call would wait until its deadline.
-        words = f"its answer cannot be read: {describe_invalid(error)}"
-        fault = ErrorData(code=UNREADABLE, message=words)
+        fault = ErrorData(code=UNREADABLE, message=describe_unread(error))
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(answered[1]), error=fault))
 
 
