@@ -334,6 +334,19 @@ async def test_a_taken_name_gets_the_prefix_of_its_source(
     assert await outcome(engine, "two_a") == {"result": "mcp:two two_a 1.0.0"}
 
 
+async def test_a_name_with_a_prefix_is_one_that_models_take(engine: ToolEngine) -> None:
+    """At most 64 characters, by which a provider would refuse the whole request."""
+    names = [f"{'a' * 50}_{number}" for number in range(2)]
+    for origin in ("mcp:one", "mcp:two"):
+        source = ListSource(origin, [tool(name) for name in names])
+        source.prefix = f"{'p' * 28}{origin[4:]}"  # type: ignore[attr-defined]
+        await engine.add_source(source)
+    found = engine.list_names()
+    assert len(set(found)) == 4
+    assert [each for each in found if len(each) > 64] == []
+    assert engine.load_errors == []
+
+
 async def test_of_two_sources_that_come_at_once_the_first_named_has_the_name(
     engine: ToolEngine,
 ) -> None:

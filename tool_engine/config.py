@@ -341,6 +341,16 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "concurrency", checked_concurrency(self.concurrency))
 
 
+class _ServerEntries(dict[str, Any]):
+    """A mapping for `mcp_servers`; its `repr` hides what may be secret."""
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(f'{name!r}: ...' for name in self)}}}"
+
+    def __rich_repr__(self) -> Any:
+        yield repr(self)
+
+
 def _checked_servers(value: object) -> Any:
     """Return the setting `mcp_servers`; what single servers say is checked at each load."""
     if value is None:
@@ -355,7 +365,7 @@ def _checked_servers(value: object) -> Any:
                     f"mcp_servers[{name!r}] must be an entry as of .mcp.json, such as "
                     f"{{'command': 'npx', 'args': [...]}}, got {type(entry).__name__}"
                 )
-        return entries
+        return _ServerEntries(entries)
     if isinstance(value, list | tuple) and all(hasattr(each, "connect_timeout") for each in value):
         return tuple(value)
     raise ConfigurationError(

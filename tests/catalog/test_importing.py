@@ -12,6 +12,7 @@ import anthropic
 import openai
 import pytest
 from google.genai import types as gemini
+from jsonschema.validators import validator_for
 
 from tests.catalog.tool_lists import (
     ANTHROPIC,
@@ -199,6 +200,21 @@ async def test_a_schema_that_says_nothing(
     assert engine.load_errors == []
     assert (await engine.execute("now", {})).output == {}
     assert engine.get_or_raise("now").parameters == []
+
+
+async def test_what_is_written_in_the_words_of_today_is_of_no_older_draft(
+    engine: ToolEngine,
+) -> None:
+    """By draft-07 a reader passes over `prefixItems`, and would take any list."""
+    pair: dict[str, Any] = {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}
+    draft = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}
+    schema = {**draft, "properties": {"pair": pair}}
+    listed: list[Any] = [{"name": "put", "inputSchema": schema}]
+    await engine.import_tools(listed, lambda name, arguments: 1)
+    (told,) = definitions("mcp", engine.list_all())
+    rules = validator_for(told["inputSchema"])(told["inputSchema"])
+    given: list[dict[str, Any]] = [{"pair": ["a", 1]}, {"pair": [1, "a"]}]
+    assert [rules.is_valid(each) for each in given] == [True, False]
 
 
 async def test_what_only_forgot_its_properties_is_wrong(engine: ToolEngine) -> None:

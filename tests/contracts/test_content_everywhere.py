@@ -171,9 +171,20 @@ async def test_declared_outputs(engine: ToolEngine, size: int) -> None:
         assert result.error_type == "execution_error"
         assert "'output.a' must be a" in str(result.error)
         engine.unregister_tool(name)
-    whole = {"type": "object", "properties": {"content": "array"}, "required": ["content"]}
+    parts = {"content": "array", "structuredContent": DECLARED}
+    whole = {"type": "object", "properties": parts, "required": [*parts]}
     for name in offer(engine, right, output=whole):
         assert (await engine.execute(name)).is_success
+
+
+async def test_declared_outputs_that_are_called_content(engine: ToolEngine) -> None:
+    """What is declared is the data, of which a part may be called as the pieces are."""
+    declared = {"type": "object", "properties": {"content": "string"}, "required": ["content"]}
+    for data, is_success in (({"content": "a"}, True), ({"content": 1}, False)):
+        output = {"content": [TextContent("a")], "structuredContent": data}
+        for name in offer(engine, output, output=declared):
+            assert (await engine.execute(name)).is_success == is_success
+            engine.unregister_tool(name)
 
 
 async def test_conversations(engine: ToolEngine) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import ToolExecution
 
 from tests.contracts.test_cures_of_errors import names_cure
 from tests.executors.mcp.conftest import COMMAND, serve_http
 from tests.executors.mcp.test_hostile_sites import make_answer, never, send, serving
+from tests.executors.mcp.test_listing import Shop, tool
 from tool_engine import MCPSource, ToolEngine, ToolEngineConfig
 
 LOST = "executors/mcp/connection.py: look before you call it again"
@@ -28,6 +30,7 @@ HEADER = (
 )
 MEANT = "executors/mcp/http.py: write the url that is meant"
 NUMBER = "executors/mcp/peer.py: have the server send null or a text in its place"
+OTHERS = "executors/mcp/peer.py: name the others in `expose`"
 TRIED = {LOST, PROGRAM, FOLDER, ITEMS, REVISION, ZERO, URL, HEADER, NUMBER}
 
 
@@ -117,3 +120,21 @@ async def test_a_number_that_is_none(tmp_path: Path) -> None:
             result = await engine.execute("buy", {})
         assert result.is_success == is_fine
         assert is_fine or names_cure(NUMBER, str(result.error)), result.error
+
+
+async def test_a_tool_that_runs_only_as_a_task(tmp_path: Path) -> None:
+    """Where the others are named, nothing is wrong."""
+    shop = Shop(
+        tool("long", execution=ToolExecution(task_support="required")),
+        tool("buy"),
+    )
+    fields: dict[str, Any] = {"in_memory": shop.server, "revision": "2025-11-25"}
+    async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
+        source = MCPSource("odd", **fields)
+        await engine.add_source(source)
+        ((_, error),) = engine.load_errors
+        assert names_cure(OTHERS, error), error
+        await engine.remove_source(source)
+        await engine.add_source(MCPSource("odd", **fields, expose=["buy"]))
+        assert engine.load_errors == []
+        assert engine.get("buy") is not None

@@ -45,6 +45,14 @@ _FORMS: Final = (
 
 def write_today(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a copy in the words of draft 2020-12; what it does not say in others stays."""
+    today = _write_words(schema)
+    if today != schema:
+        # It is of no older draft any more, by which readers would pass over the words of today.
+        today.pop("$schema", None)
+    return today
+
+
+def _write_words(schema: dict[str, Any]) -> dict[str, Any]:
     nodes = copy_schemas(schema)
     moves: _Moves = {}
     for steps, node in nodes:
@@ -57,7 +65,7 @@ def write_today(schema: dict[str, Any]) -> dict[str, Any]:
     for _, node in nodes:
         _follow_moves(node, moves)
     # Inside of what was moved nothing has been looked at yet.
-    return write_today(nodes[0][1])
+    return _write_words(nodes[0][1])
 
 
 def _write_types(node: dict[str, Any]) -> None:

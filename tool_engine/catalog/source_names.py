@@ -14,6 +14,9 @@ from tool_engine.model.tool import Tool, pack
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9_]*:[^\s<>][^\n\r<>]{0,199}")
 _PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _TAKEN: Final = ("file", "code")
+_LONGEST_NAME: Final = 64
+"""Characters of a name that every provider of models takes."""
+_MARK: Final = 6
 
 
 def check_origin(origin: object) -> str:
@@ -47,6 +50,15 @@ def check_prefix(origin: str, prefix: object) -> str:
             f". and -, at most 32 characters, or empty; got {prefix!r}"
         )
     return prefix
+
+
+def make_prefixed(prefix: str, name: str) -> str:
+    """Return a name behind a prefix; a long one is cut, with a mark of its own at the end."""
+    whole = f"{prefix}_{name}"
+    if len(whole) <= _LONGEST_NAME:
+        return whole
+    mark = hashlib.sha256(whole.encode()).hexdigest()[:_MARK]
+    return f"{whole[: _LONGEST_NAME - _MARK - 1]}_{mark}"
 
 
 def make_renamed(tool: Tool, name: str, holder: str) -> Tool:

@@ -23,12 +23,17 @@ import msgspec
 from tool_engine.catalog.importing import read_listed
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import duplicate_error
-from tool_engine.catalog.source_names import make_renamed
-from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
+from tool_engine.catalog.source_names import make_prefixed, make_renamed
+from tool_engine.errors import (
+    ConfigurationError,
+    DefinitionError,
+    DefinitionProblem,
+    ToolEngineError,
+)
 from tool_engine.interfaces import ListedTool
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.tool import Tool, content_of, is_source_name, pack
-from tool_engine.redaction import words_of
+from tool_engine.redaction import shorten_words, words_of
 
 MOST_TOOLS: Final = 100_000
 """The most tools of one source: a list that never ends is refused."""
@@ -231,7 +236,9 @@ def snapshot(origin: str, items: Any) -> list[Any]:
 
 def failed(origin: str, error: BaseException, before: Reading) -> Reading:
     """Return the reading of a source that raised: its tools stay."""
-    message = f"the source {origin!r} failed, its tools stay as they were: {words_of(error)}"
+    # Its kind says nothing to people where the words are the engine's.
+    why = shorten_words(str(error)) if isinstance(error, ToolEngineError) else words_of(error)
+    message = f"the source {origin!r} failed, its tools stay as they were: {why}"
     return msgspec.structs.replace(before, tools=None, errors=((_place_tool(origin), message),))
 
 
@@ -388,8 +395,8 @@ class SourceTools:
 
     def _rename_tool(self, tool: Tool, holder: str | None, taken: Container[str]) -> Tool | None:
         """Return a tool under the prefix of its source; None: there is no such name."""
-        prefix, key = self._prefixes.get(tool.source), (tool.source, tool.name, holder)
-        name = f"{prefix}_{tool.name}"
+        prefix, key = self._prefixes.get(tool.source, ""), (tool.source, tool.name, holder)
+        name = make_prefixed(prefix, tool.name)
         if not prefix or name in taken:
             return None
         known = self._renamed.get(key)

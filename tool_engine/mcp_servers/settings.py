@@ -14,6 +14,7 @@ from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.errors import ConfigurationError
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.model.json.plain import read_plain
+from tool_engine.redaction import is_secret_key
 
 _OF_TOOLS: Final = (
     *("timeout", "permission", "effect", "idempotent", "concurrency", "rate", "result"),
@@ -71,11 +72,12 @@ def _definition_of(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fill_in(text: str, server: ServerDefinition) -> str:
-    """Return a text with the values of its variables."""
+    """Return a text with the values of its variables; secrets stay out."""
 
     def fill(found: re.Match[str]) -> str:
         name, default = _read_mark(found, server)
-        return os.environ.get(name) or default
+        value = os.environ.get(name)
+        return f"${{env:{name}}}" if value and is_secret_key(name) else value or default
 
     return MARK.sub(fill, text)
 

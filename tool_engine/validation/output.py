@@ -2,7 +2,7 @@
 
 A mapping is held against the declaration as it is. A lone value is held in an output as
 `{"result": value}`: there the value is what was declared, unless the declaration names `result`.
-Beside content it is what stands under `structuredContent`, unless the declaration names `content`.
+Beside content it is what stands under `structuredContent`, unless the declaration names that.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class OutputCheck:
         ValueError: The schema cannot be compiled.
     """
 
-    __slots__ = ("_may_be_whole", "_names_content", "_root", "_rules", "_schema")
+    __slots__ = ("_may_be_whole", "_names_structured", "_root", "_rules", "_schema")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
@@ -52,7 +52,7 @@ class OutputCheck:
         names_result = "result" in schema.get("properties", {})
         self._may_be_whole = names_result or not is_object
         """Whether an output with no key but `result` may be the declared object itself."""
-        self._names_content = "content" in schema.get("properties", {})
+        self._names_structured = "structuredContent" in schema.get("properties", {})
 
     def holds(self, output: dict[str, Any]) -> bool:
         """Return True if the output certainly holds; cheap, and made for small outputs.
@@ -81,7 +81,7 @@ class OutputCheck:
         return whole if not whole or self._schema.get("type") == "object" else found
 
     def _find_declared(self, output: dict[str, Any]) -> Any:
-        structured = None if self._names_content else find_structured(output)
+        structured = None if self._names_structured else find_structured(output)
         return output if structured is None else structured
 
     def _explain_value(self, value: Any) -> list[ValidationError]:

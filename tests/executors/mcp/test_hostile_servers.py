@@ -129,7 +129,7 @@ async def test_odd_tools_do_not_hide_the_others(engine: ToolEngine) -> None:
         ("empty_result", "execution_error", "its answer is no result: content is missing"),
         ("input", "execution_error", "its answer is no result"),
         ("nan", "execution_error", "its answer holds a number that JSON has not (NaN or Infinity)"),
-        ("no_kind", "execution_error", "did not answer as it should: its answer cannot be read: "),
+        ("no_kind", "execution_error", "did not answer as it should: its answer is no message of"),
         (
             "deep_answer",
             "execution_error",

@@ -7,7 +7,7 @@ import gzip
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -336,6 +336,28 @@ async def test_a_server_that_answers_calls_only(engine: ToolEngine) -> None:
         assert (await buy(engine, timeout=0.1)).error_type == "timeout"
         site.answer = send(echo)
         assert (await buy(engine)).is_success
+        await engine.remove_source(source)
+        await source.close()
+        assert source.connection._owner is not None
+        assert source.connection._owner.done()
+
+
+async def test_a_server_that_does_not_take_connections_any_more(engine: ToolEngine) -> None:
+    """The end of a session is told to it, but not for long: its packets may be dropped."""
+    async with serving(send(echo, True)) as site:
+        source = await add(engine, site)
+        assert (await buy(engine)).is_success
+    port = int(site.url.split(":")[2].partition("/")[0])
+    async with AsyncExitStack() as full:
+        listener = full.enter_context(socket.socket())
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(0)
+        for _ in range(3):  # no more are taken after these
+            waiting = full.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        assert (await buy(engine, timeout=0.2)).error_type == "timeout"
         await engine.remove_source(source)
         await source.close()
         assert source.connection._owner is not None

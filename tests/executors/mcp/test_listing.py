@@ -55,6 +55,23 @@ async def add(engine: ToolEngine, shop: Shop, name: str = "shop", /, **settings:
     return source
 
 
+async def test_a_tool_that_runs_only_as_a_task_is_left_out(engine: ToolEngine) -> None:
+    """No call of it could succeed; `expose` says that it is not wanted."""
+    tasks = {each: types.ToolExecution(task_support=each) for each in ("required", "optional")}
+    shop = Shop(*(tool(name, execution=each) for name, each in tasks.items()), tool("plain"))
+    source = await add(engine, shop, revision="2025-11-25")
+    assert {each.name for each in engine.list_all()} == {"optional", "plain"}
+    [(_, error)] = engine.load_errors
+    assert "'required'" in error
+    assert error.endswith(
+        "its server runs it only as a task of MCP, which is not supported; "
+        "name the others in `expose`"
+    )
+    await engine.remove_source(source)
+    await add(engine, shop, revision="2025-11-25", expose=["optional", "plain"])
+    assert engine.load_errors == []
+
+
 async def test_changes_are_heard(engine: ToolEngine) -> None:
     """Tools come, change and go when the server says so; what is the same stays the same."""
     shop = Shop(tool("buy"), tool("sell"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -57,6 +58,84 @@ async def test_a_forked_process_leaves_the_server_alone(transport: str, tmp_path
         )
     assert ended.stdout.count("same: True None") == 2, ended
     assert "child: " in ended.stdout
+
+
+USING = """
+import asyncio, json, os, signal, sys, threading
+from tool_engine import MCPSource, ToolEngine, ToolExecutionContext
+
+def list_pipes():
+    links = [f"/proc/self/fd/{{each}}" for each in os.listdir("/proc/self/fd")]
+    return [os.readlink(each) for each in links if os.path.islink(each)]
+
+async def use():
+    words = []
+    async with ToolEngine() as another:
+        await another.add_source(source)
+        words += [error for _, error in another.load_errors]
+    try:
+        await source.connection.call("whoami", {{}})
+    except Exception as error:
+        words.append(str(error))
+    words += [f"the server 'odd' {{source.connection.state}}"]
+    await source.close()
+    return words
+
+async def main():
+    global source
+    pipes = list_pipes()
+    async with ToolEngine() as engine:
+        source = MCPSource("odd", {way})
+        await engine.add_source(source)
+        before = await engine.execute("whoami", {{}})
+        if not os.fork():
+            signal.alarm(15)
+            held = set(list_pipes()) - set(pipes)
+            # It has the parent's loop, too, in a thread that does not run it.
+            thread = threading.Thread(target=lambda: print(json.dumps(asyncio.run(use()))))
+            thread.start()
+            thread.join()
+            print(json.dumps([each for each in held if each.startswith("pipe")]), flush=True)
+            os._exit(0)
+        await asyncio.to_thread(os.wait)
+        after = await engine.execute("whoami", {{}})
+        print(json.dumps(before.output == after.output), flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_forked_process_cannot_use_the_server(transport: str, tmp_path: Path) -> None:
+    """It says so at once, and what to do; the program's pipes are the parent's only."""
+    (tmp_path / "tools").mkdir()
+    with serve_http() as url:
+        reached = f"url={url!r}" if transport == "http" else f"command={COMMAND!r}"
+        words = [sys.executable, "-c", USING.format(way=reached)]
+        ended = await asyncio.to_thread(
+            subprocess.run, words, capture_output=True, text=True, timeout=LIMIT, cwd=tmp_path
+        )
+    assert ended.stdout.count("\n") == 3, ended
+    said, held, is_same = map(json.loads, ended.stdout.splitlines())
+    assert len(said) == 3
+    for each in said:
+        assert "the server 'odd' cannot be used here: it was opened in process " in each
+        assert each.endswith("make a new one in each process, after the fork")
+        assert "Error" not in each
+    assert held == []
+    assert is_same
+
+
+async def test_a_stopped_program_ends_in_its_own_way(engine: ToolEngine, tmp_path: Path) -> None:
+    """It goes on at the end, sees that of its input, and can leave things tidy."""
+    trace = tmp_path / "trace"
+    words = [sys.executable, PROGRAM, "calls"]
+    await engine.add_source(MCPSource("evil", command=words, env={"TRACE": str(trace)}))
+    late = await engine.execute("stop", {}, ToolExecutionContext(timeout=0.5))
+    assert late.error_type == "timeout"
+    await engine.close()
+    assert trace.exists()
 
 
 async def test_a_stopped_program_ends_with_its_engine(engine: ToolEngine) -> None:

@@ -8,7 +8,6 @@ owner try at once, and waits for that one try.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,6 +26,7 @@ from tool_engine.executors.mcp.faults import (
 )
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.executors.secrets import SecretScope
+from tool_engine.forking import disown_in_child
 from tool_engine.logger import get_logger
 from tool_engine.redaction import shorten_words, words_of
 
@@ -77,7 +77,8 @@ class Connection:
         self._peer: Peer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owner: asyncio.Task[None] | None = None
-        self._pid = os.getpid()
+        self._foreign = ""
+        """Why it cannot be used in this process; empty: it can."""
         self._is_closing = False
         self._wanted = asyncio.Event()
         self._stale = asyncio.Event()
@@ -102,6 +103,8 @@ class Connection:
     @property
     def state(self) -> str:
         """What it is doing, in words that follow the name of the server."""
+        if self._foreign:
+            return f"cannot be used here: {self._foreign}"
         if self._is_closing:
             return "is closed"
         if self._peer is not None:
@@ -115,7 +118,7 @@ class Connection:
 
     @property
     def is_connected(self) -> bool:
-        return self._peer is not None
+        return self._peer is not None and not self._foreign
 
     @property
     def reason(self) -> str:
@@ -127,13 +130,20 @@ class Connection:
 
         Raises:
             MissingExtraError: The SDK is not installed.
+            ToolExecutionError: It belongs to the process that this one was forked from.
         """
+        self._require_own()
         if self._owner is None and not self._is_closing:
             if find_spec("mcp") is None:
                 raise MissingExtraError(_MISSING)
-            self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
+            self._loop = asyncio.get_running_loop()
+            disown_in_child(self)
             name = f"tool-engine-mcp {self.settings.name}"
             self._owner = self._loop.create_task(self._keep_open(), name=name)
+
+    def disown(self, reason: str) -> None:
+        """Leave the connection to the process that has opened it: this is a child of it."""
+        self._foreign = reason
 
     async def wait_for_try(self) -> None:
         """Wait until the first try has succeeded or failed."""
@@ -164,6 +174,7 @@ class Connection:
             ToolExecutionError: The server is down, or it did not answer as it should.
             TimeoutError: It gave no sign of progress for `idle_timeout` seconds.
         """
+        self._require_own()
         running = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not running:
             work = self._run_call(name, arguments, on_progress, is_repeatable)
@@ -172,9 +183,11 @@ class Connection:
 
     async def close(self) -> None:
         """End the connection, after the calls that run; at once where that is cancelled."""
+        if self._foreign:
+            return
         self._is_closing = True
         try:
-            while self._running and os.getpid() == self._pid:
+            while self._running:
                 self._idle.clear()
                 await self._idle.wait()
         finally:
@@ -182,15 +195,20 @@ class Connection:
 
     async def cut(self) -> None:
         """End the connection now; calls that run end with it."""
+        if self._foreign:
+            return
         self._is_closing = True
         self._wanted.set()
         self._tried.set()
         owner = self._owner
-        # In a forked process it is the parent's, and goes on there.
-        if owner is None or owner.done() or os.getpid() != self._pid:
+        if owner is None or owner.done():
             return
         owner.cancel()
         await asyncio.wait({owner}, timeout=_CLOSE_LIMIT)
+
+    def _require_own(self) -> None:
+        if self._foreign:
+            raise self._make_failure(self.state)
 
     async def _run_call(
         self,

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -47,11 +49,14 @@ _REDIRECT: Final = re.compile(r"Redirect to (\S+) not followed")
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _NOT_FOUND: Final = 404
+_LONGEST_LABEL: Final = 64
 _ERRORS: Final = 400
 _INTERNAL: Final = -32_603
 _CURES: Final = {
     401: "; give its token in `headers`, or `auth`",
     403: "; give a token with more rights in `headers`, or `auth`",
+    404: "; correct the path of its url",
+    405: "; correct its url, or its type",
 }
 
 
@@ -59,19 +64,31 @@ def allow_of(url: str, allow: Iterable[str]) -> AllowList:
     """Return what may be dialled: public addresses, the server's own and those of `allow`.
 
     Raises:
-        ValueError: The URL has no host, or an entry of `allow` is none.
+        BadServerError: The URL has no host, or an entry of `allow` is none.
     """
     try:
-        parts = urlsplit(url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        name = parts.hostname if parts.scheme in ("http", "https") else None
+        own = _read_origin(url)
+        AllowList.parse((own,))
     except ValueError:
-        name = None
-    if not name:
         # What stands in it may be a secret.
-        raise ValueError("its url is none of a server; write http://host:port/path or https://")
-    host = f"[{name}]" if ":" in name else name
-    return AllowList.parse((f"{host}:{port}", *allow))
+        raise BadServerError(
+            "its url is none of a server; write http://host:port/path or https://"
+        ) from None
+    try:
+        return AllowList.parse((own, *allow))
+    except ValueError as error:
+        raise BadServerError(f"its allow is wrong: {error}") from None
+
+
+def _read_origin(url: str) -> str:
+    """Return the host and port of a URL; raise `ValueError` if it has none."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    is_host = all(0 < len(label) < _LONGEST_LABEL for label in host.rstrip(".").split("."))
+    if parts.scheme not in ("http", "https") or not is_host:
+        raise ValueError(host)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def open_http(url: str, client: httpx2.AsyncClient) -> AbstractAsyncContextManager[tuple[Any, Any]]:
@@ -139,6 +156,23 @@ def _make_tls() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
+_is_ours: Final[ContextVar[bool]] = ContextVar("is_ours", default=False)
+"""True while a request of this module is sent."""
+
+
+def _shorten_url(record: logging.LogRecord) -> bool:
+    """Leave what may be secret out of the line that httpx2 writes of each request."""
+    if _is_ours.get() and isinstance(record.args, tuple):
+        record.args = tuple(
+            describe_address(str(each)) if isinstance(each, httpx2.URL) else each
+            for each in record.args
+        )
+    return True
+
+
+logging.getLogger("httpx2").addFilter(_shorten_url)
+
+
 class _Client(httpx2.AsyncClient):
     """Makes of failures answers to single messages."""
 
@@ -148,11 +182,18 @@ class _Client(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send one request."""
+        before = _is_ours.set(True)
+        try:
+            return await self._send_request(request, **options)
+        finally:
+            _is_ours.reset(before)
+
+    async def _send_request(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         # One that follows a redirect comes unread.
         await request.aread()
         if request.method == "DELETE" or _NOTICE in request.content[:_HEAD]:
             # The SDK sends nothing else until these are answered.
-            limits = {**request.extensions["timeout"], "read": _PATIENCE}
+            limits = {**request.extensions["timeout"], "connect": _PATIENCE, "read": _PATIENCE}
             request.extensions = {**request.extensions, "timeout": limits}
         if request.method != "POST":
             return await super().send(request, **options)
@@ -262,7 +303,7 @@ async def _read_answer(response: httpx2.Response) -> httpx2.Response:
             if len(body) > MAX_ANSWER:
                 raise DecodingError(f"has more than {MAX_ANSWER // 2**20} MiB")
         decoder.close()
-    if _needs_words(response, kind):
+    if _needs_words(response, kind, body):
         headers = [(key, value) for key, value in headers if key != "content-type"]
         headers.append(("content-type", _JSON))
         body = bytearray(_write_error(_INTERNAL, _word_status(response)))
@@ -274,12 +315,15 @@ async def _read_answer(response: httpx2.Response) -> httpx2.Response:
     )
 
 
-def _needs_words(response: httpx2.Response, kind: str) -> bool:
+def _needs_words(response: httpx2.Response, kind: str, body: bytes | bytearray) -> bool:
     """Return True for an error that does not explain itself."""
     # A 404 has a meaning for the protocol: an older server, or a session that is over.
-    return response.status_code >= _ERRORS and not (
-        kind.startswith(_JSON) or response.status_code == _NOT_FOUND
-    )
+    if response.status_code < _ERRORS or response.status_code == _NOT_FOUND:
+        return False
+    try:
+        return not kind.startswith(_JSON) or "error" not in json.loads(body)
+    except (ValueError, TypeError, RecursionError):
+        return True
 
 
 def _answer_with_error(request: httpx2.Request, code: int, words: str | None) -> httpx2.Response:
@@ -305,15 +349,19 @@ def word_failure(error: BaseException) -> str | None:
         return f"it cannot be reached: {_word_error(error)}"
     if isinstance(error, DecodingError):
         return f"its answer {error}"
+    if isinstance(error, httpx2.SSEError):
+        return "its answer is no stream of events; correct its url, or its type"
     if isinstance(error, httpx2.TransportError):
         return f"the connection broke: {_word_error(error)}"
     return None
 
 
-def word_redirect(message: str) -> str:
-    """Return a message of the SDK, with one about a redirect in words of ours."""
+def word_refusal(message: str) -> str:
+    """Return why a server refused, with what the SDK says of it in words of ours."""
     found = _REDIRECT.match(message)
-    return message if found is None else _describe_redirect(found[1])
+    if found is not None:
+        return _describe_redirect(found[1])
+    return f"HTTP 404{_CURES[404]}" if message == "Not Found" else message or "it does not say why"
 
 
 def _describe_redirect(target: str) -> str:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import ValidationError
+
+NO_MESSAGE: Final = "its answer is no message of the protocol"
+
+
+def describe_unread(error: ValidationError) -> str:
+    """Return why a line is no message, of which pydantic says what each kind of one lacks."""
+    if error.errors(include_url=False)[0]["type"] == "json_invalid":
+        return f"its answer cannot be read: {describe_invalid(error)}"
+    return NO_MESSAGE
 
 
 def describe_invalid(error: ValidationError) -> str:

@@ -48,9 +48,9 @@ from tool_engine.executors.mcp.http import (
     open_http,
     open_sse,
     word_failure,
-    word_redirect,
+    word_refusal,
 )
-from tool_engine.executors.mcp.invalid import describe_invalid
+from tool_engine.executors.mcp.invalid import NO_MESSAGE, describe_invalid
 from tool_engine.executors.mcp.link import Link, WatchedTransport
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.executors.secrets import SecretScope
@@ -67,6 +67,9 @@ _MOST_ROUNDS: Final = 10
 SHORTEST_TTL: Final = 300.0
 """The fewest seconds between two readings of a list that may change unheard."""
 _LONGEST_TTL: Final = 86_400.0
+_ONLY_TASK: Final = (
+    "its server runs it only as a task of MCP, which is not supported; name the others in `expose`"
+)
 # In the SDK's words:
 _SESSION_OVER: Final = "Session terminated"
 _CLOSED: Final = "Connection closed"
@@ -124,7 +127,6 @@ class Peer:
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            before = len(found)
             try:
                 page = await self._client.session.list_tools(
                     params=PaginatedRequestParams(cursor=cursor)
@@ -138,11 +140,15 @@ class Peer:
                 if isinstance(fault, RefusedError):
                     raise BadServerError(f"it refused its list of tools: {fault}") from None
                 raise fault from None
-            found += [_dump_model(each) for each in page.tools]
+            for tool in page.tools:
+                if tool.execution is not None and tool.execution.task_support == "required":
+                    self.faults[tool.name] = _ONLY_TASK
+                else:
+                    found.append(_dump_model(tool))
             self._note_ttl(page.ttl_ms)
             if page.next_cursor is None:
                 return found
-            if len(found) > MOST_TOOLS or page.next_cursor == cursor or len(found) == before:
+            if len(found) > MOST_TOOLS or page.next_cursor == cursor or not page.tools:
                 break
             cursor = page.next_cursor
         raise BadServerError(
@@ -280,9 +286,9 @@ class Peer:
             return LostError(self.link.fault or error.message)
         if error.code == UNREADABLE:
             return BadServerError(error.message)
-        if error.code == PARSE_ERROR and error.message.startswith(_UNPARSED):
-            return BadServerError("its answer is no message of the protocol")
-        words = word_redirect(error.message)
+        if _is_unparsed(error):
+            return BadServerError(NO_MESSAGE)
+        words = word_refusal(error.message)
         if words == error.message:
             words = f"{words} ({error.code})"
         return RefusedError(words, is_unknown_tool=error.code == INVALID_PARAMS)
@@ -381,10 +387,7 @@ async def _make_transport(
     if settings.transport == "stdio":
         link.stdio = StdioTransport(settings.command, settings.env, settings.cwd)
         return link.stdio
-    try:
-        allow = allow_of(settings.url, settings.allow)
-    except ValueError as error:
-        raise BadServerError(str(error)) from None
+    allow = allow_of(settings.url, settings.allow)
     is_sse = settings.transport == "sse"
     # The SDK sends nothing more there after a message that was not taken.
     client = await make_client(
@@ -400,14 +403,25 @@ def _describe_error(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return _describe_error(error.exceptions[0])
     if isinstance(error, MCPError):
-        is_own = error.code in (NOT_SENT, BROKEN)
-        message = word_redirect(error.message)
-        return message if is_own else f"it refused the connection: {message}"
+        return _describe_refusal(error)
     if isinstance(error, ValidationError):
         return f"its answer is none: {describe_invalid(error)}"
     if (words := word_failure(error)) is not None:
         return words
     return str(error) if isinstance(error, BadServerError) else words_of(error)
+
+
+def _describe_refusal(error: MCPError) -> str:
+    if error.code in (NOT_SENT, BROKEN, UNREADABLE):
+        return error.message
+    if _is_unparsed(error):
+        return NO_MESSAGE
+    return f"it refused the connection: {word_refusal(error.message)}"
+
+
+def _is_unparsed(error: MCPError) -> bool:
+    """Return True where the SDK could not read an answer; its words hold what came."""
+    return error.code == PARSE_ERROR and error.message.startswith(_UNPARSED)
 
 
 def _dump_model(model: Any) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class MCPServerSettings(msgspec.Struct, Data, frozen=True, kw_only=True, metacla
     """The program and its arguments; for `stdio`."""
     env: Mapping[str, str] = {}
     """Variables for the program, beside the few that every program needs. `${env:NAME}` and
-    `${file:/path}` stand for secrets, here and in `headers`."""
+    `${file:/path}` stand for secrets, here and in `command`, `url` and `headers`."""
     cwd: str | None = None
     """Where the program runs; None: where the engine does."""
     url: str = ""

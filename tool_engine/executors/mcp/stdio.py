@@ -27,7 +27,8 @@ from pydantic import ValidationError
 
 from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
 from tool_engine.executors.mcp.faults import UNREADABLE, BadServerError
-from tool_engine.executors.mcp.invalid import describe_invalid
+from tool_engine.executors.mcp.invalid import describe_unread
+from tool_engine.forking import disown_in_child
 
 MAX_LINE: Final = 16 * 1024 * 1024
 """The most bytes of one message."""
@@ -67,7 +68,7 @@ class StdioTransport:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._env = {**inherited, **env, MARK: marks_with(self._mark)}
         self._cwd = cwd
-        self._pid = os.getpid()
+        self._is_foreign = False
         self._process: subprocess.Popen[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._closers: list[Any] = []
@@ -82,6 +83,7 @@ class StdioTransport:
         Raises:
             BadServerError: It cannot be started.
         """
+        disown_in_child(self)
         starting = asyncio.ensure_future(asyncio.to_thread(self._start_program))
         try:
             process = self._process = await asyncio.shield(starting)
@@ -106,6 +108,17 @@ class StdioTransport:
         """End the program and all that it has started."""
         await self._end_program()
 
+    def disown(self, reason: str) -> None:
+        """Let go of the program and of the ends of its pipes: this is a child of its owner."""
+        self._is_foreign = True
+        # The program would not see the end of its input while one of them is open. They are closed
+        # beside their transports, which would change the selector that is the owner's too.
+        process = self._process
+        pipes = () if process is None else (process.stdin, process.stdout, process.stderr)
+        for pipe in pipes:
+            if pipe is not None:
+                pipe.close()
+
     def last_words(self) -> str:
         """Return the end of what it wrote to standard error."""
         text = b"".join(self._errors).decode("utf-8", "replace").strip()
@@ -129,8 +142,8 @@ class StdioTransport:
     def _explain_start(self, error: OSError | ValueError) -> BadServerError:
         if isinstance(error, ValueError):
             return BadServerError(
-                "its program cannot be started: a text of its command or env holds a zero byte, or "
-                "a name of env an equals sign; remove it"
+                "its program cannot be started: a text of its command, env or cwd holds a zero "
+                "byte or half of a character, or a name of env an equals sign; remove it"
             )
         reason = error.strerror or type(error).__name__
         if self._cwd is not None and getattr(error, "filename", None) == self._cwd:
@@ -221,8 +234,7 @@ class StdioTransport:
 
     async def _end_program(self) -> None:
         process = self._process
-        if os.getpid() != self._pid:
-            # A forked process ends nothing of its parent.
+        if self._is_foreign:
             return
         for task in self._tasks:
             task.cancel()
@@ -246,8 +258,7 @@ def _read_message(line: bytes) -> SessionMessage | Exception:
         if answered is None:
             return error
         # Its call would wait until its deadline.
-        words = f"its answer cannot be read: {describe_invalid(error)}"
-        fault = ErrorData(code=UNREADABLE, message=words)
+        fault = ErrorData(code=UNREADABLE, message=describe_unread(error))
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(answered[1]), error=fault))
 
 
@@ -291,11 +302,9 @@ def _describe_end(pid: int) -> str:
 
 def _end_process(process: subprocess.Popen[bytes], mark: str) -> None:
     """End a program, its group and its strays. Blocks for a few seconds at most."""
-    for number in (None, signal.SIGTERM):
-        if number is not None:
-            _signal_group(process.pid, number)
-            # One that was stopped hears it only now.
-            _signal_group(process.pid, signal.SIGCONT)
+    # One that is stopped sees neither the end of its input nor SIGTERM before it goes on.
+    for number in (signal.SIGCONT, signal.SIGTERM):
+        _signal_group(process.pid, number)
         until = monotonic() + _SECONDS_TO_END
         while not _has_ended(process.pid) and monotonic() < until:
             sleep(_POLL)
