@@ -177,6 +177,39 @@ async def test_one_that_is_wrong(engine: ToolEngine) -> None:
 
 
 @pytest.mark.parametrize(
+    ("inside", "place"),
+    [
+        ({"properties": [1]}, "parameters.properties"),
+        ({"properties": 5}, "parameters.properties"),
+        ({"properties": {"a": {"format": ["x"], "type": 5}}}, "parameters.properties.a.type"),
+        ({"$defs": 5, "properties": {"a": {"$ref": "#/$defs/b"}}}, "parameters.properties.a.$ref"),
+        ({"properties": {"a": {"default": "\ud800"}}}, "parameters.properties.a.default"),
+        ({"properties": {"\ud800": {"format": "x"}}}, "parameters.properties"),
+    ],
+    ids=ascii,
+)
+async def test_a_schema_of_other_kinds_of_values(
+    engine: ToolEngine, inside: dict[str, Any], place: str
+) -> None:
+    """Each has its place and cure."""
+    wrong = {"name": "bad", "inputSchema": {"type": "object", **inside}}
+    await engine.import_tools([wrong, MCP[0]], lambda name, arguments: 1)
+    assert engine.list_names() == ["read_text_file"]
+    for _, message in engine.load_errors:
+        assert f": {place}: " in message
+        assert "; " in message
+
+
+async def test_a_keyword_that_is_no_text(engine: ToolEngine) -> None:
+    """It is left out as any other, and the finding can be written."""
+    listed = {"name": "odd", "inputSchema": {"type": "object", "properties": {"a": {"\ud800": 1}}}}
+    await engine.import_tools([listed], lambda name, arguments: arguments)
+    assert engine.load_errors == []
+    (found,) = engine.get_or_raise("odd").findings
+    assert "was left out" in found.encode().decode()
+
+
+@pytest.mark.parametrize(
     "entry", [{"type": "web_search_20250305", "name": "web_search"}, "x", {}, 5, None]
 )
 async def test_what_is_no_tool(engine: ToolEngine, entry: Any) -> None:

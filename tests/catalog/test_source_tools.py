@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given, settings
 
+from tests.effort import share_of
 from tests.growth import growth_of
 from tests.sources_of_tools import definition, tool
 from tool_engine.catalog.index import ToolIndex
@@ -138,3 +141,49 @@ def test_a_name_given_twice_means_what_is_given_when_it_is_once_again() -> None:
     assert once.tools is not None
     assert once.tools["t3"].version == "2.0.0"
     assert once.errors == ()
+
+
+MADE = {
+    (name, version): tool(name, version=version)
+    for name in "abcd"
+    for version in ("1.0.0", "2.0.0")
+}
+ITEMS = st.tuples(
+    st.sampled_from("abcd"),
+    st.sampled_from(["mapping", "tool", "bad"]),
+    st.sampled_from(["1.0.0", "2.0.0"]),
+)
+"""A name, what says it, and the version of the tool."""
+
+
+def write_item(name: str, form: str, version: str) -> Any:
+    if form == "bad":
+        return {"name": name}
+    return MADE[name, version] if form == "tool" else definition(name, version=version)
+
+
+def read_naively(items: list[tuple[str, str, str]], before: dict[str, str]) -> dict[str, str]:
+    """What each name means when nothing is kept but what it meant before."""
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(name for name, *_ in items):
+        said = [(form, version) for each, form, version in items if each == name]
+        if len(said) == 1 and said[0][0] != "bad":
+            found[name] = said[0][1]
+        elif name in before:
+            found[name] = before[name]
+    return found
+
+
+@settings(max_examples=share_of(300))
+@given(st.lists(st.tuples(st.integers(0, 17), st.lists(ITEMS, max_size=5)), max_size=6))
+def test_readings_one_after_another(steps: list[tuple[int, list[tuple[str, str, str]]]]) -> None:
+    """As if nothing were kept: tools that fail, come back, move and are given twice, in order."""
+    before, meant = Reading(None), dict[str, str]()
+    for beside, last in steps:
+        items = [*[(f"t{each}", "mapping", "1.0.0") for each in range(beside)], *last]
+        given = [write_item(*item) for item in items]
+        reading, meant = read(given, before), read_naively(items, meant)
+        assert reading.tools is not None
+        assert [(name, each.version) for name, each in reading.tools.items()] == [*meant.items()]
+        assert reading.errors == read(given).errors
+        before = reading

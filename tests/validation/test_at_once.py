@@ -229,6 +229,28 @@ def test_definitions() -> None:
             assert not is_fitting
 
 
+@pytest.mark.parametrize(
+    ("named", "meant"), [("a%20b", "a b"), ("a~1b", "a/b"), ("a/b", None), ("a~0b", "a~b")]
+)
+def test_a_reference_means_what_its_escapes_say(named: str, meant: str | None) -> None:
+    """Not the definition whose name is written like the reference."""
+    definitions = {"a": {"b": {"type": "integer"}}, named: {"type": "string"}}
+    if meant is not None:
+        definitions[meant] = {"type": "integer"}
+    about = {"$ref": f"#/$defs/{named}"}
+    schema = {"type": "object", "properties": {"a": about}, "$defs": definitions}
+    read = reader_of(schema)
+    for value in "x", 5:
+        sent = {"a": value}
+        if read is None:
+            continue
+        try:
+            read(msgspec.msgpack.encode(sent))
+        except msgspec.ValidationError:
+            continue
+        jsonschema.Draft202012Validator(schema).validate(sent)
+
+
 def test_an_object_with_rules_of_its_own() -> None:
     """So it is with rules about the object, and where something required is not described."""
     fields = {"a": {"type": "string"}}

@@ -325,7 +325,7 @@ def keep_held(schema: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         for keyword in [key for key in node if key not in held.KEYWORDS]:
             if keyword != "$schema" or steps:
                 _drop_keyword(node, keyword, steps, notes)
-        if "format" in node and node["format"] not in held.FORMATS:
+        if "format" in node and node["format"] not in tuple(held.FORMATS):
             _drop_keyword(node, "format", steps, notes)
         if "pattern" in node and not _can_match(node["pattern"]):
             _drop_keyword(node, "pattern", steps, notes)
@@ -353,9 +353,9 @@ def _is_too_large(value: Any) -> bool:
 
 
 def _drop_keyword(node: dict[str, Any], keyword: str, steps: Steps, notes: list[str]) -> None:
-    value = node.pop(keyword)
-    place = write_pointer((*steps, keyword))
-    notes.append(f"{place}: {keyword} {shown(value)[:80]} is not enforced here, and was left out")
+    value, place = shown(node.pop(keyword))[:80], write_pointer((*steps, keyword))
+    what = str(keyword).encode(errors="backslashreplace").decode()
+    notes.append(f"{place}: {what} {value} is not enforced here, and was left out")
 
 
 def _can_match(pattern: Any) -> bool:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from hashlib import blake2b
 from importlib import import_module
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from operator import is_, is_not
 from typing import Any, Final
 
@@ -154,16 +154,18 @@ class _Reader:
     def _add_kept(self) -> None:
         """Put what is as it was among what was made, in the order of the source."""
         before, tools, given = self._before, self._tools, self._given
-        if [part.names for part in self._parts] == [part.names for part in before.parts]:
+        names = [part.names for part in self._parts]
+        is_same = names == [part.names for part in before.parts]
+        # What came back has no place among those of before.
+        if is_same and len(self._known) == sum(map(len, names)):
             self._tools, self._given = {**self._known, **tools}, {**before.given, **given}
             return
-        names = [name for part in self._parts for name in part.names]
         for found, known in ((tools, self._known), (given, before.given)):
             made = dict(found)
             found.clear()
             found |= {
                 name: made[name] if name in made else known[name]
-                for name in names
+                for name in chain.from_iterable(names)
                 if name in made or name in known
             }
 
@@ -180,15 +182,16 @@ class _Reader:
         twice: set[str] = set()
         if sum(len(part.names) for part in self._parts) != len(self._tools):
             counts = Counter(name for part in self._parts for name in part.names)
-            twice = {name for name, count in counts.items() if count > 1 and name in self._tools}
+            twice = {name for name, count in counts.items() if count > 1 and name}
         for name in twice:
             # Nothing says which of them is meant: the name keeps its meaning.
             message = f"the source {self._origin!r} gives the tool {name!r} twice; rename one"
             self._errors.append((self._place, message))
-            del self._tools[name]
             self._given.pop(name, None)
             if name in self._known:
                 self._tools[name] = self._known[name]
+            else:
+                self._tools.pop(name, None)
         parts = (part if twice.isdisjoint(part.names) else _Part() for part in self._parts)
         return Reading(self._tools, tuple(sorted(set(self._errors))), self._given, tuple(parts))
 

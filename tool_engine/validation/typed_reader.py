@@ -13,6 +13,8 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import msgspec
 
+from tool_engine.model.json.references import split_pointer
+
 _NOTES: Final = frozenset(("type", "title", "description", "default", "examples", "deprecated"))
 _LENGTHS: Final = {
     "minLength": "min_length",
@@ -90,9 +92,9 @@ class _Types:
         if place not in self._referred:
             # What refers to itself finds this, and is left to the validator as a whole.
             self._referred[place] = _UNKNOWN
-            name = place.removeprefix(_DEFINITIONS)
-            if name != place:
-                self._referred[place] = self.find_type(self._definitions.get(name), levels)
+            steps = split_pointer(place) if place.startswith(_DEFINITIONS) else ()
+            if len(steps) == 2:
+                self._referred[place] = self.find_type(self._definitions.get(steps[1]), levels)
         return self._referred[place]
 
     def _find_object(self, about: Mapping[str, Any], levels: int) -> Any:

@@ -134,10 +134,11 @@ def unfit_defaults(schema: dict[str, Any]) -> Iterator[Path]:
     for steps, node, rules in _list_defaults(schema):
         try:
             check = compile_check({key: each for key, each in rules.items() if key != "default"})
+            is_fitting = check.is_valid(node["default"])
         except ValueError:
-            # What is no schema is a fault of its own.
+            # What is no schema, or no text, is a fault of its own.
             continue
-        if not check.is_valid(node["default"]):
+        if not is_fitting:
             yield steps
 
 
@@ -230,7 +231,8 @@ def _lost_reference(schema: dict[str, Any], pointer: str, place: Path) -> Fault:
         message = f"the reference {pointer[:80]!r} leads elsewhere, and nothing is fetched"
         cure = "copy what it means under $defs, and refer to it with '#/$defs/NAME'"
         return Fault(place, message, cure=cure)
-    known = [f"#/{key}/{name}" for key in DEFINITIONS for name in schema.get(key, ())]
+    named = {key: schema[key] for key in DEFINITIONS if isinstance(schema.get(key), dict)}
+    known = [f"#/{key}/{name}" for key, each in named.items() for name in each]
     near = find_nearest(pointer, known)
     cure = "" if near else f"the definitions here are {list_names(known)}" if known else "add $defs"
     return Fault(place, f"there is no schema at {pointer[:80]!r}", nearest=near, cure=cure)
@@ -362,7 +364,8 @@ def _find_misplaced(schema: dict[str, Any]) -> Iterator[Fault]:
     if "$schema" in schema and not is_known_draft(draft):
         cure = "remove the key; it is read as 2020-12"
         yield Fault((*_PLACE, "$schema"), f"{draft!r:.100} is no known draft", cure=cure)
-    for name, each in schema.get("properties", {}).items():
+    properties = schema.get("properties")
+    for name, each in properties.items() if isinstance(properties, dict) else ():
         place = (*_PLACE, "properties", name)
         if not name or len(name) > LONGEST_NAME:
             message = f"a parameter's name has 1 to {LONGEST_NAME} characters"

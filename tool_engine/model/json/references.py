@@ -64,7 +64,8 @@ def split_pointer(pointer: str) -> list[str]:
 def write_pointer(steps: Iterable[str | int]) -> str:
     """Return the local reference that `split_pointer` reads."""
     escaped = (str(step).replace("~", "~0").replace("/", "~1") for step in steps)
-    return "/".join(("#", *(quote(step, safe="~$") for step in escaped)))
+    # A lone surrogate is another's fault to tell, and has a place as well.
+    return "/".join(("#", *(quote(step, safe="~$", errors="surrogatepass") for step in escaped)))
 
 
 def resolve_schema(root: Any, schema: Any) -> Any:
