@@ -509,7 +509,7 @@ async def test_a_database_that_does_not_answer(tmp_path: Path, gate: Gate, name:
 
     assert (result.is_error, gate.begun) == (name == "report", 0)
     said = text_of(result)
-    assert said == "3" or "cannot be kept or read: " in said and "the disk is full" in said
+    assert said == "3" or ("cannot be kept or read: " in said and "the disk is full" in said)
 
 
 async def test_lines_end_where_the_task_begins(engine: ToolEngine, gate: Gate) -> None:

@@ -103,6 +103,11 @@ class Process:
         return any(key[0] == session for key in self.sessions)
 
 
+def key_of(asked: Asked) -> tuple[Any, ...]:
+    """What is remembered in a session holds there; without one, for the principal alone."""
+    return tuple(asked) if asked.session not in SESSIONS else tuple(asked[:4])
+
+
 class StandingMachine(RuleBasedStateMachine):
     """Three processes of two engines on one storage."""
 
@@ -137,7 +142,7 @@ class StandingMachine(RuleBasedStateMachine):
 
     def expect(self, asked: Asked) -> bool | None:
         """What is decided already; None: a person is asked."""
-        known = self.remembered.get(asked[:4])
+        known = self.remembered.get(key_of(asked))
         if known is not None or not asked.principal:
             return known
         place = asked.engine, asked.version, asked.principal
@@ -150,7 +155,7 @@ class StandingMachine(RuleBasedStateMachine):
         if decision.is_remembered is False:
             return
         if decision.always is None or not asked.principal:
-            self.remembered[asked[:4]] = decision.is_approved
+            self.remembered[key_of(asked)] = decision.is_approved
             return
         about = None if decision.always == "tool" else asked.n
         place = asked.engine, asked.version, asked.principal, about
@@ -235,7 +240,7 @@ class StandingMachine(RuleBasedStateMachine):
             self.note(asked, says)
         elif any(taken) and request.is_once and decision.is_remembered is not False:
             # What is remembered for a session is looked at by calls of that session alone.
-            self.remembered[asked[:4]] = decision.is_approved
+            self.remembered[key_of(asked)] = decision.is_approved
             for each in self.processes:
                 each.sessions = {
                     key: session
