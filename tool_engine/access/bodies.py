@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import types
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
 from tool_engine.access.problem import Problem
+from tool_engine.access.stepping import go_on
 
 LONGEST: Final = 4 << 20
 """The most bytes of one body."""
@@ -82,24 +82,9 @@ async def _read_in_time(reading: Coroutine[Any, Any, bytes | None]) -> bytes | N
         return body
     try:
         async with asyncio.timeout(_LONGEST_WAIT):
-            return await _go_on(reading, waited_for)
+            return await go_on(reading, waited_for)
     except TimeoutError:
         raise Problem(408, "late-body", "the body did not come in time; send it again") from None
-
-
-@types.coroutine
-def _go_on(
-    reading: Coroutine[Any, Any, bytes | None], waited_for: Any
-) -> Generator[Any, Any, bytes | None]:
-    """Await a coroutine that has taken its first step."""
-    while True:
-        try:
-            yield waited_for
-        except BaseException as error:  # noqa: BLE001 - it is the coroutine's own to answer
-            waited_for = reading.throw(error)
-        else:
-            body: bytes | None = yield from reading
-            return body
 
 
 def _make_too_large() -> Problem:

@@ -121,7 +121,8 @@ class Guard:
                     f"more requests than {self._rates.text} have come; send less",
                     retry_after=int(wait) + 1.0,
                 )
-        return {"principal": principal, "is_known": partial(self._is_known, token, principal)}
+        is_known = partial(self._is_known, token, principal)
+        return {"principal": principal, "is_known": is_known, "sent": sent}
 
     async def _find_principal(
         self, scope: Any, sent: Mapping[bytes, bytes], token: str | None

@@ -35,13 +35,14 @@ def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
         Problem: One that decides stands twice.
     """
     sent = dict(raw)
-    if len(sent) < len(raw):
-        names = [name for name, _ in raw]
-        for name in _ONCE & sent.keys():
-            if names.count(name) > 1:
-                raise Problem(
-                    400, "repeated-header", f"{name.decode()!r} stands twice; send it once"
-                )
+    if len(sent) == len(raw):
+        return sent
+    sent = {}
+    for name, value in raw:
+        if name in sent and name in _ONCE:
+            raise Problem(400, "repeated-header", f"{name.decode()!r} stands twice; send it once")
+        # What stands on several lines is a list, as RFC 9110 says.
+        sent[name] = sent[name] + b", " + value if name in sent else value
     return sent
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import types
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import msgspec
 
 from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem
+from tool_engine.access.stepping import go_on
 from tool_engine.access.streams import leave_when_unknown
 from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.logger import get_logger
@@ -91,7 +91,7 @@ class Endpoint:
             )
         query = read_query(scope["query_string"], operation.query)
         body = await self._read_body(receive) if operation.body is not None else None
-        return Asked(self._served, principal, scope["path_params"], query, body, scope["headers"])
+        return Asked(self._served, principal, scope["path_params"], query, body, scope["sent"])
 
     async def _read_body(self, receive: Any) -> Any:
         parts = []
@@ -143,7 +143,7 @@ async def _while_client_waits(work: Any, receive: Any) -> Any:
         watches.append(loop.call_later(_PATIENCE, begin))
 
     try:
-        return await _do_steps(work, begin_watch)
+        return await _do_work(work, begin_watch)
     except asyncio.CancelledError:
         if has_left and task.uncancel() == 0:
             return None
@@ -153,28 +153,14 @@ async def _while_client_waits(work: Any, receive: Any) -> Any:
             each.cancel()
 
 
-@types.coroutine
-def _do_steps(work: Any, on_wait: Callable[[], None]) -> Any:
+async def _do_work(work: Any, on_wait: Callable[[], None]) -> Any:
     """Do the work, and call `on_wait` when it waits for the first time."""
     try:
-        awaited = work.send(None)
+        waited_for = work.send(None)
     except StopIteration as done:
         return done.value
     on_wait()
-    while True:
-        try:
-            sent = yield awaited
-        except GeneratorExit:
-            work.close()
-            raise
-        except BaseException as error:  # noqa: BLE001 - it is for the work
-            step, sent = work.throw, error
-        else:
-            step = work.send
-        try:
-            awaited = step(sent)
-        except StopIteration as done:
-            return done.value
+    return await go_on(work, waited_for)
 
 
 async def write_json(value: Any) -> bytes:

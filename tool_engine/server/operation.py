@@ -30,16 +30,13 @@ class Asked(msgspec.Struct):
     """The parts of the path that are named."""
     query: Any
     body: Any
-    raw_headers: list[tuple[bytes, bytes]]
+    headers: Mapping[bytes, bytes]
+    """By their names in small letters."""
 
     def header(self, name: str) -> str | None:
-        """Return a header of the request; None: it has none of this name, in lower case.
-
-        One that stands on several lines is a list, as RFC 9110 says.
-        """
-        known = name.encode()
-        found = [value.decode("latin-1") for each, value in self.raw_headers if each == known]
-        return ", ".join(found) if found else None
+        """Return a header of the request; None: it has none of this name, in lower case."""
+        value = self.headers.get(name.encode())
+        return None if value is None else value.decode("latin-1")
 
     @property
     def engine(self) -> ToolEngine:
