@@ -499,7 +499,7 @@ async def test_a_database_that_does_not_answer(tmp_path: Path, gate: Gate, name:
     arguments = {"add": {"a": 1, "b": 2}, "report": {"year": 2026}}[name]
     async with open_engine(tmp_path, f"sqlite:///{tmp_path / 'kept.db'}", gate) as engine:
         assert await engine.tasks.list() == []
-        with sqlite3.connect(tmp_path / "kept.db") as connection:
+        with sqlite3.connect(tmp_path / "kept.db", BOUND, isolation_level=None) as connection:
             connection.execute(
                 "CREATE TRIGGER full BEFORE INSERT ON tool_tasks "
                 "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
@@ -512,9 +512,10 @@ async def test_a_database_that_does_not_answer(tmp_path: Path, gate: Gate, name:
     assert said == "3" or "cannot be kept or read: IntegrityError: the disk is full" in said
 
 
-async def test_lines_end_where_the_task_begins(engine: ToolEngine, gate: Gate) -> None:
-    """Nothing is sent to a request that was answered."""
-    lines: list[Any] = []
+@pytest.mark.parametrize("kind", ["lines", "progress"])
+async def test_notices_end_where_the_task_begins(engine: ToolEngine, gate: Gate, kind: str) -> None:
+    """Until then it is a call as any other; nothing is sent to a request that was answered."""
+    heard: list[Any] = []
 
     @engine.tool
     async def talk(context: ToolExecutionContext, after: str) -> str:
@@ -523,22 +524,35 @@ async def test_lines_end_where_the_task_begins(engine: ToolEngine, gate: Gate) -
         Args:
             after: What is said in the end.
         """
-        await context.log("early")
+        await say(context, "early", 1)
         await gate.wait()
-        await context.log(after)
+        await say(context, after, 2)
         return after
 
-    async def note(params: Any) -> None:
-        lines.append(params.data)
+    async def say(context: ToolExecutionContext, line: str, done: int) -> None:
+        if kind == "lines":
+            await context.log(line)
+        else:
+            await context.report_progress(done, 2)
 
-    meta: Any = {"io.modelcontextprotocol/logLevel": "info"}
+    async def note(params: Any) -> None:
+        heard.append(params.data)
+
+    async def hear_progress(done: float, *_: Any) -> None:
+        heard.append(done)
+
+    wishes: dict[str, dict[str, Any]] = {
+        "lines": {"meta": {"io.modelcontextprotocol/logLevel": "info"}},
+        "progress": {"progress_callback": hear_progress},
+    }
+    more = wishes[kind]
     async with connect(MCPServer(engine, task_after=SOON), logging_callback=note) as client:
-        task_id = await start(client, "talk", {"after": "late"}, meta=meta)
+        task_id = await start(client, "talk", {"after": "late"}, **more)
         gate.open.set()
         await until_over(client, task_id)
-        await client.session.call_tool("talk", {"after": "last"}, meta=meta)
+        await client.session.call_tool("talk", {"after": "last"}, **more)
 
-    assert lines == ["early", "early", "last"]
+    assert heard == (["early", "early", "last"] if kind == "lines" else [1, 1, 2])
 
 
 async def test_a_client_that_cannot_answer(engine: ToolEngine, gate: Gate) -> None:

@@ -117,7 +117,7 @@ class TaskRun:
         refusal = self._ending or self._find_refusal()
         if refusal is not None:
             return self.refuse(refusal)
-        listener = _Listener(self, context.on_progress)
+        listener = _Listener(self, context.on_progress or kept.on_progress)
         names = ToolExecutionContext.__struct_fields__
         fields = {name: getattr(context, name) for name in names}
         own = TaskContext(**{**fields, "on_progress": listener.hear}, _run=self)

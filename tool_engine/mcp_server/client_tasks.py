@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import mcp_types as types
@@ -133,7 +134,12 @@ class ClientTasks:
         list_shown(self._listing)
         # So the tool finds the client that it may ask, and only the tools that this may see.
         return await self._engine.tasks.start(
-            tool.name, arguments, context, run_in=copy_context(), is_late=True
+            tool.name,
+            arguments,
+            context,
+            run_in=copy_context(),
+            on_progress=request.notices.note_progress,
+            is_late=True,
         )
 
     async def _wait_at_first(
@@ -161,7 +167,12 @@ class ClientTasks:
 
     def _remember_asking(self, task_id: str, request: ClientRequest) -> None:
         if len(self._asking) >= self._most:
-            self._asking = {key: each for key, each in self._asking.items() if not each.is_over}
+            now = datetime.now(UTC)
+            kept = ((key, each) for key, each in self._asking.items() if not each.is_over)
+            # Of one that another engine runs the end is not heard of here.
+            self._asking = {
+                key: each for key, each in kept if each.task and each.task.state.expires_at > now
+            }
             self._most = max(_FEWEST, 2 * len(self._asking))
         self._asking[task_id] = request
 
