@@ -701,6 +701,12 @@ async def post(url: str, token: str, method: str, named: str | None, **params: A
 async def hear(url: str, token: str, **wanted: Any) -> AsyncGenerator[dict[str, Any], None]:
     """Listens, and gives each message that comes."""
     request = request_of(token, "subscriptions/listen", None, notifications=wanted)
+    async with aclosing(stream(url, request)) as messages:
+        async for message in messages:
+            yield message
+
+
+async def stream(url: str, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
     async with (
         asyncio.timeout(BOUND),
         aiohttp.ClientSession() as session,
@@ -768,6 +774,29 @@ async def test_a_client_hears_of_its_tasks(
         del found["result"][left_out]
     assert last == found["result"]
     assert len(told) < 5
+
+
+async def test_a_fast_call_ends_after_its_lines(
+    engine: ToolEngine, gate: Gate, tmp_path: Path
+) -> None:
+    """Each line of the tool comes before the result, and none is lost."""
+
+    @engine.tool
+    async def chat(context: ToolExecutionContext) -> str:
+        """Chat."""
+        for number in range(20):
+            await context.log(f"line {number}")
+        return "done"
+
+    file = write_tokens(tmp_path / "tokens.yaml", ann="secret-a")
+    async with serving(engine, token_file=file) as url:
+        request = request_of("secret-a", "tools/call", "chat", name="chat", arguments={})
+        request["json"]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] = "info"
+        async with aclosing(stream(url, request)) as messages:
+            *lines, result = [message async for message in messages]
+
+    assert [each["params"]["data"] for each in lines] == [f"line {n}" for n in range(20)]
+    assert result["result"]["content"][0]["text"] == "done"
 
 
 async def test_who_may_hear_of_tasks(engine: ToolEngine, gate: Gate, tmp_path: Path) -> None:

@@ -107,8 +107,10 @@ class ClientTasks:
         """
         try:
             ended = await self._wait_at_first(handle, request)
+            await request.notices.end(is_heard=True)
         except asyncio.CancelledError:
             self._go_on_with(self._cancel_unheard(handle))
+            await request.notices.end(is_heard=False)
             raise
         if ended is None:
             return {**describe_task(handle.state, is_asking=False), "resultType": "task"}
@@ -153,7 +155,6 @@ class ClientTasks:
             return await handle.wait()
         request.task = handle
         self._remember_asking(handle.id, request)
-        await request.notices.end(is_heard=True)
         with suppress(RecordsUnavailableError):
             await handle.refresh()
         return None
@@ -239,7 +240,10 @@ class ClientTasks:
         """
         _check_request(ctx, params)
         handle, _ = await self._find_task(ctx, params.task_id)
-        await handle.cancel(f"{find_principal(self._principal, ctx) or 'its client'} wished so")
+        try:
+            await handle.cancel(f"{find_principal(self._principal, ctx) or 'its client'} wished so")
+        except RecordsUnavailableError as error:
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
         return {"resultType": "complete"}
 
     async def _find_task(self, ctx: Any, task_id: str) -> tuple[TaskHandle, Tool]:
