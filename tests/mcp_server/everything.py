@@ -453,7 +453,7 @@ async def main() -> None:
             engine.tool(name=f"test_{function.__name__}")(function)
         for name, (run, background) in TASKS.items():
             engine.tool(name=name, background=background)(run)
-        server = MCPServer(engine, name="everything", task_after=0.3)
+        server = MCPServer(engine, name="everything", task_after=0.7)
         add_prompts(server)
         add_resources(server)
         await server.run_http(port=0, on_ready=lambda url: print(url, flush=True))

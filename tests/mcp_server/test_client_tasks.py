@@ -40,6 +40,8 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 SOON = 0.05
 """Seconds after which a call of these tests is a task."""
+LATER = 1.0
+"""The same, where its tool has to have begun by then."""
 
 
 class TaskParams(RequestParams):
@@ -190,7 +192,7 @@ async def outcomes_of(engine: ToolEngine) -> list[str]:
 async def test_a_fast_call_is_no_task(engine: ToolEngine, gate: Gate) -> None:
     """It ends as a call does, one record, and nothing is kept."""
     gate.open.set()
-    async with connect(MCPServer(engine)) as client:
+    async with connect(MCPServer(engine, task_after=BOUND)) as client:
         added = await client.call_tool("add", {"a": 1, "b": 2})
         wrong = await client.call_tool("add", {"a": "one", "b": 2})
         written = await client.call_tool("report", {"year": 2026})
@@ -247,7 +249,7 @@ async def test_what_it_waits_for_is_said(engine: ToolEngine, gate: Gate) -> None
     async with connect(MCPServer(engine, task_after=SOON)) as client:
         first = await start(client, "report", {"year": 2025})
         second = await start(client, "report", {"year": 2026})
-        waits = await send(client, "tasks/get", second)
+        waits = await until(client, second, lambda found: "as number" in found["statusMessage"])
         handle = await engine.tasks.get(second)
         explained = engine.controller.explain(handle.state.call_id or "")
         gate.open.set()
@@ -446,7 +448,8 @@ async def test_what_is_asked_at_once_is_asked_at_once(engine: ToolEngine, gate: 
     async def answer(*_: Any) -> Any:
         return ElicitResult(action="accept", content={"name": next(names)})
 
-    async with connect(MCPServer(engine), elicitation_callback=answer) as client:
+    server = MCPServer(engine, task_after=BOUND)
+    async with connect(server, elicitation_callback=answer) as client:
         result = await client.call_tool("ask", {})
 
     # The tool runs again from its start, where the same question has the same answer.
@@ -467,9 +470,9 @@ async def test_asked_while_it_becomes_a_task(engine: ToolEngine, gate: Gate) -> 
             await gate.wait()
 
     async with connect(
-        MCPServer(engine, task_after=SOON), elicitation_callback=never_asked
+        MCPServer(engine, task_after=LATER), elicitation_callback=never_asked
     ) as client:
-        asyncio.get_running_loop().call_later(4 * SOON, gate.open.set)
+        asyncio.get_running_loop().call_later(2 * LATER, gate.open.set)
         asked = await client.session.call_tool(
             "ask_and_tidy", {}, allow_input_required=True, allow_claimed=True
         )
@@ -499,7 +502,7 @@ async def test_a_database_that_does_not_answer(tmp_path: Path, gate: Gate, name:
     arguments = {"add": {"a": 1, "b": 2}, "report": {"year": 2026}}[name]
     async with open_engine(tmp_path, f"sqlite:///{tmp_path / 'kept.db'}", gate) as engine:
         assert await engine.tasks.list() == []
-        with sqlite3.connect(tmp_path / "kept.db") as connection:
+        with sqlite3.connect(tmp_path / "kept.db", BOUND, isolation_level=None) as connection:
             connection.execute(
                 "CREATE TRIGGER full BEFORE INSERT ON tool_tasks "
                 "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
@@ -512,9 +515,10 @@ async def test_a_database_that_does_not_answer(tmp_path: Path, gate: Gate, name:
     assert said == "3" or ("cannot be kept or read: " in said and "the disk is full" in said)
 
 
-async def test_lines_end_where_the_task_begins(engine: ToolEngine, gate: Gate) -> None:
-    """Nothing is sent to a request that was answered."""
-    lines: list[Any] = []
+@pytest.mark.parametrize("kind", ["lines", "progress"])
+async def test_notices_end_where_the_task_begins(engine: ToolEngine, gate: Gate, kind: str) -> None:
+    """Until then it is a call as any other; nothing is sent to a request that was answered."""
+    heard: list[Any] = []
 
     @engine.tool
     async def talk(context: ToolExecutionContext, after: str) -> str:
@@ -523,22 +527,39 @@ async def test_lines_end_where_the_task_begins(engine: ToolEngine, gate: Gate) -
         Args:
             after: What is said in the end.
         """
-        await context.log("early")
+        await say(context, f"early, then {after}", 1 + len(after))
         await gate.wait()
-        await context.log(after)
+        await say(context, after, 2 + len(after))
         return after
 
-    async def note(params: Any) -> None:
-        lines.append(params.data)
+    async def say(context: ToolExecutionContext, line: str, done: int) -> None:
+        if kind == "lines":
+            await context.log(line)
+        else:
+            await context.report_progress(done)
 
-    meta: Any = {"io.modelcontextprotocol/logLevel": "info"}
-    async with connect(MCPServer(engine, task_after=SOON), logging_callback=note) as client:
-        task_id = await start(client, "talk", {"after": "late"}, meta=meta)
+    async def note(params: Any) -> None:
+        heard.append(params.data)
+
+    async def hear_progress(done: float, *_: Any) -> None:
+        heard.append(done)
+
+    wishes: dict[str, dict[str, Any]] = {
+        "lines": {"meta": {"io.modelcontextprotocol/logLevel": "info"}},
+        "progress": {"progress_callback": hear_progress},
+    }
+    more = wishes[kind]
+    async with connect(MCPServer(engine, task_after=LATER), logging_callback=note) as client:
+        task_id = await start(client, "talk", {"after": "late"}, **more)
         gate.open.set()
         await until_over(client, task_id)
-        await client.session.call_tool("talk", {"after": "last"}, meta=meta)
+        await client.session.call_tool("talk", {"after": "the last"}, **more)
 
-    assert lines == ["early", "early", "last"]
+    if kind == "lines":
+        assert heard == ["early, then late", "early, then the last", "the last"]
+    else:
+        # Of what comes at once the newest is sent.
+        assert [each for each in heard if each != 9] == [5, 10]
 
 
 async def test_a_client_that_cannot_answer(engine: ToolEngine, gate: Gate) -> None:
@@ -588,7 +609,7 @@ async def test_an_operator_is_waited_for(tmp_path: Path, gate: Gate, may: bool) 
             MCPServer(engine, task_after=SOON), elicitation_callback=never_asked
         ) as client:
             task_id = await start(client, "pay", {"amount": 3})
-            waits = await send(client, "tasks/get", task_id)
+            waits = await until(client, task_id, lambda found: "consent" in str(found))
             (request,) = await engine.approvals.pending()
             await engine.approvals.answer(request.token, may, by="bob")
             ended = await until_over(client, task_id)
@@ -630,6 +651,7 @@ async def test_a_restart(tmp_path: Path, gate: Gate) -> None:
     async with connect(MCPServer(engine, task_after=SOON)) as client:
         runs = await start(client, "report", {"year": 2025})
         waits = await start(client, "report", {"year": 2026})
+        await until(client, runs, lambda found: "half" in found["statusMessage"])
         await die(engine)
     gate.open.set()
     async with open_engine(tmp_path, records, gate) as second:
@@ -660,7 +682,7 @@ def test_a_program_over_standard_input_and_output(tmp_path: Path) -> None:
             return await send(client, "tasks/get", task_id), await until_over(client, task_id)
 
     first, last = asyncio.run(use())
-    assert (first["status"], first["statusMessage"]) == ("working", "runs")
+    assert first["taskId"] == last["taskId"]
     assert (last["status"], last["result"]["isError"]) == ("completed", False)
 
 
@@ -687,6 +709,12 @@ async def post(url: str, token: str, method: str, named: str | None, **params: A
 async def hear(url: str, token: str, **wanted: Any) -> AsyncGenerator[dict[str, Any], None]:
     """Listens, and gives each message that comes."""
     request = request_of(token, "subscriptions/listen", None, notifications=wanted)
+    async with aclosing(stream(url, request)) as messages:
+        async for message in messages:
+            yield message
+
+
+async def stream(url: str, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
     async with (
         asyncio.timeout(BOUND),
         aiohttp.ClientSession() as session,
@@ -754,6 +782,29 @@ async def test_a_client_hears_of_its_tasks(
         del found["result"][left_out]
     assert last == found["result"]
     assert len(told) < 5
+
+
+async def test_a_fast_call_ends_after_its_lines(
+    engine: ToolEngine, gate: Gate, tmp_path: Path
+) -> None:
+    """Each line of the tool comes before the result, and none is lost."""
+
+    @engine.tool
+    async def chat(context: ToolExecutionContext) -> str:
+        """Chat."""
+        for number in range(20):
+            await context.log(f"line {number}")
+        return "done"
+
+    file = write_tokens(tmp_path / "tokens.yaml", ann="secret-a")
+    async with serving(engine, MCPServer(engine, task_after=BOUND), token_file=file) as url:
+        request = request_of("secret-a", "tools/call", "chat", name="chat", arguments={})
+        request["json"]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] = "info"
+        async with aclosing(stream(url, request)) as messages:
+            *lines, result = [message async for message in messages]
+
+    assert [each["params"]["data"] for each in lines] == [f"line {n}" for n in range(20)]
+    assert result["result"]["content"][0]["text"] == "done"
 
 
 async def test_who_may_hear_of_tasks(engine: ToolEngine, gate: Gate, tmp_path: Path) -> None:

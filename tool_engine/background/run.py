@@ -138,7 +138,7 @@ class TaskRun:
         kept = self.kept
         # Of what only another process has, its owner is known at least.
         context = kept.context or ToolExecutionContext(kept.state.owner)
-        self._listener = context.on_progress
+        self._listener = context.on_progress or kept.on_progress
         return context.for_task(kept.state.id, self, self.take_progress)
 
     def end(self, refusal: Refusal) -> bool:

@@ -39,6 +39,7 @@ from tool_engine.model.call import (
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.context_check import check_context
 from tool_engine.model.json.copying import copied, live
+from tool_engine.model.progress import ToolProgress
 from tool_engine.model.task import QUEUED, TASK_STATUSES, KeptTask, TaskHandle, TaskState, fields_of
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact
@@ -91,6 +92,7 @@ class EngineTasks:
         ttl: float = 3600.0,
         idempotency_key: str | None = None,
         run_in: Context | None = None,
+        on_progress: Callable[[ToolProgress], object] | None = None,
         is_late: bool = False,
         is_awaited: bool = False,
     ) -> TaskHandle:
@@ -104,6 +106,8 @@ class EngineTasks:
             idempotency_key: A second start of its owner with the same key returns the same task.
             run_in: The context variables that the call sees, if it runs in this process; None:
                 none, for what a task does belongs to no caller.
+            on_progress: Hears its progress, if it runs in this process; one of the context binds
+                the task to this process.
             is_late: Whether its caller waits at first, and calls `keep` if that takes long: what
                 ends before is never written.
             is_awaited: Whether its caller waits, and asks again where it was cut off: then a tool
@@ -115,7 +119,7 @@ class EngineTasks:
         _check_start(given, ttl, idempotency_key)
         tool = self._engine.get(tool_name)
         kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
-        kept.run_in = run_in
+        kept.run_in, kept.on_progress = run_in, on_progress
         kept.is_awaited = is_awaited
         is_hopeless = self._is_hopeless(tool, kept)
         self._open_for(kept)

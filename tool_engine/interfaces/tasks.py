@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from contextvars import Context
 
     from tool_engine.model.call import ToolExecutionContext
+    from tool_engine.model.progress import ToolProgress
     from tool_engine.model.task import TaskHandle, TaskState
 
 
@@ -41,6 +42,7 @@ class Tasks(Protocol):
         ttl: float = 3600.0,
         idempotency_key: str | None = None,
         run_in: Context | None = None,
+        on_progress: Callable[[ToolProgress], object] | None = None,
         is_late: bool = False,
         is_awaited: bool = False,
     ) -> TaskHandle:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import mcp_types as types
@@ -106,8 +107,10 @@ class ClientTasks:
         """
         try:
             ended = await self._wait_at_first(handle, request)
+            await request.notices.end(is_heard=True)
         except asyncio.CancelledError:
             self._go_on_with(self._cancel_unheard(handle))
+            await request.notices.end(is_heard=False)
             raise
         if ended is None:
             return {**describe_task(handle.state, is_asking=False), "resultType": "task"}
@@ -133,7 +136,12 @@ class ClientTasks:
         list_shown(self._listing)
         # So the tool finds the client that it may ask, and only the tools that this may see.
         return await self._engine.tasks.start(
-            tool.name, arguments, context, run_in=copy_context(), is_late=True
+            tool.name,
+            arguments,
+            context,
+            run_in=copy_context(),
+            on_progress=request.notices.note_progress,
+            is_late=True,
         )
 
     async def _wait_at_first(
@@ -147,7 +155,6 @@ class ClientTasks:
             return await handle.wait()
         request.task = handle
         self._remember_asking(handle.id, request)
-        await request.notices.end(is_heard=True)
         with suppress(RecordsUnavailableError):
             await handle.refresh()
         return None
@@ -161,7 +168,12 @@ class ClientTasks:
 
     def _remember_asking(self, task_id: str, request: ClientRequest) -> None:
         if len(self._asking) >= self._most:
-            self._asking = {key: each for key, each in self._asking.items() if not each.is_over}
+            now = datetime.now(UTC)
+            kept = ((key, each) for key, each in self._asking.items() if not each.is_over)
+            # Of one that another engine runs the end is not heard of here.
+            self._asking = {
+                key: each for key, each in kept if each.task and each.task.state.expires_at > now
+            }
             self._most = max(_FEWEST, 2 * len(self._asking))
         self._asking[task_id] = request
 
@@ -228,7 +240,10 @@ class ClientTasks:
         """
         _check_request(ctx, params)
         handle, _ = await self._find_task(ctx, params.task_id)
-        await handle.cancel(f"{find_principal(self._principal, ctx) or 'its client'} wished so")
+        try:
+            await handle.cancel(f"{find_principal(self._principal, ctx) or 'its client'} wished so")
+        except RecordsUnavailableError as error:
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
         return {"resultType": "complete"}
 
     async def _find_task(self, ctx: Any, task_id: str) -> tuple[TaskHandle, Tool]:

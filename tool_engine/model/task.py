@@ -97,6 +97,8 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     """The lock of what is kept late, so that no change comes before it; None: it is kept."""
     run_in: Context | None = None
     """The context variables that its call sees in this process; None: none."""
+    on_progress: Any = None
+    """What hears its progress in this process, where its context names nothing."""
     done: Any = None
     """The event that its end sets; None: nothing waits for it here."""
 
@@ -108,7 +110,7 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     def end_waiting(self) -> None:
         """Wake what waits for its end, and let go of what only its call needed."""
         # What has run is never run again.
-        self.params = self.context = self.run_in = None
+        self.params = self.context = self.run_in = self.on_progress = None
         if isinstance(self.done, asyncio.Event):
             self.done.set()
 
