@@ -12,6 +12,7 @@ from statistics import median
 from tests.benchmarks import report
 from tests.benchmarks.admission import admission
 from tests.benchmarks.calls import BY_HAND, ENGINE, engine_rows, hand_rows
+from tests.benchmarks.clients import clients
 from tests.benchmarks.http import CONCURRENCY, http_rates
 from tests.benchmarks.loading import (
     COLD,
@@ -126,6 +127,7 @@ async def main() -> bool:
         kept &= await records()
         kept &= protocols()
         kept &= serving()
+        kept &= await clients(str(directory / "clients"))
 
         kept &= await loading(directory / "many")
         imports = import_times()
