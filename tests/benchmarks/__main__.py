@@ -12,6 +12,7 @@ from statistics import median
 from tests.benchmarks import report
 from tests.benchmarks.admission import admission
 from tests.benchmarks.calls import BY_HAND, ENGINE, engine_rows, hand_rows
+from tests.benchmarks.clients import clients
 from tests.benchmarks.http import CONCURRENCY, http_rates
 from tests.benchmarks.listening import listening
 from tests.benchmarks.loading import (
@@ -128,6 +129,7 @@ async def main() -> bool:
         kept &= protocols()
         kept &= serving()
         kept &= await listening()
+        kept &= await clients(str(directory / "clients"))
 
         kept &= await loading(directory / "many")
         imports = import_times()

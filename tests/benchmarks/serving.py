@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.benchmarks import report
 
-__all__ = ["serving"]
+__all__ = ["make_bare", "serving"]
 
 BARE = "mcp, low-level Server"
 ENGINE = "tool-engine, MCPServer"
@@ -178,11 +178,10 @@ def _describe_parameters() -> dict[str, Any]:
     return {"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]}
 
 
-async def serve_bare(way: str, tools: int) -> None:
+def make_bare(tools: int) -> Any:
+    """The SDK's low-level server with so many tools."""
     import mcp_types as types
-    import uvicorn
     from mcp.server.lowlevel.server import Server
-    from mcp.server.stdio import stdio_server
 
     names = ["add", "spent", *(f"tool_{number}" for number in range(2, tools))]
     listed = [
@@ -200,7 +199,14 @@ async def serve_bare(way: str, tools: int) -> None:
         text = str(time.process_time() if params.name == "spent" else given["a"] + given["b"])
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
-    server = Server("bare", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server("bare", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+async def serve_bare(way: str, tools: int) -> None:
+    import uvicorn
+    from mcp.server.stdio import stdio_server
+
+    server = make_bare(tools)
     if way == "stdio":
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import yaml
 
-from tests.executors.mcp.conftest import serve_http
+from tests.executors.mcp.conftest import LIMIT, running, serve_http
 from tests.mcp_servers.programs import PROGRAM, entry, python
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
@@ -333,6 +334,22 @@ async def test_a_reload_tells_what_servers_have_changed(folder: Path) -> None:
         assert len(engine.index) == 0
         changes = await engine.lock_tools(["server:one"])
         assert changes == {"added": ["echo"], "modified": [], "removed": []}
+
+
+async def test_the_server_of_a_file_hears_of_a_call_that_is_given_up(folder: Path) -> None:
+    """By a scope of anyio, too, which cancels again and again."""
+    name_servers(folder, one=entry("one", expose=["echo", "given_up"]))
+    write(folder, "wait", {**SHOUT, "name": "wait", "entry": {**SHOUT["entry"], "tool": "slow"}})
+    async with engine_of(folder) as engine:
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.execute, "wait", {"text": "scope"})
+            await until(lambda: running(engine) == 1)
+            await engine.execute("echo", {})  # behind it on the way: the server has it
+            group.cancel_scope.cancel()
+        async with asyncio.timeout(LIMIT):
+            while await said(engine, "given_up") != "scope":  # noqa: ASYNC110 - it happens in another process
+                await asyncio.sleep(0.01)
+        assert running(engine) == 0
 
 
 async def test_a_file_names_a_tool_that_its_server_has(folder: Path) -> None:

@@ -47,8 +47,8 @@ class LocalBackend:
         return True
 
     def leaves_on_cancel(self, executor: ToolExecutor) -> bool:
-        """Return True for what runs in a thread: no cancellation reaches it."""
-        return not _is_async(executor)
+        """Return True for what runs in a thread, and for executors that say so."""
+        return not _is_async(executor) or getattr(executor, "leaves_on_cancel", False)
 
     def function_for(self, executor: ToolExecutor) -> Callable[..., Coroutine[Any, Any, Any]]:
         """Return the function that carries out attempts with one executor directly."""

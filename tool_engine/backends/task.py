@@ -98,7 +98,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     is_detached: bool = False
     """True when the caller continued without waiting for the end of the work."""
     leaves_on_cancel: bool = False
-    """True for work that no cancellation can reach, such as a thread."""
+    """True for work that takes its time after a cancellation, or that none reaches: a thread."""
     on_end: Callable[[], None] | None = None
     """Called once by its home when a detached run has ended."""
     _waits_for: Any = None

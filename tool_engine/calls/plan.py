@@ -247,9 +247,7 @@ class Planner:
             return placed
         executor = self._limit_output(tool, runs)
         direct = getattr(executor, "direct", None)
-        return executor, Placing(
-            here.function_for(executor), here.leaves_on_cancel(executor), direct
-        )
+        return executor, Placing(here.function_for(executor), here.leaves_on_cancel(runs), direct)
 
     def _place_elsewhere(
         self, tool: Tool, runs: ToolExecutor

@@ -22,7 +22,9 @@ class ToolExecutor(Protocol):
     with `preview(self, tool, params)`, plain or async, shows them what would change. One with
     `misfits(self, params)` lists what its function cannot be given, as findings. One whose call is
     no more than a call of an async function has it as `direct`: it is called with the parameters as
-    keywords in place of `execute`, where there are no retries and no limits on results.
+    keywords in place of `execute`, where there are no retries and no limits on results. One with
+    `leaves_on_cancel = True` has more to do when it is cancelled: its caller goes on at once, and
+    cancels it no second time.
     """
 
     async def execute(

@@ -143,7 +143,8 @@ class Connection:
 
     def disown(self, reason: str) -> None:
         """Leave the connection to the process that has opened it: this is a child of it."""
-        self._foreign = reason
+        # Its owner, of which the child has a copy, must not connect there when it is cancelled.
+        self._foreign, self._is_closing = reason, True
 
     async def wait_for_try(self) -> None:
         """Wait until the first try has succeeded or failed."""

@@ -34,6 +34,8 @@ class FileToolExecutor(ToolExecutor):
         find_server: Returns the server of a name, or None.
     """
 
+    leaves_on_cancel = True  # as `MCPExecutor`
+
     def __init__(self, find_server: Callable[[str], MCPSource | None] | None = None) -> None:
         self._find_server = find_server
 

@@ -17,7 +17,8 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, lru_cache
+from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
@@ -243,7 +244,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         for address in addresses:
             dialled = httpx2.Request(
                 request.method,
-                url.copy_with(host=address),
+                url if address == host else url.copy_with(host=address),
                 headers=request.headers,
                 stream=request.stream,
                 extensions={**request.extensions, "sni_hostname": host},
@@ -255,6 +256,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         raise problem or httpx2.ConnectError(f"{host} has no address")
 
     async def _find_addresses(self, host: str, port: int) -> list[str]:
+        if _is_address(host):
+            # A look-up goes through a thread, which costs more than all the rest of the request.
+            return self._allow.permitted(host, port, [host])
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -262,6 +266,15 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise httpx2.ConnectError(f"{host} cannot be looked up: {error.strerror}") from error
         addresses = dict.fromkeys(str(each[4][0]) for each in found)
         return self._allow.permitted(host.rstrip("."), port, addresses)
+
+
+@lru_cache(maxsize=256)
+def _is_address(host: str) -> bool:
+    """Return True for an address that is written as the system would write it."""
+    try:
+        return str(ip_address(host)) == host and "%" not in host
+    except ValueError:
+        return False
 
 
 class _DecodedStream(httpx2.AsyncByteStream):

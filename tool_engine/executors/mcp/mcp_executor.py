@@ -31,6 +31,10 @@ class MCPExecutor(ToolExecutor):
         connection: The connection to it.
     """
 
+    # A scope of anyio, as each call through the gateway is in, cancels its caller again at each
+    # await, and with it the word to the server that the call is given up.
+    leaves_on_cancel = True
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._plans = CompiledEntries(_read_plan)

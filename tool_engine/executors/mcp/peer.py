@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
 from math import isfinite
@@ -60,7 +60,7 @@ MOST_TOOLS: Final = 20_000
 MOST_PAGES: Final = 1_000
 _NAME: Final = "tool-engine"
 _VERSION: Final = version(_NAME)
-_RESULT: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
+_RESULT: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 """A result as it stands on the wire: the SDK has compared it with the revision before."""
 _MOST_ROUNDS: Final = 10
 """How often a server may ask for input in one call."""
@@ -95,7 +95,6 @@ class Peer:
 
     def __init__(self, client: Client, link: Link) -> None:
         self._client = client
-        self._requests: set[asyncio.Task[dict[str, Any]]] = set()
         self.link = link
         self.faults = link.faults
         self.ttl: float | None = None
@@ -171,15 +170,20 @@ class Peer:
         """
         if self.link.is_lost:
             raise NotSentError(self.link.find_fault())
-        answers: dict[str, Any] | None = None
-        state: str | None = None
+        params = CallToolRequestParams(name=name, arguments=arguments)
         for _ in range(_MOST_ROUNDS):
-            result = await self._send_call(name, arguments, on_progress, answers, state)
+            result = await self._send_call(params, on_progress)
             if result.get("resultType") != "input_required":
                 _check_numbers(result)
                 return result
             asked = InputRequiredResult.model_validate(result, by_name=False)
-            answers, state = await self._answer_questions(asked), asked.request_state
+            answers = await self._answer_questions(asked)
+            params = CallToolRequestParams(
+                name=name,
+                arguments=arguments,
+                input_responses=answers,
+                request_state=asked.request_state,
+            )
         raise BadServerError(f"it asked for input {_MOST_ROUNDS} times")
 
     async def watch(self, on_change: Callable[[], None]) -> None:
@@ -213,30 +217,21 @@ class Peer:
             self.ttl = min(max(seconds, SHORTEST_TTL), _LONGEST_TTL)
 
     async def _send_call(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        on_progress: OnProgress | None,
-        answers: dict[str, Any] | None,
-        state: str | None,
+        self, params: CallToolRequestParams, on_progress: OnProgress | None
     ) -> dict[str, Any]:
         async def report(progress: float, total: float | None, message: str | None) -> None:
             if on_progress is not None:
                 on_progress(progress, total, message)
 
-        params = CallToolRequestParams(
-            name=name, arguments=arguments, input_responses=answers, request_state=state
-        )
         for is_last in (False, True):
             try:
                 # Not `call_tool`, which checks results again that the engine checks.
-                return await self._await_request(
-                    self._client.session.send_request(
-                        CallToolRequest(params=params),
-                        _RESULT,
-                        progress_callback=None if on_progress is None else report,
-                    )
+                result: dict[str, Any] = await self._client.session.send_request(
+                    CallToolRequest(params=params),
+                    _RESULT,
+                    progress_callback=None if on_progress is None else report,
                 )
+                return result
             except ValidationError as error:
                 raise BadServerError(
                     f"its answer is no result: {describe_invalid(error)}"
@@ -247,31 +242,6 @@ class Peer:
                     continue
                 raise self._read_error(error) from None
         raise AssertionError
-
-    async def _await_request(self, request: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-        """Return what a request brings; when it is given up, the server hears of that."""
-        # A scope of anyio cancels its caller again at each await, and with it the word to the
-        # server that the call is given up: out of its reach, the request is cancelled once.
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-        task = loop.create_task(request)
-        self._requests.add(task)
-
-        def note_end(task: asyncio.Task[dict[str, Any]]) -> None:
-            self._requests.discard(task)
-            if not ended.done():
-                ended.set_result(None)
-            elif not task.cancelled():
-                task.exception()
-
-        task.add_done_callback(note_end)
-        try:
-            # Half the cost of `asyncio.wait`.
-            await ended
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        return task.result()
 
     def _read_error(self, error: MCPError) -> Exception:
         if error.code == NOT_SENT:
@@ -351,18 +321,17 @@ async def open_peer(
 
 def _check_numbers(result: dict[str, Any]) -> None:
     """Raise `BadServerError` for numbers that JSON has not: no later stage could write them."""
-    left: list[Any] = [result]
-    while left:
-        each = left.pop()
-        if isinstance(each, dict):
-            left += each.values()
-        elif isinstance(each, list):
-            left += each
-        elif isinstance(each, float) and not isfinite(each):
-            raise BadServerError(
-                "its answer holds a number that JSON has not (NaN or Infinity); have the server "
-                "send null or a text in its place"
-            )
+    found: list[Any] = [result]
+    for each in found:
+        for part in each.values() if type(each) is dict else each:
+            kind = type(part)
+            if kind is dict or kind is list:
+                found.append(part)
+            elif kind is float and not isfinite(part):
+                raise BadServerError(
+                    "its answer holds a number that JSON has not (NaN or Infinity); have the "
+                    "server send null or a text in its place"
+                )
 
 
 def _mode_of(revision: str | None) -> str:
