@@ -113,7 +113,7 @@ async def call_tool(asked: Asked) -> Any:
     key = asked.header("idempotency-key")
     if "respond-async" in (asked.header("prefer") or "").lower():
         handle = await start_task(asked, tool.name, context, key)
-        return accept_task(await handle.refresh())
+        return accept_task(await handle.refresh(), asked.root)
     if key is not None:
         handle = await start_task(asked, tool.name, context, key)
         return Reply(data=await write_result(await handle.wait()))

@@ -31,6 +31,8 @@ class Asked(msgspec.Struct):
     query: Any
     body: Any
     raw_headers: list[tuple[bytes, bytes]]
+    root: str = ""
+    """What the paths of this app begin with, where it is mounted in another one."""
 
     def header(self, name: str) -> str | None:
         """Return a header of the request; None: it has none of this name, in lower case."""
