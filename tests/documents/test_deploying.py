@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import pytest
 
 from tests.documents.examples import free_port
 from tests.server.conftest import write_tokens
-from tests.server.process import END_LIMIT, write_tools
+from tests.server.process import END_LIMIT, fetch, write_tools
 from tests.server.proxies import block_of
 from tool_engine.cli.serving.serve_command import _GRACE
 
@@ -93,7 +92,10 @@ def test_the_unit_is_right(tmp_path: Path) -> None:
     """systemd knows each line of it, and finds that it is confined."""
     path = tmp_path / Path(UNIT).name
     path.write_text(block_of(UNIT).replace("/opt/tools/.venv/bin", SCRIPTS))
-    for words in (["verify", str(path)], ["security", "--offline=true", "--threshold=30", str(path)]):
+    for words in (
+        ["verify", str(path)],
+        ["security", "--offline=true", "--threshold=30", str(path)],
+    ):
         done = subprocess.run(
             ["systemd-analyze", "--no-pager", *words],
             capture_output=True,
@@ -119,12 +121,7 @@ async def test_the_container_runs(tmp_path: Path) -> None:
             )
             assert await looking.wait() == expected
             if expected == 0:
-                request = urllib.request.Request(  # noqa: S310 - a server of ours
-                    f"http://127.0.0.1:{port}/v1/drain",
-                    b"{}",
-                    {"authorization": "Bearer token-of-olga", "content-type": "application/json"},
-                )
-                await asyncio.to_thread(urllib.request.urlopen, request)
+                await asyncio.to_thread(fetch, f"http://127.0.0.1:{port}/v1/drain", {})
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(END_LIMIT):
             assert await process.wait() == 128 + signal.SIGTERM

@@ -42,13 +42,15 @@ async def plain_proxy(urls: Sequence[str]) -> AsyncIterator[str]:
         ]
         # Whoever leaves first, the other one hears of it.
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for each in (*ways, inner_writer.transport, writer.transport):
-            each.cancel() if isinstance(each, asyncio.Future) else each.abort()
+        for way in ways:
+            way.cancel()
+        for each in (inner_writer, writer):
+            each.transport.abort()
         await asyncio.gather(*ways, return_exceptions=True)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
-        yield "http://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 @contextlib.asynccontextmanager
