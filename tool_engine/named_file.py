@@ -17,6 +17,8 @@ from typing import BinaryIO, Final
 
 _PATIENCE: Final = 2.0
 """Seconds to wait for a program to open the other end of a named pipe."""
+_MOST: Final = 256 << 20
+"""Bytes; some devices and pipes have no end."""
 _NOT_WAITING: Final = getattr(os, "O_NONBLOCK", 0)
 _ALONE: Final = errno.EPIPE
 _UNREAD: Final = {
@@ -24,6 +26,7 @@ _UNREAD: Final = {
     errno.ENOTDIR: "check its name",
     errno.EISDIR: "name a file in it",
     errno.EACCES: "allow it with chmod, or run as its owner",
+    errno.EFBIG: "name a smaller one",
     errno.ELOOP: "the link leads back to itself: make it anew",
     _ALONE: "start the program that writes to it first",
 }
@@ -58,16 +61,20 @@ def read_named(path: str | os.PathLike[str]) -> bytes:
     """Return all bytes of a file, a device or a pipe.
 
     Raises:
-        OSError: It cannot be read; of a pipe, also that no program writes to it. `why_unread` says
-            what to do.
+        OSError: It cannot be read or has more than 256 MiB; of a pipe, also that no program writes
+            to it. `why_unread` says what to do.
     """
     descriptor = os.open(path, os.O_RDONLY | _NOT_WAITING)
     with open(descriptor, "rb") as stream:  # noqa: PTH123 - it is open already
         if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-            return stream.read()
-        first = _first_of(descriptor)
-        os.set_blocking(descriptor, True)
-        return first + stream.read()
+            data = stream.read(_MOST + 1)
+        else:
+            first = _first_of(descriptor)
+            os.set_blocking(descriptor, True)
+            data = first + stream.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return data
 
 
 def _first_of(pipe: int) -> bytes:

@@ -60,7 +60,7 @@ WRITTEN: dict[str, tuple[str, ...]] = {
     "schema --output": ("schema", "--output", "{}"),
     "lock --file": ("lock", "--file", "{}"),
 }
-FILES = ("missing", "folder", "latin", "empty", "/dev/null", "pipe", "loop", "closed")
+FILES = ("missing", "folder", "latin", "empty", "/dev/null", "/dev/zero", "pipe", "loop", "closed")
 FINE = {
     # A folder of definitions is one without any, a text may be empty, and so may a new database.
     **{key: {"folder"} for key in ("validate PATH", "lint TARGET", "diff OLD", "diff NEW")},
@@ -80,6 +80,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     # A program that writes to the pipe will not come.
     monkeypatch.setattr(named_file, "_PATIENCE", 0.01)
+    monkeypatch.setattr(named_file, "_MOST", 1 << 20)
     (tmp_path / "folder").mkdir()
     (tmp_path / "latin").write_bytes(b"caf\xe9: \xff\n")
     (tmp_path / "empty").touch()

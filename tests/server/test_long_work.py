@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.server.conftest import Client, Service
+from tests.server.conftest import Client, Service, served
 from tool_engine import ToolEngine
+from tool_engine.server import create_app
+from tool_engine.server.app import App
 
 BOUND = 15.0
 ASYNC = {"prefer": "respond-async"}
@@ -29,6 +31,30 @@ async def test_work_that_goes_on(ann: Client, engine: ToolEngine) -> None:
     assert (task["owner"], task["tool_name"]) == ("ann", "add")
     (record,) = await engine.query_call_records()
     assert record.call_id == task["call_id"]
+
+
+class Mounted:
+    """The app below a path of another one."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app({**scope, "root_path": "/inner"}, receive, send)
+
+    def end(self) -> None:
+        self._app.end()
+
+
+async def test_an_app_that_is_mounted(engine: ToolEngine) -> None:
+    """Where its task is, is said as a client finds it."""
+    async with served(Mounted(create_app(engine))) as service:
+        client = service.client(None)
+        body = {"arguments": {"a": 1, "b": 2}}
+        path = "/inner/v1/tools/add/calls"
+        answer = await client.send("POST", path, json=body, headers=ASYNC)
+        found = (await client.get(f"{answer.headers['location']}?wait=10")).json
+    assert found["status"] == "succeeded"
 
 
 async def test_a_task_that_runs(service: Service, ann: Client, olga: Client) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import resource
 import socket
+import urllib.error
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,8 +29,8 @@ OTHERS = 500
 
 
 @contextmanager
-def open_readers(url: str, count: int) -> Iterator[None]:
-    """Readers that hear that they are heard, and then read no more."""
+def open_readers(url: str, count: int) -> Iterator[Counter[bytes]]:
+    """Readers that read how they are answered, and then no more."""
     place = urlsplit(url)
     lines = [f"GET /v1/events HTTP/1.1\r\nHost: {place.netloc}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in HEADERS.items()]
@@ -41,12 +44,22 @@ def open_readers(url: str, count: int) -> Iterator[None]:
             found.settimeout(60)
             found.connect((place.hostname, place.port))
             found.sendall(request)
-        for found in sockets:
-            assert found.recv(12) == b"HTTP/1.1 200"
-        yield
+        yield Counter(found.recv(12)[-3:] for found in sockets)
     finally:
         for found in sockets:
             found.close()
+
+
+@contextmanager
+def most_files(count: int) -> Iterator[int]:
+    """So many files may be open, also in processes that are started, or fewer; how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    try:
+        yield most
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def read_memory(pid: int) -> int:
@@ -63,7 +76,8 @@ def call(url: str) -> None:
 def bound_memory(pid: int, url: str, count: int) -> None:
     call(url)
     before = read_memory(pid)
-    with open_readers(url, count):
+    with open_readers(url, count) as answered:
+        assert answered == {b"200": count}
         for _ in range(CALLS):
             call(url)
         each = (read_memory(pid) - before) / count
@@ -75,14 +89,31 @@ def bound_memory(pid: int, url: str, count: int) -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc here")
 async def test_readers_that_never_read(tmp_path: Path) -> None:
     """Calls are answered meanwhile, and what is kept for each reader is bounded."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = hard if hard != resource.RLIM_INFINITY else READERS + OTHERS
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))  # the server's too
-    try:
-        count = min(READERS, max(soft, most) - OTHERS)
+    with most_files(READERS + OTHERS) as most:
         async with server_process(tmp_path) as server:
+            count = min(READERS, most - OTHERS)
             await asyncio.to_thread(bound_memory, server.process.pid, server.url, count)
-            code, said = await server.end()
-            assert (code, said) == (143, "")
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert await server.end() == (143, "")
+
+
+def test_connections_for_which_there_is_no_room(tmp_path: Path) -> None:
+    """They are refused in words, nothing is logged, and there is room again once some leave."""
+
+    async def press() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            with most_files(256):
+                server = await stack.enter_async_context(server_process(tmp_path))
+            await asyncio.to_thread(fill_up, server.url)
+            assert await server.end() == (143, "")
+
+    def fill_up(url: str) -> None:
+        with open_readers(url, 300) as answered:
+            assert answered == {b"200": 128, b"503": 172}
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                call(url)
+            problem = json.load(refused.value)
+            assert problem["type"] == "urn:tool-engine:too-many-connections"
+            assert "try again later" in problem["detail"]
+        call(url)
+
+    asyncio.run(press())

@@ -14,6 +14,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tool_engine.errors import ConfigurationError
 
+try:
+    import resource
+except ImportError:  # not on every system
+    resource = None  # type: ignore[assignment]
+
 GRACE: Final = 5
 """Seconds that open requests get when the server ends."""
 _LONGEST_END: Final = 2.0
@@ -23,6 +28,20 @@ _HEAD_LIMIT: Final = 10.0
 _IDLE_LIMIT: Final = 75
 """Seconds for which a connection stays open between two requests."""
 _MOST_CONNECTIONS: Final = 20_000
+_MOST_WAITING: Final = 1_024
+"""Connections that the system takes before this process does."""
+_MOST_AT_ONCE: Final = 16
+"""Connections that are taken in one turn of the loop; only then they are counted."""
+_OTHER_FILES: Final = 256
+"""Open files that a process needs beside its connections, if it may have many."""
+_FULL: Final = (
+    b'{"type":"urn:tool-engine:too-many-connections","title":"Service Unavailable","status":503,'
+    b'"detail":"this server has as many connections as it may have; try again later"}'
+)
+_FULL_HEAD: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n"
+    b"retry-after: 5\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+)
 _MOST_UNSENT: Final = 16 << 10
 """Bytes that wait for a client to read, beside one write: in this process, and in its system."""
 
@@ -62,7 +81,7 @@ async def serve_app(
         server_header=False,
         timeout_keep_alive=_IDLE_LIMIT,
         timeout_graceful_shutdown=round(grace),
-        limit_concurrency=_MOST_CONNECTIONS,
+        backlog=_MOST_AT_ONCE,
         lifespan="on",
     )
     server = _Server(config)
@@ -100,6 +119,12 @@ async def _run_until_cancelled(
 class _Server(uvicorn.Server):
     """A server that leaves the signals of the process to the program."""
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for each in sockets or ():
+            # asyncio has one number for both.
+            each.listen(_MOST_WAITING)
+
     def capture_signals(self) -> Any:
         return contextlib.nullcontext()
 
@@ -120,7 +145,7 @@ def open_listener(host: str, port: int) -> socket.socket:
             # Else the system takes megabytes for each client that does not read.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST_UNSENT)
         listener.bind((name, port))
-        listener.listen(1_024)
+        listener.listen(_MOST_WAITING)
     except OSError as error:
         listener.close()
         raise ConfigurationError(
@@ -131,11 +156,19 @@ def open_listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-class TimedProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn has it, but for two things.
+def count_room() -> int:
+    """Return how many connections there may be: files are left for all else that is opened."""
+    if resource is None:
+        return _MOST_CONNECTIONS
+    files: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return min(_MOST_CONNECTIONS, files - min(_OTHER_FILES, files // 2))
 
-    A client must send the head of a request in time, and what an answer writes in one turn of the
-    loop, such as its head and its body, goes out as one packet.
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 as uvicorn has it, but for three things.
+
+    A client must send the head of a request in time, there are only so many of them, and what an
+    answer writes in one turn of the loop, such as its head and its body, goes out as one packet.
     """
 
     _head_timer: asyncio.TimerHandle | None = None
@@ -144,6 +177,11 @@ class TimedProtocol(H11Protocol):
         transport.set_write_buffer_limits(_MOST_UNSENT)
         self._joined = _JoinedWrites(transport, self.loop)
         super().connection_made(self._joined)  # type: ignore[arg-type]
+        if len(self.connections) > count_room():
+            # Not accepting would leave it waiting, and asyncio would log each turn of the loop.
+            self._joined.write(_FULL_HEAD % len(_FULL) + _FULL)
+            self._joined.close()
+            return
         self._time_head()
 
     def data_received(self, data: bytes) -> None:

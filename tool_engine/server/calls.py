@@ -114,7 +114,7 @@ async def call_tool(asked: Asked) -> Any:
     key = asked.header("idempotency-key")
     if wants_task(asked.header("prefer")):
         handle = await start_task(asked, tool.name, context, key)
-        return accept_task(await handle.refresh())
+        return accept_task(await handle.refresh(), asked.root)
     if key is not None:
         handle = await start_task(asked, tool.name, context, key, is_awaited=True)
         return Reply(data=await write_result(await handle.wait()))

@@ -91,7 +91,10 @@ class Endpoint:
             )
         query = read_query(scope["query_string"], operation.query)
         body = await self._read_body(receive) if operation.body is not None else None
-        return Asked(self._served, principal, scope["path_params"], query, body, scope["sent"])
+        root: str = scope.get("root_path", "").rstrip("/")
+        return Asked(
+            self._served, principal, scope["path_params"], query, body, scope["sent"], root
+        )
 
     async def _read_body(self, receive: Any) -> Any:
         parts = []

@@ -72,9 +72,9 @@ async def start_task(
     )
 
 
-def accept_task(state: TaskState) -> Reply:
+def accept_task(state: TaskState, root: str) -> Reply:
     """Return the answer to a request whose work goes on without it."""
-    where = {"location": f"/v1/tasks/{state.id}", "preference-applied": "respond-async"}
+    where = {"location": f"{root}/v1/tasks/{state.id}", "preference-applied": "respond-async"}
     return Reply(state.to_dict(), status=202, headers=where)
 
 

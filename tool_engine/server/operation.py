@@ -32,6 +32,8 @@ class Asked(msgspec.Struct):
     body: Any
     headers: Mapping[bytes, bytes]
     """By their names in small letters."""
+    root: str = ""
+    """What the paths of this app begin with, where it is mounted in another one."""
 
     def header(self, name: str) -> str | None:
         """Return a header of the request; None: it has none of this name, in lower case."""

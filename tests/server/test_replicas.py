@@ -1,0 +1,112 @@
+"""What do several servers on one database share, behind a proxy?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+
+from tests.postgres import PostgresServer
+from tests.server.process import HEADERS, ServerProcess, server_process
+from tests.server.proxies import NGINX, nginx_proxy, plain_proxy
+
+BOUND = 60.0
+HOST = "tools.example"
+SAY = "/v1/tools/say/calls"
+HELLO = {"arguments": {"message": "hello"}}
+
+
+class Replicas(NamedTuple):
+    servers: list[ServerProcess]
+    http: aiohttp.ClientSession
+    """Through the proxy: each request goes to the other server than the one before."""
+
+    async def ask(self, method: str, path: str, **options: Any) -> Any:
+        async with self.http.request(method, path, **options) as answer:
+            assert answer.status in (200, 202), await answer.text()
+            return await answer.json()
+
+
+@pytest.fixture(
+    params=[
+        "plain",
+        pytest.param("nginx", marks=pytest.mark.skipif(NGINX is None, reason="no nginx here")),
+    ]
+)
+async def replicas(
+    request: pytest.FixtureRequest, tmp_path: Path, postgres_server: PostgresServer
+) -> AsyncIterator[Replicas]:
+    records = await asyncio.to_thread(postgres_server.fresh_database)
+    async with contextlib.AsyncExitStack() as stack:
+        servers = [
+            await stack.enter_async_context(
+                server_process(tmp_path, "--allowed-host", HOST, "--grace", "2", records=records)
+            )
+            for _ in range(2)
+        ]
+        urls = [each.url for each in servers]
+        proxy = plain_proxy(urls) if request.param == "plain" else nginx_proxy(urls, tmp_path)
+        url = await stack.enter_async_context(proxy)
+        http = aiohttp.ClientSession(
+            url,
+            headers={**HEADERS, "host": HOST},
+            connector=aiohttp.TCPConnector(force_close=True),
+        )
+        await stack.enter_async_context(http)
+        await stack.enter_async_context(asyncio.timeout(BOUND))
+        yield Replicas(servers, http)
+
+
+async def test_what_is_shared(replicas: Replicas) -> None:
+    """Tasks, records, requests for consent and keys are those of all servers."""
+    ask = replicas.ask
+    for _ in range(3):
+        task = await ask("POST", SAY, json=HELLO, headers={"prefer": "respond-async"})
+        for _ in range(2):
+            found = await ask("GET", f"/v1/tasks/{task['id']}?wait=30")
+            assert found["status"] == "succeeded"
+    key = {"idempotency-key": "k"}
+    results = await asyncio.gather(*(ask("POST", SAY, json=HELLO, headers=key) for _ in range(4)))
+    assert len({each["metadata"]["call_id"] for each in results}) == 1
+    # A call waits at one of them, and is answered at the other.
+    waiting = asyncio.create_task(ask("POST", "/v1/tools/shout/calls", json=HELLO))
+    requests: list[Any] = []
+    while not requests:
+        requests = (await ask("GET", "/v1/approvals"))["items"]
+    await ask("POST", f"/v1/approvals/{requests[0]['token']}", json={"is_allowed": True})
+    assert (await waiting)["output"] == {"message": "hello"}
+    for _ in range(2):
+        while len((await ask("GET", "/v1/records"))["items"]) != 5:  # written in batches
+            pass
+
+
+async def test_a_stream_through_a_proxy(replicas: Replicas) -> None:
+    """What happens comes as it happens, and a client that leaves ends its call."""
+    said = {"accept": "text/event-stream"}
+    body = {"arguments": {"delay": 60}}
+    async with replicas.http.post("/v1/tools/pause/calls", json=body, headers=said) as answer:
+        assert await answer.content.readline() == b"event: execution_started\n"
+    records: list[Any] = []
+    while not records:
+        records = (await replicas.ask("GET", "/v1/records"))["items"]
+    assert [each["error_type"] for each in records] == ["cancelled"]
+
+
+async def test_one_ends(replicas: Replicas) -> None:
+    """A task that was started at a server that has ended goes on at the other one."""
+    tasks = [
+        await replicas.ask("POST", SAY, json=HELLO, headers={"prefer": "respond-async"})
+        for _ in range(6)
+    ]
+    one, two = replicas.servers
+    assert await one.end() == (128 + signal.SIGTERM, "")
+    async with aiohttp.ClientSession(two.url, headers=HEADERS) as http:
+        for each in tasks:
+            async with http.get(f"/v1/tasks/{each['id']}?wait=30") as answer:
+                assert (await answer.json())["status"] == "succeeded"
