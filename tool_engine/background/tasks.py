@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -48,6 +48,7 @@ from tool_engine.validation import ToolParameterValidator
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
 
+_T = TypeVar("_T")
 _LOOK: Final = 0.25
 """Seconds between two looks at a task that another engine runs."""
 _LONGEST_KEY: Final = 512
@@ -69,9 +70,6 @@ class EngineTasks:
 
     def __init__(self, engine: ToolEngine, storage: TaskStorage) -> None:
         self._engine = engine
-        self._run_at_home: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any] = (
-            engine._run_at_home  # noqa: SLF001 - the engine's other half
-        )
         self._storage = storage
         self._clock = SteadyClock()
         self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
@@ -81,6 +79,14 @@ class EngineTasks:
 
     def __repr__(self) -> str:
         return f"<EngineTasks {self.feeding!r} over {self._storage!r}>"
+
+    def _run_at_home(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> Coroutine[Any, Any, _T]:
+        engine: Any = self._engine
+        if engine._disowned is not None:  # noqa: SLF001 - the engine's other half
+            # The tasks run in the process that this one was forked from: here none would end.
+            raise engine._disowned  # noqa: SLF001 - the engine's other half
+        carried: Coroutine[Any, Any, _T] = engine._run_at_home(work)  # noqa: SLF001 - its other half
+        return carried
 
     @at_home
     async def start(
