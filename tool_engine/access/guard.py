@@ -91,7 +91,7 @@ class Guard:
             host = self._hosts.check_name(sent.get(b"host", b""))
             if page is None:
                 check_own(sent, host)
-            wants_body = has_body(sent)
+            wants_body = has_body(scope, sent)
             if page is not None and not wants_body and is_preflight(scope["method"], sent):
                 await answer_preflight(sent, send)
                 return
@@ -177,5 +177,9 @@ async def _take_body(sent: Mapping[bytes, bytes], receive: Any, principal: Princ
     kind = sent.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != _JSON:
         raise Problem(415, "wrong-type", "a body must be JSON; send Content-Type: application/json")
+    if b"content-encoding" in sent:
+        raise Problem(
+            415, "wrong-type", "a body must not be packed; send it without Content-Encoding"
+        )
     body = await read_body(receive)
     return None if body is None else replay_body(body, receive)
