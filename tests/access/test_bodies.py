@@ -75,6 +75,29 @@ async def test_bodies_where_none_belongs(
     assert status_of(await speak(service.url, request)) == status
 
 
+async def test_chunks_before_there_were_any(service: Service, engine: ToolEngine) -> None:
+    """A proxy of HTTP/1.0 hands them on without knowing where they end."""
+    text = f"{len(BODY):x}\r\n{BODY}\r\n0\r\n\r\n"
+    request = head(CALL, TOKEN, JSON, CHUNKED).replace("HTTP/1.1", "HTTP/1.0")
+    answer = await speak(service.url, request + text)
+    assert status_of(answer) == 400
+    length = head(CALL, TOKEN, JSON, f"Content-Length: {len(BODY)}\r\n")
+    known = length.replace("HTTP/1.1", "HTTP/1.0")
+    assert status_of(await speak(service.url, known + BODY)) == 200
+    assert len(await engine.query_call_records()) == 1
+
+
+async def test_a_body_that_is_packed(service: Service, engine: ToolEngine) -> None:
+    """What stands in it is another thing for who unpacks it."""
+    length = f"Content-Length: {len(BODY)}\r\n"
+    answer = await speak(
+        service.url, head(CALL, TOKEN, JSON, length, "Content-Encoding: gzip\r\n") + BODY
+    )
+    assert status_of(answer) == 415
+    assert "send it without Content-Encoding" in answer
+    assert await engine.query_call_records() == []
+
+
 async def test_a_body_that_comes_in_parts(service: Service) -> None:
     """It is waited for, and read as one."""
     host, port = service.url.removeprefix("http://").split(":")

@@ -122,6 +122,13 @@ async def test_a_token_in_the_address(service: Service, name: str) -> None:
     assert "olga" not in answer.text
 
 
+async def test_an_address_without_end(service: Service) -> None:
+    """Thousands of parameters are not looked at one by one, for someone without a token."""
+    answer = await speak(service.url, head("GET /v1/tools?" + "a&" * 20_000))
+    assert status_of(answer) == 400
+    assert "an address may have 100 parameters; send fewer" in answer
+
+
 async def test_what_needs_no_token(service: Service) -> None:
     """Whether it is alive and ready, and what it can do, is told to all."""
     client = service.client(None)

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.access.conftest import TOKEN, head, speak, status_of
-from tests.server.conftest import Service, served
+from tests.mcp_server.test_transports import HEADERS, META
+from tests.server.conftest import BOUND, Client, Service, served
 from tool_engine import ToolEngine
 from tool_engine.access import listening
+from tool_engine.access.listening import serve_app
 from tool_engine.server import create_app
 
 
@@ -50,3 +53,38 @@ async def test_a_socket_is_no_way_around(service: Service) -> None:
 
     await service.app({"type": "websocket", "path": "/v1/events", "headers": []}, None, send)
     assert sent == [{"type": "websocket.close"}]  # answered 403, by servers that have sockets
+
+
+async def test_requests_that_the_end_cuts_off(
+    engine: ToolEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each has an answer that says so, whatever it waits for, and its call has an end."""
+    app = create_app(engine, mcp=True)
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_app(app, "127.0.0.1", 0, ready.set_result, "", grace=0.1))
+    stream = {"accept": "text/event-stream"}
+    params = {"name": "endless", "arguments": {}, "_meta": META}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    said = {**HEADERS, "Mcp-Method": "tools/call", "Mcp-Name": "endless"}
+    async with asyncio.timeout(BOUND), aiohttp.ClientSession() as http:
+        client = Client(http, await ready, None)
+        asked = [
+            client.call("endless"),
+            client.send("POST", "/v1/tools/endless/calls", json={}, headers=stream),
+            client.send("POST", "/v1/tools/pay/calls", json={"arguments": {"amount": 1}}),
+            client.send("POST", "/mcp", json=message, headers=said),
+        ]
+        tasks = [asyncio.create_task(each) for each in asked]
+        while len(await engine.calls.list()) < len(tasks):  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+        serving.cancel()
+        called, streamed, waited, _ = await asyncio.gather(*tasks)
+        await asyncio.gather(serving, return_exceptions=True)
+    for answer in (called, waited):
+        assert (answer.status, answer.kind) == (503, "server-ended")
+    last = streamed.text.strip().rpartition("\n\n")[2]
+    assert last.startswith("event: problem\ndata: ")
+    assert "urn:tool-engine:server-ended" in last
+    outcomes = {each.outcome.value for each in await engine.query_call_records()}
+    assert outcomes == {"cancelled"}
+    assert "Exception" not in caplog.text

@@ -15,7 +15,7 @@ import pytest
 from tests.access.conftest import TOKEN, head, speak
 from tests.effort import share_of
 from tests.server.conftest import Client, Service, write_tokens
-from tool_engine import ToolEngine, ToolExecutionContext
+from tool_engine import ApprovalDecision, ToolEngine, ToolExecutionContext, ToolSession
 
 BOUND = 10.0
 
@@ -183,6 +183,34 @@ async def test_others_are_not_heard(service: Service, ann: Client) -> None:
         await bob.call("note", text="mine")
         heard = [(await reader.next())[2] for _ in range(2)]
     assert {each["data"]["caller_id"] for each in heard} == {"bob"}
+
+
+async def test_decisions_of_others_are_not_heard(
+    service: Service, engine: ToolEngine, ann: Client, olga: Client
+) -> None:
+    """What stands for another, and what another's session does, is the operators' to hear."""
+
+    @engine.tool(permission="ask_once")
+    async def pay_once() -> str:
+        """Pay."""
+        return "paid"
+
+    bob = service.client("bob")
+    toolbox = ToolSession(engine, "of-bob", principal="bob").toolbox
+    async with reading(ann) as reader, reading(olga) as operator:
+        task = asyncio.create_task(bob.call("pay_once"))
+        async with asyncio.timeout(BOUND):
+            while not (waiting := await engine.approvals.pending()):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0)
+        always = ApprovalDecision(is_approved=True, always="tool")
+        await engine.approvals.answer(waiting[0].token, always)
+        await task
+        toolbox.set_tool_enabled("add", False)
+        await ann.call("note", text="mine")
+        names = [(await operator.next())[0] for _ in range(6)]
+        heard = [(await reader.next())[2] for _ in range(2)]
+    assert {"decision_kept", "tool_toggled"} < set(names)
+    assert {each["data"]["caller_id"] for each in heard} == {"ann"}
 
 
 async def test_the_end_of_the_server_ends_streams(service: Service, olga: Client) -> None:

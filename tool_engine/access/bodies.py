@@ -15,17 +15,17 @@ _LONGEST_WAIT: Final = 60.0
 """Seconds that a client may take to send a body."""
 
 
-def has_body(sent: Mapping[bytes, bytes]) -> bool:
+def has_body(scope: Any, sent: Mapping[bytes, bytes]) -> bool:
     """Return True if the headers of a request say that a body comes, whatever its method.
 
     Raises:
         Problem: Where the body ends can be read in two ways, or it is too large.
     """
-    length, is_chunked = sent.get(b"content-length"), b"transfer-encoding" in sent
-    if length is None:
-        return is_chunked
-    # A proxy in front may have gone by the one, and its next request would begin in this body.
-    if is_chunked or not length.isdigit():
+    length, is_chunked = sent.get(b"content-length", b"0"), b"transfer-encoding" in sent
+    # A proxy in front may have gone by the length, or know no chunks, as one of HTTP/1.0: then its
+    # next request would begin in this body.
+    is_unclear = is_chunked and (b"content-length" in sent or scope.get("http_version") == "1.0")
+    if is_unclear or not length.isdigit():
         raise Problem(
             400,
             "two-lengths",
@@ -34,7 +34,7 @@ def has_body(sent: Mapping[bytes, bytes]) -> bool:
     digits = length.lstrip(b"0")
     if len(digits) > len(str(LONGEST)) or int(digits or b"0") > LONGEST:
         raise _make_too_large()
-    return bool(digits)
+    return is_chunked or bool(digits)
 
 
 async def read_body(receive: Any) -> bytes | None:

@@ -91,7 +91,7 @@ class Guard:
             host = self._hosts.check_name(sent.get(b"host", b""))
             if page is None:
                 check_own(sent, host)
-            wants_body = has_body(sent)
+            wants_body = has_body(scope, sent)
             if page is not None and not wants_body and is_preflight(scope["method"], sent):
                 await answer_preflight(sent, send)
                 return
@@ -135,7 +135,7 @@ class Guard:
             return _ANYONE
         if self._auth is None:
             return _LOCAL
-        found = None if token is None else await self._verify_token(self._auth, token)
+        found = None if token is None else await _verify_token(self._auth, token)
         if found is None:
             raise Problem(
                 401,
@@ -145,24 +145,25 @@ class Guard:
             )
         return found
 
-    async def _verify_token(self, auth: Verifier, token: str) -> Principal | None:
-        try:
-            found = await auth.find_principal(token)
-            if found is not None and not isinstance(found, Principal):
-                raise TypeError(f"find_principal must give a Principal or None, got {found!r:.80}")
-        except Exception as error:
-            _log.error("request_failed", operation="find_principal", error=trace_of(error))
-            detail = "the server has failed; its log says how"
-            raise Problem(500, "server-error", detail) from error
-        return found
-
     async def _is_known(self, token: str | None, principal: Principal) -> bool:
         if self._auth is None or token is None or principal is _ANYONE:
             return True
         try:
-            return await self._verify_token(self._auth, token) == principal
+            return await _verify_token(self._auth, token) == principal
         except Problem:
             return False
+
+
+async def _verify_token(auth: Verifier, token: str) -> Principal | None:
+    try:
+        found = await auth.find_principal(token)
+        if found is not None and not isinstance(found, Principal):
+            raise TypeError(f"find_principal must give a Principal or None, got {found!r:.80}")
+    except Exception as error:
+        _log.error("request_failed", operation="find_principal", error=trace_of(error))
+        detail = "the server has failed; its log says how"
+        raise Problem(500, "server-error", detail) from error
+    return found
 
 
 def _is_local(scope: Any, sent: Mapping[bytes, bytes]) -> bool:
@@ -178,5 +179,9 @@ async def _take_body(sent: Mapping[bytes, bytes], receive: Any, principal: Princ
     kind = sent.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != _JSON:
         raise Problem(415, "wrong-type", "a body must be JSON; send Content-Type: application/json")
+    if b"content-encoding" in sent:
+        raise Problem(
+            415, "wrong-type", "a body must not be packed; send it without Content-Encoding"
+        )
     body = await read_body(receive)
     return None if body is None else replay_body(body, receive)

@@ -25,6 +25,7 @@ _ONCE: Final = frozenset(
 """Headers that decide: of two of them one reader takes the first, and another the last."""
 _SECRETS: Final = frozenset(("access_token", "api_key", "apikey", "authorization", "key", "token"))
 """Parameters of an address that would end up in logs."""
+_MOST_PARAMETERS: Final = 100
 _SCHEME: Final = b"bearer "
 
 
@@ -58,9 +59,17 @@ def check_address(query: bytes) -> None:
     """Check that no secret stands in the address of a request.
 
     Raises:
-        Problem: One does.
+        Problem: One does, or there is more in it than is looked at.
     """
-    for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else ():
+    if not query:
+        return
+    text = query.decode("latin-1")
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
+    except ValueError:
+        detail = f"an address may have {_MOST_PARAMETERS} parameters; send fewer"
+        raise Problem(400, "invalid-request", detail) from None
+    for name, _ in pairs:
         if name.lower() in _SECRETS:
             raise Problem(
                 400,

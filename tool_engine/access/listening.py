@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tool_engine.access.problem import make_ended, send_problem
 from tool_engine.errors import ConfigurationError
 
 try:
@@ -72,7 +74,7 @@ async def serve_app(
     """
     listener = open_listener(host, port)
     config = uvicorn.Config(
-        app,
+        partial(_answer_until_end, app),
         http=TimedProtocol,
         # A request that would become a socket is one like others: its guard refuses it in time.
         ws="none",
@@ -83,6 +85,7 @@ async def serve_app(
         timeout_graceful_shutdown=round(grace),
         backlog=_MOST_AT_ONCE,
         lifespan="on",
+        interface="asgi3",
     )
     server = _Server(config)
     try:
@@ -93,6 +96,18 @@ async def serve_app(
         await _run_until_cancelled(server, listener, grace, on_end)
     finally:
         listener.close()
+
+
+async def _answer_until_end(app: Any, scope: Any, receive: Any, send: Any) -> None:
+    """Let an app answer; what the server ends before has an answer that says so."""
+    try:
+        await app(scope, receive, send)
+    except asyncio.CancelledError:
+        # Which of the two can be sent depends on how far the answer had come.
+        with contextlib.suppress(RuntimeError):
+            await send_problem(make_ended(), send)
+        with contextlib.suppress(RuntimeError):
+            await send({"type": "http.response.body", "body": b""})
 
 
 async def _run_until_cancelled(

@@ -71,6 +71,16 @@ class Problem(Exception):  # noqa: N818 - an answer, not a failure of this progr
         return self.status, to_json(details), headers
 
 
+def make_ended() -> Problem:
+    """Return the answer to a request that the end of the server has cut off."""
+    return Problem(
+        503,
+        "server-ended",
+        "the server has ended before the answer was there: a call is cancelled, and a task is "
+        "kept; see their records, or send the request again",
+    )
+
+
 async def send_problem(problem: Problem, send: Any) -> None:
     """Send a problem as the answer to a request."""
     status, body, headers = problem.write()

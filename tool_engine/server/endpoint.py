@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.access.principal import Principal
-from tool_engine.access.problem import Problem
+from tool_engine.access.problem import Problem, make_ended
 from tool_engine.access.stepping import go_on
 from tool_engine.access.streams import leave_when_unknown
 from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
@@ -209,11 +209,18 @@ async def _send_stream(reply: Reply, operation: str, receive: Any, send: Any) ->
     assert stream is not None  # noqa: S101 - the caller has looked
     try:
         await _while_client_listens(stream(write), receive)
+    except asyncio.CancelledError:
+        await write(_write_problem(make_ended()))
+        raise
     except Exception as error:  # noqa: BLE001 - the head of the answer is sent already
-        problem = _explain_failure(error, operation)
-        await write(b"event: problem\ndata: %s\n\n" % problem.write()[1])
+        await write(_write_problem(_explain_failure(error, operation)))
     # Also where it is taken for one that has left: its token is not taken any more.
     await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _write_problem(problem: Problem) -> bytes:
+    """Return a problem as an event, as it stands on the wire."""
+    return b"event: problem\ndata: %s\n\n" % problem.write()[1]
 
 
 async def _while_client_listens(work: Any, receive: Any) -> None:

@@ -13,7 +13,7 @@ from msgspec import Meta
 from tool_engine.access.problem import Problem
 from tool_engine.errors import EventsExpiredError
 from tool_engine.events.stream import EventStream
-from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.problems import make_invalid
 from tool_engine.server.streaming import (
@@ -25,6 +25,16 @@ from tool_engine.server.streaming import (
 )
 
 _PLACE: Final = re.compile(r"[0-9]{1,18}(-[0-9a-f]{1,16})?")
+_OF_TOOLS: Final = frozenset(
+    (
+        ToolEngineEventType.TOOL_LOADED,
+        ToolEngineEventType.TOOL_ADDED,
+        ToolEngineEventType.TOOL_UPDATED,
+        ToolEngineEventType.TOOL_REMOVED,
+        ToolEngineEventType.TOOL_QUARANTINED,
+    )
+)
+"""What all hear that may use the tool."""
 _Text = Annotated[str, Meta(max_length=10_000)]
 
 
@@ -147,7 +157,8 @@ def _may_hear(asked: Asked, event: ToolEngineEvent) -> bool:
         return event.tool_name is None or asked.principal.may_use(event.tool_name)
     if event.tool_name is None or not asked.principal.may_use(event.tool_name):
         return False
-    return event.call_id is None or event.data.get("caller_id") == asked.owner
+    # Of what else belongs to no call, sessions and decisions are of one person.
+    return event.event_type in _OF_TOOLS or event.data.get("caller_id") == asked.owner
 
 
 OPERATIONS = (stream_events,)

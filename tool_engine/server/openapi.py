@@ -25,7 +25,7 @@ def _find_version() -> str:
 _VERSION: Final = _find_version()
 _TEMPLATE: Final = "#/components/schemas/{name}"
 _PART: Final = re.compile(r"\{(\w+)\}")
-_ALWAYS: Final = (400, 403, 408, 409, 413, 421, 429, 500, 503)
+_ALWAYS: Final = (400, 403, 408, 409, 413, 415, 421, 429, 500, 503)
 """The statuses of problems that any operation has."""
 _WITH_RIGHTS: Final = (401,)
 
@@ -135,7 +135,7 @@ def _describe_answers(operation: Operation, schemas: dict[str, Any]) -> dict[str
         done["content"] = content
     statuses = {*operation.errors, *_ALWAYS, *(_WITH_RIGHTS if operation.scope else ())}
     if operation.body is not None:
-        statuses |= {415, 422}
+        statuses |= {422}
     return {status: done, **answers, **list_errors(*sorted(statuses))}
 
 
