@@ -13,6 +13,7 @@ import uuid
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import annotated_types
+import attrs
 import jsonschema_rs
 import msgspec
 import pydantic
@@ -242,6 +243,12 @@ class Flagged(pydantic.BaseModel):
     x: str = pydantic.Field(pattern=re.compile("a", re.IGNORECASE))
 
 
+@attrs.define
+class Counted:
+    x: int
+    count: int = attrs.field(init=False, default=0)
+
+
 class Twice(pydantic.BaseModel):
     x: Annotated[str, pydantic.Field(pattern="a"), pydantic.Field(pattern="b")]
 
@@ -270,6 +277,7 @@ class Opaque(pydantic.BaseModel):
         (Twice, "pattern is given twice, as 'a' and 'b'"),
         (Misplaced, "'ge' is no rule of its type"),
         (Opaque, "has no JSON form"),
+        (list[Counted], "Counted.count has init=False, and no caller may give it: make it"),
     ],
 )
 def test_what_may_be_a_rule_is_refused(hint: Any, words: str) -> None:

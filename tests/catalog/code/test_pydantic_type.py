@@ -446,6 +446,32 @@ async def test_code_of_other_classes_leaves_the_loop_as_well() -> None:
     assert threads != [threading.get_ident()]
 
 
+@dataclasses.dataclass
+class Computed:
+    x: int
+    double: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.double = 2 * self.x
+
+
+@pydantic.dataclasses.dataclass
+class Fixed:
+    x: int
+    kind: str = pydantic.Field("fixed", init=False)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Computed, "double"), (Fixed, "kind")])
+async def test_a_field_that_its_class_makes_is_asked_of_no_model(kind: Any, name: str) -> None:
+    """It is no part of the schema, and one that is sent is left out with a warning."""
+    tool = _tool_of(kind, lambda value: getattr(value, name))
+    assert list(read_hint(kind).schema["properties"]) == ["x"]
+    for sent in {"x": 4}, {"x": 4, name: 5}:
+        result = await _called(tool, {"v": sent})
+        assert result.output == {"result": getattr(kind(4), name)}
+        assert len(result.validation_errors) == len(sent) - 1
+
+
 def test_what_is_pydantics_own_stays_on_the_loop() -> None:
     """A thread is taken only for functions that pydantic did not write."""
     for hint, runs in (

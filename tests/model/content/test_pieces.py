@@ -272,7 +272,10 @@ def test_all_that_a_server_wrote() -> None:
         {"type": []},
         {"type": "video", "data": "aGk=", "mimeType": "video/mp4"},
         {"type": "text", "text": 5},
-        *({**IMAGE.to_dict(), "data": each} for each in ("no base64!", "", None, "aGk", 5)),
+        *(
+            {**IMAGE.to_dict(), "data": each}
+            for each in ("no base64!", "", None, "aGk", "aGkh=", "aGkh====", 5)
+        ),
         *({**IMAGE.to_dict(), "mimeType": each} for each in ("text/html", None, 5)),
         {"type": "audio", "data": "aGk=", "mimeType": "image/png"},
         {"type": "resource", "resource": None},

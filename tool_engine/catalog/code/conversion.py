@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.code.annotation import read_hint
+from tool_engine.catalog.code.decimals import find_unusable, holds_decimals
 from tool_engine.catalog.code.made_defaults import (
     Check,
     check_of,
@@ -20,12 +21,13 @@ from tool_engine.model.call import ValidationError
 from tool_engine.redaction import redact, redact_text
 
 _LONGEST: Final = 200
+_NO_DECIMAL: Final = "Invalid decimal string"
 _MEANT: Final = {
     "Invalid RFC3339 encoded datetime": "a date and time, such as 2026-01-31T09:30:00Z",
     "Invalid RFC3339 encoded date": "a date, such as 2026-01-31",
     "Invalid RFC3339 encoded time": "a time, such as 09:30:00",
     "Invalid ISO8601 duration": "a duration, such as PT1H30M",
-    "Invalid decimal string": "a number written as text, such as 12.50",
+    _NO_DECIMAL: "a number written as text, such as 12.50",
     "Invalid base64 encoded string": "text in base64",
     "Invalid UUID": "a UUID, such as 123e4567-e89b-12d3-a456-426614174000",
 }
@@ -62,6 +64,9 @@ class Conversion:
         self._at_once = {
             name: hint for name, (hint, _) in self._wanted.items() if not runs_code(hint)
         }
+        self._decimal = {
+            name for name, (hint, _) in self._wanted.items() if holds_decimals(readable_hint(hint))
+        }
         self._suppliers = list(suppliers)
         self.converts_at_once = bool(self._at_once)
         """Whether `misfits` can find anything."""
@@ -82,7 +87,7 @@ class Conversion:
         found: list[ValidationError] = []
         for name, hint in self._at_once.items():
             if name in arguments:
-                _convert_value(name, arguments[name], hint, None, found)
+                self._convert_value(name, arguments[name], hint, None, found)
         return found
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +104,7 @@ class Conversion:
                     found += [_make_finding(name, at, why, value) for at, why in faults]
         for name, (hint, check) in self._wanted.items():
             if name in converted:
-                converted[name] = _convert_value(name, converted[name], hint, check, found)
+                converted[name] = self._convert_value(name, converted[name], hint, check, found)
         for name, supply, judge in self._suppliers:
             if name not in converted:
                 value = converted[name] = supply()
@@ -111,19 +116,21 @@ class Conversion:
             )
         return converted
 
-
-def _convert_value(
-    name: str, value: Any, hint: Any, check: Check | None, found: list[ValidationError]
-) -> Any:
-    try:
-        made = convert_json(value, hint)
-    except Exception as error:  # noqa: BLE001 - classes of a user may raise anything
-        found.append(_make_finding(name, *split_error(error), value))
-        return None
-    if check is not None:
-        faults = check(value, made, "")
-        found += [_make_finding(name, *fault, None, is_default=True) for fault in faults]
-    return made
+    def _convert_value(
+        self, name: str, value: Any, hint: Any, check: Check | None, found: list[ValidationError]
+    ) -> Any:
+        try:
+            made = convert_json(value, hint)
+            place = find_unusable(made) if name in self._decimal else None
+        except Exception as error:  # noqa: BLE001 - classes of a user may raise anything
+            found.append(_make_finding(name, *split_error(error), value))
+            return None
+        if place is not None:
+            found.append(_make_finding(name, place, _NO_DECIMAL, value))
+        if check is not None:
+            faults = check(value, made, "")
+            found += [_make_finding(name, *fault, None, is_default=True) for fault in faults]
+        return made
 
 
 def _make_finding(

@@ -248,14 +248,26 @@ def _fields_of(kind: type) -> bool:
     """Return True for a dataclass, struct, named tuple and so on."""
     if dataclasses.is_dataclass(kind):
         for field in dataclasses.fields(kind):
+            _check_given(kind, field)
             if is_field(field.default):
                 raise NotForMsgspecError(
                     f"{kind.__name__}.{field.name} has a Field(...) as its default: write "
                     "Annotated[..., msgspec.Meta(...)] and the default itself"
                 )
         return True
+    for field in getattr(kind, "__attrs_attrs__", ()):
+        _check_given(kind, field)
     marks = ("__struct_fields__", "_fields", "__total__", "__attrs_attrs__")
     return any(hasattr(kind, mark) for mark in marks)
+
+
+def _check_given(kind: type, field: Any) -> None:
+    """Refuse a field that its class makes itself: msgspec takes it from the caller."""
+    if not field.init:
+        raise NotForMsgspecError(
+            f"{kind.__name__}.{field.name} has init=False, and no caller may give it: make it a "
+            "property, or take a dict and build the class of it in the function"
+        )
 
 
 def _has_foreign(hint: Any) -> bool:

@@ -123,8 +123,15 @@ def _place_of(steps: Iterable[Any], value: Any) -> str:
     return place
 
 
-class _WithSecrets(GenerateJsonSchema):
-    """What pydantic says of a `Secret[int]` as well; of a `SecretStr` it says it by itself."""
+class _OfArguments(GenerateJsonSchema):
+    """What pydantic says of values that come in, and of a `Secret[int]` as of a `SecretStr`."""
+
+    def dataclass_args_schema(self, schema: Any) -> dict[str, Any]:
+        given: Any = {
+            **schema,
+            "fields": [each for each in schema["fields"] if each.get("init", True)],
+        }
+        return super().dataclass_args_schema(given)
 
     def json_or_python_schema(self, schema: Any) -> dict[str, Any]:
         made = super().json_or_python_schema(schema)
@@ -135,7 +142,7 @@ class _WithSecrets(GenerateJsonSchema):
 
 def _read_schema(adapter: TypeAdapter[Any], hint: Any) -> dict[str, Any]:
     try:
-        schema = adapter.json_schema(schema_generator=_WithSecrets)
+        schema = adapter.json_schema(schema_generator=_OfArguments)
     except PydanticUserError as error:
         reason = str(error).partition("\n")[0]
         raise UnsupportedHintError(

@@ -64,7 +64,7 @@ def split_pointer(pointer: str) -> list[str]:
 def write_pointer(steps: Iterable[str | int]) -> str:
     """Return the local reference that `split_pointer` reads."""
     escaped = (str(step).replace("~", "~0").replace("/", "~1") for step in steps)
-    # A lone surrogate is another's fault to tell, and has a place as well.
+    # A lone surrogate has a place as well; it is refused elsewhere.
     return "/".join(("#", *(quote(step, safe="~$", errors="surrogatepass") for step in escaped)))
 
 
