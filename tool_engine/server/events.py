@@ -117,14 +117,14 @@ class _Reader:
             try:
                 async with self._events:
                     await pass_on(
-                        self._events, partial(self._take, write), self._asked.served.ending
+                        self._events, partial(self._take_event, write), self._asked.served.ending
                     )
                 return
             except EventsExpiredError as error:
                 await _write_dropped(write, error.missed)
                 self._events = self._open(after=error.oldest - 1)
 
-    async def _take(self, write: Write, event: ToolEngineEvent | None) -> bool:
+    async def _take_event(self, write: Write, event: ToolEngineEvent | None) -> bool:
         if self._events.dropped > self._dropped:
             await _write_dropped(write, self._events.dropped - self._dropped)
             self._dropped = self._events.dropped
