@@ -49,6 +49,7 @@ PARTS = {
     "executors": 3,
     "meta": 1,
     "integration": 1,
+    "server": 2,
 }
 """The rooms that take long, from the longest on, and in how many parts; the others share parts."""
 

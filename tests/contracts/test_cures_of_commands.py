@@ -22,6 +22,7 @@ import pytest
 from tests.cli.recorded import record_calls
 from tests.cli.talking import environment, in_pipe
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
+from tests.server.process import server_process
 from tool_engine import ToolCallConfig, ToolEngine, ToolEngineConfig, ToolSession
 from tool_engine.cli.app import run
 from tool_engine.model.approval import ApprovalRequest
@@ -68,6 +69,7 @@ NO_RECORDS = (
     "cli/records/recording.py: name their database with --records URL or the variable "
     "TOOL_ENGINE_RECORDS"
 )
+UNRECORDED = "cli/records/recording.py: name another database with --records URL, or none"
 DEMO = (
     "cli/demo/stage.py: run it without --tools and TOOL_ENGINE_TOOLS to use the definitions that "
     "come with the package"
@@ -123,7 +125,7 @@ BEGIN = "cli/chat/conversation.py: or begin another one with --session ID"
 FOLDERS = "cli/files/diff_command.py: compare two folders"
 INTERRUPTED = "cli/settings.py: the running calls were cancelled"
 TRIED = {row[0] for row in (*LINES, *TOLD)} | {
-    PENDING, SESSIONS, STORY, BEGIN, FOLDERS, INTERRUPTED, NOTHING
+    PENDING, SESSIONS, STORY, BEGIN, FOLDERS, INTERRUPTED, NOTHING, UNRECORDED
 }  # fmt: skip
 
 
@@ -282,6 +284,25 @@ def test_another_conversation(place: Path, capsys: pytest.CaptureFixture[str]) -
     again = said("chat", "--session", "t", "--script", "other.yaml", "hi", capsys=capsys)
     assert again[0] == 0, again
     assert said(*words, "script.yaml", "hi", capsys=capsys)[0] == 0
+
+
+@pytest.mark.parametrize("cure", ["sqlite:///another.db", "none"])
+def test_a_server_that_cannot_record(
+    place: Path, capsys: pytest.CaptureFixture[str], cure: str
+) -> None:
+    """It serves with another database, and without one."""
+    words = ("--records", f"sqlite:///{place}/script.yaml", "serve", "--no-auth", "--port", "0")
+    code, _, message = said(*words, capsys=capsys)
+    assert code == 1
+    assert names_cure(UNRECORDED, message), message
+
+    async def serve() -> None:
+        async with server_process(place, records=cure) as server:
+            assert await server.end() == (128 + signal.SIGTERM, "")
+
+    (place / "tools" / "echo.yaml").unlink()
+    (place / "tools" / "other.yaml").unlink()
+    asyncio.run(serve())
 
 
 def test_folders_are_compared_without_git(

@@ -17,6 +17,7 @@ from yarl import URL
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.access.listening import serve_app
 from tool_engine.server import create_app
+from tool_engine.server.app import App
 
 BOUND = 20.0
 SCOPES = ("call", "read", "approve", "operate")
@@ -73,7 +74,7 @@ class Client:
 class Service:
     """A server that runs."""
 
-    def __init__(self, app: Any, url: str, http: aiohttp.ClientSession) -> None:
+    def __init__(self, app: App, url: str, http: aiohttp.ClientSession) -> None:
         self.app = app
         self.url = url
         self._http = http

@@ -66,7 +66,7 @@ async def pass_on(
     """
     is_quiet = True
 
-    async def hand_on() -> None:
+    async def hand_events_on() -> None:
         nonlocal is_quiet
         async for event in events:
             is_quiet = False
@@ -74,7 +74,7 @@ async def pass_on(
                 return
             is_quiet = True
 
-    work = asyncio.ensure_future(hand_on())
+    work = asyncio.ensure_future(hand_events_on())
     waits = {work} if ending is None else {work, asyncio.ensure_future(ending.wait())}
     try:
         while True:
