@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -279,6 +279,21 @@ class TaskMachine(RuleBasedStateMachine):
         if live.feeding.is_open:
             self.do(die(live.engine))
 
+    @precondition(lambda self: len(self.lives) > 1)
+    @rule(data=st.data())
+    def presume_dead(self, data: st.DataObject) -> None:
+        """An engine gave no sign for too long, and goes on."""
+        self.causes.add("kill")
+        first, second = data.draw(st.permutations(self.lives))[:2]
+
+        async def inherit() -> None:
+            heir, worker = second.feeding, first.feeding.worker
+            second.engine.tasks.open()
+            for kept in await heir.storage.inherit(worker, heir.worker):
+                await heir._take_over(kept)
+
+        self.do(inherit())
+
     @precondition(lambda self: self.lives)
     @rule()
     def change(self) -> None:
@@ -396,13 +411,15 @@ def test_any_order_of_events(kind: str, tmp_path: Path, request: pytest.FixtureR
             url = server.fresh_database()
         return TaskMachine(url, tmp_path)
 
-    whole, usual = {"memory": (2_000, 40), "sqlite": (300, 8), "postgresql": (100, 4)}[kind]
+    whole, usual = {"memory": (2_000, 60), "sqlite": (300, 25), "postgresql": (100, 8)}[kind]
     run_state_machine_as_test(
         make_machine,  # type: ignore[arg-type] # called, as a class is
         settings=settings(
             max_examples=whole if IS_WHOLE else usual,
             stateful_step_count=30,
             deadline=None,
+            # To find the shortest example takes minutes.
+            phases=[Phase.generate, Phase.shrink] if IS_WHOLE else [Phase.generate],
             suppress_health_check=list(HealthCheck),
         ),
     )

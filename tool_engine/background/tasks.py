@@ -207,7 +207,8 @@ class EngineTasks:
         states = []
         for each in found:
             kept = self._live.get(each.id)
-            states.append(each if kept is None else kept.state)
+            is_here = kept is not None and self.feeding.has_run(kept)
+            states.append(kept.state if kept is not None and is_here else each)
         return states
 
     @at_home
@@ -300,12 +301,15 @@ class EngineTasks:
         await self._look_again(kept)
         if kept.state.is_final:
             return False
-        if self.feeding.has_run(kept) or await self.feeding.take_queued(kept):
+        while not kept.state.is_final:
+            if not self.feeding.has_run(kept) and not await self.feeding.take_queued(kept):
+                return await self._storage.ask_cancel(kept.state.id, text)
             if not self.feeding.end_run(kept, refusal):
                 return False
-            await self._wait_until_final(kept)
-            return True
-        return await self._storage.ask_cancel(kept.state.id, text)
+            await self.feeding.wait_for_run(kept)
+            # Another engine may have it by now, which took this one for dead.
+            await self._look_again(kept)
+        return True
 
     def open(self) -> None:
         """Run what is queued, from now on."""
