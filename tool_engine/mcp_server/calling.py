@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import mcp_types as types
@@ -17,6 +18,7 @@ from tool_engine.mcp_server.holding import HeldCalls
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import Listing
+from tool_engine.mcp_server.long_answers import is_long, write_long
 from tool_engine.mcp_server.results import write_result
 from tool_engine.mcp_server.rounds import RoundState, SpentStates
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
@@ -102,7 +104,8 @@ class ClientCalls:
             if request.wanted is not None:
                 return request.wanted
         assert result is not None  # noqa: S101 - a call that is held wants its client back
-        written = write_result(result, meant.tool, is_modern=_is_modern(ctx))
+        write = partial(write_result, result, meant.tool, is_modern=_is_modern(ctx))
+        written = await write_long(write) if is_long(result.output) else write()
         if not written["isError"]:
             link = self._kept.link(result, request.principal, ctx.protocol_version)
             if link is not None:
