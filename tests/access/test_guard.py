@@ -145,7 +145,7 @@ async def test_a_token_that_is_taken_back(
     ann = service.client("ann")
     assert (await ann.get("/v1/tools")).status == 200
     monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
-    service.app._guarded._auth._next_look = 0.0
+    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
     await asyncio.to_thread(write_tokens, tmp_path / "tokens.json", {"bob": {}})
     assert (await ann.get("/v1/tools")).status == 401
     assert (await service.client("bob").get("/v1/tools")).status == 200

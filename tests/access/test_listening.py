@@ -17,6 +17,9 @@ from tool_engine.access import listening
 from tool_engine.access.listening import serve_app
 from tool_engine.server import create_app
 
+PIECE = b"x" * (1 << 20)
+PIECES = 200
+
 
 async def test_more_connections_than_it_takes(
     engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
@@ -88,3 +91,36 @@ async def test_requests_that_the_end_cuts_off(
     outcomes = {each.outcome.value for each in await engine.query_call_records()}
     assert outcomes == {"cancelled"}
     assert "Exception" not in caplog.text
+
+
+async def test_what_no_client_reads_is_not_kept_in_memory() -> None:
+    """An app that sends much waits for a client that does not keep up."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[str] = loop.create_future()
+    begun = asyncio.Event()
+    sent = 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal sent
+        if scope["type"] != "http":
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(PIECES):
+            await send({"type": "http.response.body", "body": PIECE, "more_body": True})
+            sent += 1
+            begun.set()
+        await send({"type": "http.response.body", "body": b""})
+
+    serving = asyncio.create_task(serve_app(app, "127.0.0.1", 0, ready.set_result, "/"))
+    async with asyncio.timeout(3 * BOUND):
+        host, port = (await ready).split("/")[2].split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 16)
+        writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        await begun.wait()
+        assert sent < PIECES
+        size = 0
+        while size < PIECES * len(PIECE):
+            size += len(await reader.read(1 << 20))
+        writer.close()
+        serving.cancel()
+        await asyncio.wait([serving])

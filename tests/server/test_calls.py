@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.server.conftest import SCOPES, Client, Service, served, write_tokens
-from tool_engine import ConcurrencyConfig, ToolEngine, ToolExecutionContext
-from tool_engine.server import create_app
+from tool_engine import ConcurrencyConfig, ToolEngine, ToolExecutionContext, ToolExecutionResult
+from tool_engine.server import create_app, results
 
 BOUND = 10.0
 
@@ -281,3 +282,23 @@ async def test_a_client_that_leaves_while_it_is_asked(
         await asyncio.gather(task, return_exceptions=True)
         while await engine.approvals.pending():  # noqa: ASYNC110 - the same
             await asyncio.sleep(0)
+
+
+async def test_a_long_result_is_written_in_a_thread(
+    ann: Client, engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds up no other request."""
+    threads = []
+    write = results._write_whole
+
+    def note_thread(result: ToolExecutionResult) -> bytes:
+        threads.append(threading.current_thread())
+        return write(result)
+
+    monkeypatch.setattr(results, "_write_whole", note_thread)
+    rows = [{"id": number} for number in range(20_000)]
+    engine.tool(name="rows", description="Gives rows.")(lambda: rows)
+    answer = await ann.call("rows")
+    assert answer.json["output"] == {"result": rows}
+    assert threads
+    assert threading.main_thread() not in threads

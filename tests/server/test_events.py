@@ -233,7 +233,7 @@ async def test_a_reader_whose_token_is_taken_back(
     """Its stream ends, as soon as it is looked at again; that of another goes on."""
     monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
     monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
-    service.app._guarded._auth._next_look = 0.0
+    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
     async with reading(olga) as reader, reading(ann) as other:
         kept = {**entries, "ann": {"scopes": ["call", "read"]}}
         await asyncio.to_thread(write_tokens, tmp_path / "tokens.json", kept)
@@ -253,7 +253,7 @@ async def test_a_call_whose_token_is_taken_back(
     """One whose events are streamed is cancelled, as when its client leaves."""
     monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
     monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
-    service.app._guarded._auth._next_look = 0.0
+    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
     address = ann.url + "/v1/tools/endless/calls"
     said = {**ann.headers, "accept": "text/event-stream"}
     async with ann.http.post(address, headers=said, json={}) as answer:

@@ -226,6 +226,10 @@ class TimedProtocol(H11Protocol):
             self.transport.close()
 
 
+_LONG_PART: Final = 1 << 14
+"""Bytes of a part that waits for no others."""
+
+
 class _JoinedWrites:
     """A transport that sends what is written in one turn of the loop at once."""
 
@@ -242,6 +246,9 @@ class _JoinedWrites:
         if not self._parts:
             self._loop.call_soon(self._send_parts)
         self._parts.append(data)
+        if len(data) > _LONG_PART:
+            # So that what writes hears when the client does not keep up.
+            self._send_parts()
 
     def close(self) -> None:
         self._send_parts()

@@ -17,6 +17,7 @@ from tool_engine.errors import ConfigurationError, ToolEngineError, ToolExecutio
 from tool_engine.mcp_server.notices import Notices
 from tool_engine.mcp_server.questions import TaskQuestions
 from tool_engine.mcp_server.rounds import RoundState
+from tool_engine.mcp_server.sendable import can_send, make_sendable
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.task import TaskHandle
 
@@ -145,7 +146,10 @@ class ClientRequest:
             ClientCannotError: The client cannot answer one of them.
             InputRequiredError: The call is repeated with the answers; let it pass.
         """
-        asked = {key: _check_question(key, question) for key, question in questions.items()}
+        if not can_send(state):
+            raise ConfigurationError("state must be a text without halves of surrogate pairs")
+        sent = make_sendable(dict(questions))
+        asked = {key: _check_question(key, question) for key, question in sent.items()}
         for key, question in asked.items():
             capability = _CAPABILITIES[question.method]
             if not self.can(capability):

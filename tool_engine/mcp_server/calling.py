@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import mcp_types as types
@@ -19,6 +20,7 @@ from tool_engine.mcp_server.holding import HeldCalls
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import Listing
+from tool_engine.mcp_server.long_answers import is_long, write_long
 from tool_engine.mcp_server.results import write_result
 from tool_engine.mcp_server.rounds import RoundState, SpentStates
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
@@ -102,7 +104,7 @@ class ClientCalls:
             own = None if self._finder is None else self._finder.get(params.name)
             return write_result(meant, own, is_modern=_is_modern(ctx))
         if meant.tool.background == "required" and not (self.tasks and takes_tasks(ctx)):
-            return self._refuse_client(ctx, meant)
+            return await self._refuse_client(ctx, meant)
         request, carried = self.make_request(ctx, params)
         result: ToolExecutionResult | dict[str, Any] | None
         if carried.held is not None:
@@ -120,10 +122,13 @@ class ClientCalls:
             if request.wanted is not None:
                 return request.wanted
         assert result is not None  # noqa: S101 - a call that is held wants its client back
-        return self._write_result(result, meant.tool, ctx)
+        return await self._write_result(result, meant.tool, ctx)
 
-    def _write_result(self, result: ToolExecutionResult, tool: Tool, ctx: Any) -> dict[str, Any]:
-        written = write_result(result, tool, is_modern=_is_modern(ctx))
+    async def _write_result(
+        self, result: ToolExecutionResult, tool: Tool, ctx: Any
+    ) -> dict[str, Any]:
+        write = partial(write_result, result, tool, is_modern=_is_modern(ctx))
+        written: dict[str, Any] = await write_long(write) if is_long(result.output) else write()
         if not written["isError"]:
             principal = find_principal(self._principal, ctx)
             link = self._kept.link(result, principal, ctx.protocol_version)
@@ -155,7 +160,7 @@ class ClientCalls:
         said = tool.permission
         return self._approvals != REFUSE and said is not None and said.execution in _ASKING
 
-    def _refuse_client(self, ctx: Any, meant: _Meant) -> dict[str, Any]:
+    async def _refuse_client(self, ctx: Any, meant: _Meant) -> dict[str, Any]:
         """Refuse a call that only a client that takes tasks can make."""
         tool, arguments = meant
         why = f"{tool.name!r} runs only as a task (background: required)"
@@ -167,7 +172,7 @@ class ClientCalls:
         context = self._make_context(ctx)
         refusal = Refusal("execution_rejected", f"{why}; {cure}")
         result = self._engine.refuse(tool.name, arguments, context, refusal)
-        return self._write_result(result, tool, ctx)
+        return await self._write_result(result, tool, ctx)
 
     async def _run_task(
         self, tasks: ClientTasks, meant: _Meant, request: ClientRequest

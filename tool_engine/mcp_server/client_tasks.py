@@ -7,7 +7,7 @@ Its call is a task from the beginning, and it learns of that only if the call ta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from datetime import UTC, datetime
@@ -63,7 +63,7 @@ class ClientTasks:
         listing: Listing,
         principal: Principal,
         task_after: float,
-        write: Callable[[ToolExecutionResult, Tool, Any], dict[str, Any]],
+        write: Callable[[ToolExecutionResult, Tool, Any], Awaitable[dict[str, Any]]],
     ) -> None:
         self._engine = engine
         self._listing = listing
@@ -215,7 +215,7 @@ class ClientTasks:
         request = self._asking.get(task_id)
         questions = {} if request is None else request.questions.open
         state = handle.state
-        return state, describe_whole_task(
+        return state, await describe_whole_task(
             state, questions, lambda result: self._write(result, tool, ctx)
         )
 

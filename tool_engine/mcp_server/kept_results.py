@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tool_engine.interfaces.source import Source
+from tool_engine.mcp_server.long_answers import write_long
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.json.pieces import write_pieces
 from tool_engine.model.permission import ResultPolicy
 
 _URI: Final = re.compile(r"tool-engine://results/([A-Za-z0-9._-]{1,128})/([A-Za-z0-9_-]{22})")
@@ -66,9 +68,14 @@ class KeptResults:
             return None
         handed_over = [record.result]
         del record
-        # In a thread, which also frees it: a result may have a million entries.
-        kind, text = await asyncio.to_thread(_write_output, handed_over)
-        return {"uri": uri, "mimeType": kind, "text": text}
+
+        def write() -> dict[str, Any]:
+            # In a thread, which also frees it: a result may have a million entries.
+            kind, text = _write_output(handed_over)
+            return {"uri": uri, "mimeType": kind, "text": text}
+
+        content: dict[str, Any] = await write_long(write)
+        return content
 
     def _is_withheld(self, tool_name: str) -> bool:
         """Return True if a person must see the results first, as the definition is now."""
@@ -83,7 +90,8 @@ def _write_output(handed_over: list[Any]) -> tuple[str, str]:
         output = output["result"]
     if isinstance(output, str):
         return "text/plain", output
-    return "application/json", json.dumps(output, ensure_ascii=False)
+    write = partial(json.dumps, ensure_ascii=False)
+    return "application/json", "".join(write_pieces(output, write))
 
 
 def _make_seal(key: bytes, call_id: str, principal: str | None) -> str:

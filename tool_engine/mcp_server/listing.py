@@ -81,7 +81,8 @@ class PageCache:
     async def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         """Return a page that was made before, or make it: a middleware of the SDK."""
         cursor = (ctx.params or {}).get("cursor")
-        if ctx.method != "tools/list" or not (cursor is None or isinstance(cursor, str)):
+        is_page = ctx.method == "tools/list" and ctx.request_id is not None
+        if not is_page or not (cursor is None or isinstance(cursor, str)):
             return await call_next(ctx)
         generation = self._engine.generation
         if generation is None or generation != self._generation:

@@ -39,10 +39,12 @@ from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
 from tool_engine.mcp_server.logs import Logs
+from tool_engine.mcp_server.long_answers import LONG, LongAnswers, write_long
 from tool_engine.mcp_server.prompts import Prompt, PromptArgument, Prompts, write_prompt
 from tool_engine.mcp_server.resources import Resource, Resources
 from tool_engine.mcp_server.rounds import STATE_HOLDS
 from tool_engine.mcp_server.selection import ToolSelection
+from tool_engine.mcp_server.sendable import send_readable
 from tool_engine.mcp_server.stdio import open_stdio
 from tool_engine.mcp_server.task_notices import listen_with_tasks, read_task_ids
 from tool_engine.model.call import check_timeout
@@ -190,6 +192,7 @@ class MCPServer:
             self._note_connection,
             RequestStateBoundary(seal, default_audience=name),
             PageCache(self._engine),
+            send_readable,
         ]
         return server
 
@@ -249,11 +252,10 @@ class MCPServer:
     def _make_app(self, path: str) -> Any:
         if not isinstance(path, str) or not path.startswith("/"):
             raise ConfigurationError(f"path must begin with /, such as /mcp, got {path!r}")
-        return CheckedMessages(
-            self._server.streamable_http_app(
-                streamable_http_path=path, transport_security=_NO_GUARD
-            )
+        served = self._server.streamable_http_app(
+            streamable_http_path=path, transport_security=_NO_GUARD
         )
+        return CheckedMessages(LongAnswers(served))
 
     async def run_http(
         self,
@@ -445,6 +447,8 @@ class MCPServer:
     async def _read_resource(self, ctx: Any, params: types.ReadResourceRequestParams) -> Any:
         uri = str(params.uri)
         content = await self._resources.read(uri)
+        if content is not None and len(content.get("text") or content.get("blob") or "") > LONG:
+            content = await write_long(partial(dict, content))
         if content is None:
             content = await self._kept.read(uri, find_principal(self._principal, ctx))
         if content is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -34,10 +34,10 @@ def describe_task(state: TaskState, *, is_asking: bool) -> dict[str, Any]:
     return described if message is None else {**described, "statusMessage": message}
 
 
-def describe_whole_task(
+async def describe_whole_task(
     state: TaskState,
     questions: Mapping[str, Any],
-    write: Callable[[ToolExecutionResult], dict[str, Any]],
+    write: Callable[[ToolExecutionResult], Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
     """Return a task with what it asks or how it ended, as it stands on the wire.
 
@@ -51,7 +51,7 @@ def describe_whole_task(
         described["inputRequests"] = {key: write_wire(each) for key, each in questions.items()}
     elif described["status"] == "completed":
         assert state.result is not None  # noqa: S101 - it has ended
-        described["result"] = write(state.result)
+        described["result"] = await write(state.result)
     elif described["status"] == "failed":
         described["error"] = write_wire(make_lack_error(_find_lack(state) or "").error)
     return described

@@ -9,6 +9,7 @@ import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.output import to_json
+from tool_engine.model.json.weighing import pack_small
 
 _PLAIN: Final = frozenset((str, int, bool, type(None)))
 """Types of which there is one way to write them."""
@@ -29,7 +30,7 @@ async def write_result(result: ToolExecutionResult) -> bytes:
             return msgspec.json.encode(result)
         except (OverflowError, UnicodeError):
             pass  # a number or text that is not JSON's own
-    if result.metadata.get("result_size", 0) > _LARGE:
+    if pack_small(result.output, _LARGE) is None:
         return await asyncio.to_thread(_write_whole, result)
     return _write_whole(result)
 

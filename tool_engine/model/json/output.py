@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 from uuid import UUID
@@ -15,6 +16,7 @@ from uuid import UUID
 import msgspec
 
 from tool_engine.model.json.free_key import free_key
+from tool_engine.model.json.pieces import write_pieces
 
 _MAX_DEPTH: Final = 64
 PLAIN: Final = frozenset((int, str, float, bool, list, type(None)))
@@ -24,6 +26,8 @@ _STR: Final = frozenset((str,))
 _CONTAINERS: Final = frozenset((dict, list, tuple))
 _MOST_CONTAINERS: Final = 1_000_000
 """Containers that are looked into; a value that contains itself has more."""
+_AT_ONCE: Final = 10_000
+"""Entries that are written in one step, in which no other thread runs."""
 _WORDS: Final = {None: "null", True: "true", False: "false"}
 _LARGEST: Final = 2**2048
 """Python refuses to write integers of more than 4,300 digits."""
@@ -71,12 +75,14 @@ def to_text(output: Any) -> str:
     if isinstance(output, str):
         return _make_encodable(str.__str__(output))
     try:
-        if has_odd_keys(output):
+        count = _count_entries(output)
+        if count is None:
             raise TypeError("two keys may be the same in JSON")
-        text = json.dumps(output, ensure_ascii=False, allow_nan=False, default=stand_in)
+        write = partial(json.dumps, ensure_ascii=False, allow_nan=False, default=stand_in)
+        text = write(output) if count <= _AT_ONCE else "".join(write_pieces(output, write))
     except (TypeError, ValueError, RecursionError):
         # NaN, keys that are no text, and values that hold themselves or nest too deep.
-        text = json.dumps(plain(output), ensure_ascii=False)
+        text = "".join(write_pieces(plain(output), partial(json.dumps, ensure_ascii=False)))
     return _make_encodable(text)
 
 
@@ -101,22 +107,26 @@ def has_own_form(value: Any) -> bool:
     return True
 
 
-def has_odd_keys(value: Any) -> bool:
-    """True if a mapping in `value` has keys that are no text: JSON merges `1` and `"1"`."""
-    pending, seen = [value], 0
+def _count_entries(value: Any) -> int | None:
+    """Return how many entries the containers in `value` have together.
+
+    None if a mapping has keys that are no text: JSON merges `1` and `"1"`.
+    """
+    pending, seen, count = [value], 0, 0
     while pending:
         value = pending.pop()
         seen += 1
         if type(value) is dict:
             if not _STR.issuperset(map(type, value)):
-                return True
+                return None
             value = value.values()
         elif type(value) is not list and type(value) is not tuple:
             continue
         if seen > _MOST_CONTAINERS:
-            return True
+            return None
+        count += len(value)
         pending += [item for item in value if type(item) in _CONTAINERS]
-    return False
+    return count
 
 
 def stand_in(value: Any) -> Any:

@@ -1,0 +1,189 @@
+"""Does the one client of a server over standard input and output get all answers, and no more?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mcp_server.conftest import ERAS
+from tests.mcp_server.test_hostile import request_of
+
+DEADLINE = 60.0
+PROGRAM = """
+import asyncio, sys
+from tool_engine import ToolEngine, ToolEngineConfig
+from tool_engine.mcp_server import MCPServer
+
+def shout(message: str) -> str:
+    "Print, and say how much was asked for."
+    print("printed, and not flushed", message)
+    return message
+
+def give(size: int) -> str:
+    "Give a long text."
+    return "x" * size
+
+async def serve():
+    async with ToolEngine(ToolEngineConfig(tools_directory=sys.argv[1])) as engine:
+        engine.tool(shout)
+        engine.tool(give)
+        await MCPServer(engine).run_stdio()
+
+asyncio.run(serve())
+"""
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": "first",
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+class Raw:
+    """A client that writes and reads lines."""
+
+    def __init__(self, process: Any) -> None:
+        self.process = process
+
+    def send(self, message: Any) -> None:
+        text = message if isinstance(message, str) else json.dumps(message)
+        self.process.stdin.write(text.encode() + b"\n")
+
+    async def read(self) -> Any:
+        return json.loads(await self.process.stdout.readline())
+
+    async def ask(self, message: Any) -> Any:
+        self.send(message)
+        return await self.read()
+
+
+@asynccontextmanager
+async def connect(tmp_path: Path, era: str = "2026-07-28") -> AsyncIterator[Raw]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM, str(tmp_path)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=1 << 26,
+    )
+    raw = Raw(process)
+    async with asyncio.timeout(DEADLINE):
+        if era == "legacy":
+            await raw.ask(INITIALIZE)
+            raw.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        else:
+            await raw.ask(request_of("server/discover"))
+        yield raw
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+
+
+ASKED = {"jsonrpc": "2.0", "id": 5, "method": "tools/list"}
+NONE = [
+    (ASKED | {"id": None}, None),
+    (ASKED | {"id": 1.5}, None),
+    (ASKED | {"id": True}, None),
+    (ASKED | {"id": [5]}, None),
+    (ASKED | {"params": [1]}, 5),
+    (ASKED | {"jsonrpc": "1.0"}, 5),
+    (ASKED | {"method": 5}, 5),
+    ([ASKED], None),
+    ([], None),
+    ("null", None),
+    ({"jsonrpc": "2.0", "id": 5}, None),
+]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_is_no_message_is_answered(tmp_path: Path, era: str) -> None:
+    """No client waits for an answer that never comes."""
+    async with connect(tmp_path, era) as raw:
+        for message, request_id in NONE:
+            answer = await raw.ask(message)
+            assert (answer["id"], answer["error"]["code"]) == (request_id, -32600), message
+            assert "Invalid request" in answer["error"]["message"]
+
+
+ODD = '{"jsonrpc": "2.0", "id": 5, "method": "%s", "params": {"name": "%s", "_meta": %s}}'
+META = json.dumps(request_of("ping")["params"]["_meta"])
+
+
+LINES = (
+    ODD % ("\\ud800", "x", META),
+    ODD % ("tools/call", "\\ud800", META),
+    ODD % ("tools/call", "x", META[:-1] + ', "deep": ' + "[" * 600 + "]" * 600 + "}"),
+)
+
+
+async def test_odd_texts_end_no_server(tmp_path: Path) -> None:
+    """Half of a surrogate pair, and what nests deep, are answered, and so is what follows."""
+    async with connect(tmp_path) as raw:
+        for line in LINES:
+            assert (await raw.ask(line))["error"]["code"] in (-32601, -32602)
+        assert "result" in await raw.ask(request_of("tools/list"))
+
+
+async def test_what_is_printed_and_not_flushed_is_no_answer(tmp_path: Path) -> None:
+    """It goes to standard error too, when the server ends."""
+    async with connect(tmp_path) as raw:
+        await raw.ask(request_of("tools/call", name="shout", arguments={"message": "hi"}))
+        out, err = await raw.process.communicate(b"")
+    assert out == b""
+    assert b"printed, and not flushed hi" in err
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, None])
+async def test_a_client_that_reads_nothing_holds_no_server(
+    tmp_path: Path, end: signal.Signals | None
+) -> None:
+    """Neither a signal waits for it, nor the end of its input."""
+    out, taken = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM, str(tmp_path)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=taken,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    os.close(taken)
+    assert process.stdin is not None
+    body = request_of("tools/call", name="give", arguments={"size": 50_000_000})
+    process.stdin.write(json.dumps(body).encode() + b"\n")
+    async with asyncio.timeout(DEADLINE):
+        await asyncio.to_thread(os.read, out, 1)
+        if end is None:
+            process.stdin.close()
+        else:
+            process.send_signal(end)
+        await process.wait()
+    os.close(out)
+
+
+async def test_a_cancel_tears_no_answer(tmp_path: Path) -> None:
+    """An answer that was begun is written to its end, and the next one after it."""
+    async with connect(tmp_path) as raw:
+        raw.process.stdout._transport.pause_reading()
+        raw.send(request_of("tools/call", name="give", arguments={"size": 9_000_000}))
+        raw.send(request_of("tools/list") | {"id": 8})
+        params = {"requestId": 7}
+        raw.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        raw.send(request_of("tools/list") | {"id": 9})
+        await raw.process.stdin.drain()
+        raw.process.stdout._transport.resume_reading()
+        ids = []
+        while 9 not in ids or 8 not in ids:
+            ids.append((await raw.read())["id"])
+    assert sorted(ids) in ([8, 9], [7, 8, 9])
