@@ -30,6 +30,15 @@ class Equal(msgspec.Struct):
         return True
 
 
+class Agreeing(dict[str, Any]):
+    """A mapping that is equal to anything."""
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
 def nested(depth: int) -> Any:
     value: Any = 1
     for level in range(depth):
@@ -102,6 +111,16 @@ async def test_an_object_that_equals_all(is_open: bool) -> None:
         result = await engine.execute("t", {"p": Equal()})
         assert (result.is_success, result.error_type) == (False, "validation_error")
         assert (await engine.execute("t", {"p": {"a": 1}})).is_success
+
+
+async def test_a_mapping_that_equals_all() -> None:
+    """It is taken for what it holds: what the schema does not name is not left out of it."""
+    inner = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"p": inner}, "required": ["p"]}
+    async with ToolEngine(ToolEngineConfig("none", auto_reload=False)) as engine:
+        engine.register_tool(bare("t", parameters=schema), lambda p: p)
+        held = {"a": 1, "b": [2]}
+        assert (await engine.execute("t", {"p": Agreeing(held)})).output == held
 
 
 async def test_too_many_values(monkeypatch: pytest.MonkeyPatch) -> None:

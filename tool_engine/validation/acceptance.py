@@ -180,8 +180,7 @@ def choose_accept_packed(
         defaults: The defaults of the optional parameters.
         schema: The schema.
     """
-    words = str(schema)
-    has_integers = "integer" in words
+    has_integers = "integer" in str(schema)
     if is_sealed(schema, containers=_DEEP):
         accept = _accept_packed(is_valid, careful, defaults, has_integers)
     else:
@@ -190,23 +189,22 @@ def choose_accept_packed(
     from tool_engine.validation.typed_reader import reader_of
 
     read = reader_of(schema)
-    return accept if read is None else _accept_at_once(read, accept, defaults, words)
+    return accept if read is None else _accept_at_once(read, accept, defaults)
 
 
 def _accept_at_once(
     read: Callable[[bytes], dict[str, Any]],
     judge: AcceptPacked,
     defaults: Mapping[str, Any],
-    words: str,
 ) -> AcceptPacked:
     # Each value takes a byte at least.
     most = min(LARGE, MAX_VALUES)
-    # A dataclass is packed like an object, and may call itself equal to anything.
-    is_plain = plain_json().is_valid if words.count("'object'") > 1 else bool
+    encode = msgspec.msgpack.Encoder().encode
 
     def accept(params: Any, packed: bytes) -> dict[str, Any] | None:
         try:
-            if len(packed) < most and (plain := read(packed)) == params and is_plain(params):
+            # What calls itself equal to anything may still have lost a part.
+            if len(packed) < most and (plain := read(packed)) == params and encode(plain) == packed:
                 return {**defaults, **plain} if defaults else plain
         except Exception:  # noqa: BLE001 - foreign objects may raise anything when compared
             return judge(params, packed)
