@@ -33,7 +33,6 @@ from tests.mcp_server.conftest import text_of
 from tests.mcp_server.test_transports import META, serving, words_of, write_tokens
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.mcp_server import MCPServer, ToolSelection, find_request, task_notices
-from tool_engine.model.task import TaskState
 
 BOUND = 20.0
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -272,7 +271,7 @@ async def test_cancelling(engine: ToolEngine, gate: Gate) -> None:
         waits = await start(client, "report", {"year": 2026})
         for task_id in (waits, runs, runs):
             assert await send(client, "tasks/cancel", task_id) == {"resultType": "complete"}
-        ended = [await send(client, "tasks/get", each) for each in (runs, waits)]
+        ended = [await until_over(client, each) for each in (runs, waits)]
 
     assert [each["status"] for each in ended] == ["cancelled"] * 2
     assert ended[0]["statusMessage"] == "the task was cancelled: ann wished so"
@@ -295,8 +294,14 @@ async def test_a_client_that_leaves_before_it_is_a_task(engine: ToolEngine, gate
     assert await engine.tasks.list() == []
 
 
-async def list_open(engine: ToolEngine) -> list[TaskState]:
-    return [each for each in await engine.tasks.list(limit=1_000) if not each.is_final]
+async def wait_for_all_but(engine: ToolEngine, known: list[str]) -> None:
+    """Waits until no other task goes on: one that is being taken as it is cancelled does so."""
+    async with asyncio.timeout(BOUND):
+        while any(  # noqa: ASYNC110 - no event
+            not each.is_final and each.id not in known
+            for each in await engine.tasks.list(limit=1_000)
+        ):
+            await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -321,16 +326,13 @@ async def test_clients_that_leave_at_any_moment(engine: ToolEngine, gate: Gate, 
         # Some stay until they have a task.
         moments = [BOUND] * 5 + [chance.uniform(0, 3 * SOON) for _ in range(60)]
         await asyncio.gather(*(call_and_leave(client, each) for each in moments))
-    async with asyncio.timeout(BOUND):
-        # One that is being taken as it is cancelled ends a moment later.
-        while not {each.id for each in await list_open(engine)} <= set(told):  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.1)
+    await wait_for_all_but(engine, told)
     async with connect(server) as client:
         for task_id in told:
             await send(client, "tasks/cancel", task_id)
+    await wait_for_all_but(engine, [])
 
     metrics = engine.controller.get_metrics()
-    assert await list_open(engine) == []
     assert {each.status for each in await engine.tasks.list(limit=1_000)} == {"cancelled"}
     assert (metrics.active, metrics.zombies, metrics.queue_length) == (0, 0, 0)
     calls = [each.call_id for each in await engine.query_call_records(limit=1_000)]
