@@ -33,6 +33,7 @@ from tests.benchmarks.searching import searching
 from tests.benchmarks.serving import serving
 from tests.benchmarks.sessions import sessions
 from tests.benchmarks.sources import sources
+from tests.benchmarks.tasks import tasks
 
 TOOLS = 1000
 TRIES = 3
@@ -118,6 +119,7 @@ async def main() -> bool:
         kept &= await calls(title, rows, [], SUSPENDING_BUDGET)
 
         kept &= await sessions(str(directory))
+        kept &= await tasks(str(directory))
         kept &= await models(str(directory))
         kept &= await http(directory / "http")
         kept &= await admission()
