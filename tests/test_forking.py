@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 BOUND = 60.0
 HEAD = """
 import asyncio, json, os, sys
@@ -250,3 +252,46 @@ print(json.dumps([waiting.is_alive(), *told, engine.execute_sync("ok", {"who": "
     assert error.startswith("EngineClosedError: the engine cannot be used here: it was opened in")
     assert sync.startswith("EngineClosedError: the engine cannot be used here: it was opened in")
     assert last == {"result": "a"}
+
+
+@pytest.mark.parametrize("records", ["", "records=f'sqlite:///{folder}/tasks.db', "])
+def test_tasks_of_a_parent(tmp_path: Path, records: str) -> None:
+    """A child neither runs nor ends them nor waits for them: it is told whose they are."""
+    said, ran, ends = run(
+        tmp_path,
+        "settings = dict(tools_directory=folder, auto_reload=False, " + records + ")"
+        """
+engine = ToolEngine(ToolEngineConfig(**settings), concurrency=ConcurrencyConfig(max_concurrent=1))
+gate, ran = asyncio.Event(), []
+async def work(who):
+    ran.append(who)
+    await gate.wait()
+    return who
+engine.register_tool({**OK, "name": "work"}, work)
+async def misuse():
+    running, *_, queued = handles
+    return [await error_of(each) for each in (
+        engine.start("work", {"who": "child"}), engine.tasks.get(queued.id), engine.tasks.list(),
+        engine.tasks.cancel(queued.id), running.cancel(), queued.wait(), running.refresh())]
+async def main():
+    await engine.load()
+    global handles
+    handles = [await engine.start("work", {"who": str(each)}) for each in range(8)]
+    while not ran:
+        await asyncio.sleep(0.01)
+    loop = asyncio.get_running_loop()
+    asyncio._set_running_loop(None)
+    told = child(misuse)
+    asyncio._set_running_loop(loop)
+    gate.set()
+    ends = [(await handle.wait(30)).output["result"] for handle in handles]
+    await engine.close()
+    return told, ends
+told, ends = asyncio.run(main())
+print(json.dumps([told, ran, ends]))
+""",
+    )
+    assert len(said) == 7
+    for each in said:
+        assert each.startswith("EngineClosedError: the engine cannot be used here: it was opened")
+    assert ran == ends == [str(each) for each in range(8)]

@@ -13,7 +13,13 @@ import pytest
 
 from tests.background.test_tasks import BOUND, Work, until
 from tests.effort import IS_WHOLE
-from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
+from tool_engine import (
+    ConcurrencyConfig,
+    QueueApprover,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionContext,
+)
 from tool_engine.background import clock
 
 Make = Callable[..., Awaitable[ToolEngine]]
@@ -32,7 +38,9 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path, work: Work) -> As
         server = request.getfixturevalue("postgres_server")
         url = await asyncio.to_thread(server.fresh_database)
 
-    async def make_one(keys: dict[str, Any] | None = None, **settings: Any) -> ToolEngine:
+    async def make_one(
+        keys: dict[str, Any] | None = None, approver: Any = None, **settings: Any
+    ) -> ToolEngine:
         config = ToolEngineConfig(
             tools_directory=str(tmp_path),
             auto_reload=False,
@@ -40,7 +48,8 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path, work: Work) -> As
             close_timeout=0.1,
             **settings,
         )
-        engine = ToolEngine(config, concurrency=ConcurrencyConfig(max_concurrent=2))
+        limits = ConcurrencyConfig(max_concurrent=2)
+        engine = ToolEngine(config, concurrency=limits, approver=approver)
         made.append(engine)
         work.add_to(engine, **(keys or {}))
         engine.tasks.feeding.lease = 0.6  # type: ignore[attr-defined]
@@ -117,6 +126,46 @@ async def test_dead_while_it_ran(make: Make, work: Work, is_repeatable: bool) ->
         assert "check what it did, and start it again" in str(result.error)
         records = await heir.query_call_records(call_id=result.call_id)
         assert [record.error_type for record in records] == ["worker_lost"]
+
+
+async def test_cancelled_where_it_was_taken_for_dead(make: Make, work: Work) -> None:
+    """An engine that another one took for dead passes a cancellation on."""
+    keys = {"permission": {"execution": "ask_always"}}
+    first = await make(keys, approver=QueueApprover())
+    handle = await first.start("work", {"number": 1})
+    await until(handle, "input_required")
+    first.tasks.feeding.places.note_asking(1_000)  # type: ignore[attr-defined] # takes no more
+    second = await make(keys, approver=QueueApprover())
+    second.tasks.open()
+    feeding = second.tasks.feeding  # type: ignore[attr-defined]
+    for kept in await feeding.storage.inherit(first.tasks.feeding.worker, feeding.worker):  # type: ignore[attr-defined]
+        await feeding._take_over(kept)
+    found = await second.tasks.get(handle.id)
+    await until(found, "input_required")
+    assert await asyncio.wait_for(handle.cancel(), BOUND)
+    assert (await found.wait(BOUND)).error_type == "cancelled"
+    assert (await handle.wait(BOUND)).error_type == "cancelled"
+    assert work.ran == []
+
+
+async def test_taken_again_by_the_engine_that_has_it(make: Make, work: Work) -> None:
+    """A task that comes back to the engine that was taken for dead runs once."""
+    keys = {"permission": {"execution": "ask_always"}}
+    approver = QueueApprover()
+    engine = await make(keys, approver=approver)
+    handle = await engine.start("work", {"number": 1})
+    await until(handle, "input_required")
+    feeding = engine.tasks.feeding  # type: ignore[attr-defined]
+    (kept,) = await feeding.storage.inherit(feeding.worker, "another")
+    await feeding._take_over(kept)
+    for _ in range(2):
+        await feeding._look_around()
+        await asyncio.sleep(0.05)
+    assert len(approver.pending_approvals) == 1
+    work.gate.set()
+    approver.allow(approver.pending_approvals[0].token)
+    assert (await handle.wait(BOUND)).is_success
+    assert work.ran == [1]
 
 
 async def test_two_engines(make: Make, work: Work) -> None:

@@ -239,6 +239,22 @@ async def test_one_key_one_task(make: Make, work: Work) -> None:
     assert sorted(work.ran) == [1, 2]
 
 
+async def test_a_storm_of_questions(make: Make, work: Work) -> None:
+    """A thousand wait for one task, and ten thousand ask how queued ones are: each hears it."""
+    engine = await make(limits={"max_concurrent": 1})
+    handles = [await engine.start("work", {"number": each}) for each in range(200)]
+    await work.until_ran(1)
+    waiting = [asyncio.ensure_future(handles[0].wait(BOUND)) for _ in range(1_000)]
+    asked = 10_000 if not engine.store.tasks.is_shared else 1_000
+    for each in range(asked):
+        found = await engine.tasks.get(handles[each % 200].id)
+        assert found.status in ("queued", "running")
+    work.gate.set()
+    results = await asyncio.gather(*waiting)
+    assert {result.output["number"] for result in results} == {0}
+    assert (await handles[199].wait(BOUND)).is_success
+
+
 async def test_of_another_owner(make: Make) -> None:
     """What is another's is not there, in the words of what never was."""
     engine = await make()

@@ -105,7 +105,8 @@ class Feeding:
             self._begin_run(kept)
         else:
             self._is_behind = True
-            self._news.set()
+            if kept.state.tool_name not in self.places.full:
+                self._news.set()
 
     def has_run(self, kept: KeptTask) -> bool:
         """Return True if this engine has taken the task."""
@@ -115,6 +116,12 @@ class Feeding:
         """Have a task end that this engine has taken; False: it is ending."""
         run = self._runs.get(kept.state.id)
         return run is not None and run.end(refusal)
+
+    async def wait_for_run(self, kept: KeptTask) -> None:
+        """Wait until this engine has done with a task that it has taken."""
+        run = self._runs.get(kept.state.id)
+        if run is not None and run.task is not None:
+            await asyncio.wait([run.task])
 
     async def take_queued(self, kept: KeptTask) -> bool:
         """Take a queued task out of its turn; False: another engine has it."""
@@ -210,6 +217,11 @@ class Feeding:
     def _begin_claimed(self, found: KeptTask) -> None:
         """Run a task that has waited; it ends at once where its time is over."""
         task_id = found.state.id
+        if (present := self._runs.get(task_id)) is not None:
+            # An engine that took this one for dead has queued it again: a second run would be one
+            # too many.
+            present.kept.worker, present.is_unwritten = found.worker, True
+            return
         kept = self._bound.get(task_id) or self._live.get(task_id) or found
         if kept is not found:
             kept.worker, kept.number = found.worker, found.number

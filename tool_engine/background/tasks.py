@@ -11,7 +11,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -45,6 +45,7 @@ from tool_engine.validation import ToolParameterValidator
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
 
+_T = TypeVar("_T")
 _LOOK: Final = 0.25
 """Seconds between two looks at a task that another engine runs."""
 _LONGEST_KEY: Final = 512
@@ -66,9 +67,6 @@ class EngineTasks:
 
     def __init__(self, engine: ToolEngine, storage: TaskStorage) -> None:
         self._engine = engine
-        self._run_at_home: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any] = (
-            engine._run_at_home  # noqa: SLF001 - the engine's other half
-        )
         self._storage = storage
         self._clock = SteadyClock()
         self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
@@ -77,6 +75,14 @@ class EngineTasks:
 
     def __repr__(self) -> str:
         return f"<EngineTasks {self.feeding!r} over {self._storage!r}>"
+
+    def _run_at_home(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> Coroutine[Any, Any, _T]:
+        engine: Any = self._engine
+        if engine._disowned is not None:  # noqa: SLF001 - the engine's other half
+            # The tasks run in the process that this one was forked from: here none would end.
+            raise engine._disowned  # noqa: SLF001 - the engine's other half
+        carried: Coroutine[Any, Any, _T] = engine._run_at_home(work)  # noqa: SLF001 - its other half
+        return carried
 
     @at_home
     async def start(
@@ -174,7 +180,8 @@ class EngineTasks:
         states = []
         for each in found:
             kept = self._live.get(each.id)
-            states.append(each if kept is None else kept.state)
+            is_here = kept is not None and self.feeding.has_run(kept)
+            states.append(kept.state if kept is not None and is_here else each)
         return states
 
     @at_home
@@ -242,12 +249,15 @@ class EngineTasks:
         await self._look_again(kept)
         if kept.state.is_final:
             return False
-        if self.feeding.has_run(kept) or await self.feeding.take_queued(kept):
+        while not kept.state.is_final:
+            if not self.feeding.has_run(kept) and not await self.feeding.take_queued(kept):
+                return await self._storage.ask_cancel(kept.state.id, text)
             if not self.feeding.end_run(kept, refusal):
                 return False
-            await self._wait_until_final(kept)
-            return True
-        return await self._storage.ask_cancel(kept.state.id, text)
+            await self.feeding.wait_for_run(kept)
+            # Another engine may have it by now, which took this one for dead.
+            await self._look_again(kept)
+        return True
 
     def open(self) -> None:
         """Run what is queued, from now on."""

@@ -175,10 +175,7 @@ class SQLTaskStorage:
         return int(done.changed)
 
     async def _read_rows(self, statement: Any) -> Sequence[Any]:
-        async with self._database.asked(KEEPING) as reader:
-            (rows,) = await reader.rows(statement, failing=KEEPING)
-        found: Sequence[Any] = rows
-        return found
+        return await self._database.read(statement, KEEPING)
 
     async def _change_all(self, step: Any) -> Sequence[KeptTask]:
         (done,) = await self._make_changes(step)

@@ -226,6 +226,7 @@ class SQLRecordStorage:
             await self._writer.close(_CLOSE_LIMIT)
         finally:
             self._database.end()
+            await self._database.end_readings(_CLOSE_LIMIT)
             await self._database.close_reader()
 
     @asynccontextmanager

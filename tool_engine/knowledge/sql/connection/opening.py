@@ -24,6 +24,7 @@ from tool_engine.knowledge.sql.connection.database_errors import (
     BusyError,
     UnusableDatabaseError,
 )
+from tool_engine.knowledge.sql.connection.finishing import finish_work
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.json.copying import live
 from tool_engine.model.settings.retention import RecordsURL
@@ -63,6 +64,7 @@ class LazyDatabase:
         self._is_open = False
         self._is_ended = False
         self._asking = 0
+        self._readings: set[asyncio.Task[Any]] = set()
         self._file: tuple[int, int] | None = None
         self._disowned: str | None = None
         self.address: Address | None = None
@@ -158,7 +160,7 @@ class LazyDatabase:
             yield connection
 
     async def change(self, steps: Sequence[Any], failing: str) -> list[Any]:
-        """Make all changes, or none, and return what each gave.
+        """Make all changes, or none, and return what each gave; it is never broken off.
 
         Args:
             steps: Each a `tool_engine.knowledge.sql.changes.Step`.
@@ -167,6 +169,41 @@ class LazyDatabase:
         Raises:
             RecordsUnavailableError: The database does not take it: nothing was changed.
         """
+        return await finish_work(self._make_changes(steps, failing))
+
+    async def read(self, statement: Any, failing: str) -> Sequence[Any]:
+        """Return the rows that a statement gives.
+
+        A caller that is cancelled does not wait for them; they are read all the same, since a
+        connection that is left in the middle is closed some time, when the loop may be gone.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+
+        async def ask() -> Sequence[Any]:
+            async with self.asked(failing) as reader:
+                (rows,) = await reader.rows(statement, failing=failing)
+            found: Sequence[Any] = rows
+            return found
+
+        reading = asyncio.ensure_future(ask())
+        self._readings.add(reading)
+        reading.add_done_callback(self._forget_reading)
+        return await asyncio.shield(reading)
+
+    async def end_readings(self, limit: float) -> None:
+        """Wait for what is still read for callers that are gone."""
+        if self._readings:
+            await asyncio.wait(self._readings, timeout=limit)
+
+    def _forget_reading(self, reading: asyncio.Task[Any]) -> None:
+        self._readings.discard(reading)
+        if not reading.cancelled():
+            # Read, so that it is not reported as lost.
+            reading.exception()
+
+    async def _make_changes(self, steps: Sequence[Any], failing: str) -> list[Any]:
         from tool_engine.knowledge.sql.changes import Done, run_step, write_for_sqlite
 
         async with self.asked(failing, looks=False) as reader, self._turn_to_change():
@@ -183,19 +220,14 @@ class LazyDatabase:
             return [Done(rows, changed) for rows, changed in found]
 
     async def _change_file(self, written: Sequence[Any]) -> Any:
-        tries = 0
+        tries = 1
         while True:
-            tries += 1
-            work = asyncio.ensure_future(self._database.change(written))
             try:
-                return await asyncio.shield(work)
+                return await self._database.change(written)
             except BusyError:
                 if tries == _TRIES:
                     raise
-            except asyncio.CancelledError:
-                # It may be made all the same, and nothing that comes later may overtake it.
-                await asyncio.wait([work])
-                raise
+            tries += 1
 
     def _turn_to_change(self) -> AbstractAsyncContextManager[Any]:
         # A file takes one writer at a time: queueing is better than polling.
