@@ -17,7 +17,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
-from tests.mcp_server.test_client_tasks import connect, send
+from tests.mcp_server.tasks.test_client_tasks import connect, send
 from tool_engine import ToolConfigLoader, ToolEngine
 from tool_engine.access.jwt_verifier import JWTVerifier
 from tool_engine.access.principal import Principal, read_patterns

@@ -13,7 +13,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import RecordsUnavailableError, TaskError
 from tool_engine.mcp_server.asking import ClientRequest, answering
-from tool_engine.mcp_server.client_tasks import EXTENSION, ClientTasks, require_tasks, takes_tasks
 from tool_engine.mcp_server.consenting import REFUSE
 from tool_engine.mcp_server.finding import CALL_TOOL, SEARCH_TOOLS, Finder, show_listing
 from tool_engine.mcp_server.holding import HeldCalls
@@ -23,6 +22,12 @@ from tool_engine.mcp_server.listing import Listing
 from tool_engine.mcp_server.long_answers import is_long, write_long
 from tool_engine.mcp_server.results import write_result
 from tool_engine.mcp_server.rounds import RoundState, SpentStates
+from tool_engine.mcp_server.tasks.client_tasks import (
+    EXTENSION,
+    ClientTasks,
+    require_tasks,
+    takes_tasks,
+)
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool

@@ -31,7 +31,6 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError, answering
 from tool_engine.mcp_server.calling import ClientCalls
 from tool_engine.mcp_server.changes import Changes
-from tool_engine.mcp_server.client_tasks import EXTENSION, TaskParams, TaskUpdateParams
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
 from tool_engine.mcp_server.finding import Finder
 from tool_engine.mcp_server.http import CheckedMessages, KnownClients
@@ -46,7 +45,8 @@ from tool_engine.mcp_server.rounds import STATE_HOLDS
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.mcp_server.sendable import send_readable
 from tool_engine.mcp_server.stdio import open_stdio
-from tool_engine.mcp_server.task_notices import listen_with_tasks, read_task_ids
+from tool_engine.mcp_server.tasks.client_tasks import EXTENSION, TaskParams, TaskUpdateParams
+from tool_engine.mcp_server.tasks.task_notices import listen_with_tasks, read_task_ids
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.nearness import suggest_near

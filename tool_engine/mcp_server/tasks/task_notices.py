@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from tool_engine.logger import get_logger
-from tool_engine.mcp_server.client_tasks import ClientTasks, require_tasks
+from tool_engine.mcp_server.tasks.client_tasks import ClientTasks, require_tasks
 
 _MOST: Final = 100
 """The most tasks of one stream."""

@@ -24,7 +24,7 @@ from tool_engine.mcp_server.asking import ClientRequest, remember_request
 from tool_engine.mcp_server.finding import list_shown
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.listing import Listing
-from tool_engine.mcp_server.task_states import describe_task, describe_whole_task
+from tool_engine.mcp_server.tasks.task_states import describe_task, describe_whole_task
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.task import TaskHandle, TaskState
 from tool_engine.model.tool import Tool

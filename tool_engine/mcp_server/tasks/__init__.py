@@ -1,0 +1,1 @@
+"""How do long calls of clients become tasks that they follow?"""
