@@ -32,7 +32,8 @@ from tests.background.test_restarts import die
 from tests.mcp_server.conftest import text_of
 from tests.mcp_server.test_transports import META, serving, words_of, write_tokens
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
-from tool_engine.mcp_server import MCPServer, ToolSelection, find_request, task_notices
+from tool_engine.mcp_server import MCPServer, ToolSelection, find_request
+from tool_engine.mcp_server.tasks import task_notices
 
 BOUND = 20.0
 EXTENSION = "io.modelcontextprotocol/tasks"
