@@ -75,6 +75,7 @@ class Raw:
 async def connect(tmp_path: Path, era: str = "2026-07-28") -> AsyncIterator[Raw]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PROGRAM, str(tmp_path)),
+        env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
