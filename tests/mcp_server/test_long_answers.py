@@ -86,8 +86,8 @@ async def test_a_long_answer_follows_progress(engine: ToolEngine, era: str) -> N
 
     heard = []
 
-    async def note(done: float, total: float | None, message: str | None) -> None:
-        heard.append((done, total, message))
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, total, message))
 
     async with serving(engine) as url, Client(url, mode=era) as client:
         result = await client.call_tool("fetch", {}, progress_callback=note)
