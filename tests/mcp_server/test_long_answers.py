@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters
 from tests.mcp_server.conftest import ERAS, text_of
 from tests.mcp_server.test_hostile import headers_of, request_of
 from tests.mcp_server.test_transports import serving
-from tool_engine import ToolEngine
+from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.mcp_server import MCPServer, long_answers
 
 ROWS = [{"id": number, "name": f"row é {number}"} for number in range(5_000)]
@@ -72,6 +72,27 @@ def test_a_long_answer_arrives_whole_over_stdio(tmp_path: Path, era: str) -> Non
             await check_answers(client, is_modern=era != "legacy")
 
     asyncio.run(use())
+
+
+async def test_a_long_answer_follows_progress(engine: ToolEngine, era: str) -> None:
+    """Also as the last event of a stream, which has no length."""
+
+    @engine.tool
+    async def fetch(context: ToolExecutionContext) -> str:
+        """Fetch a long text."""
+        await context.report_progress(1, 2)
+        await asyncio.sleep(0.3)
+        return TEXT
+
+    heard = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, total, message))
+
+    async with serving(engine) as url, Client(url, mode=era) as client:
+        result = await client.call_tool("fetch", {}, progress_callback=note)
+    assert heard[0] == (1.0, 2.0, None)
+    assert text_of(result) == TEXT
 
 
 async def test_a_long_answer_in_this_process(engine: ToolEngine, era: str) -> None:

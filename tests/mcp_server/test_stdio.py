@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -74,6 +75,7 @@ class Raw:
 async def connect(tmp_path: Path, era: str = "2026-07-28") -> AsyncIterator[Raw]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PROGRAM, str(tmp_path)),
+        env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -187,3 +189,17 @@ async def test_a_cancel_tears_no_answer(tmp_path: Path) -> None:
         while 9 not in ids or 8 not in ids:
             ids.append((await raw.read())["id"])
     assert sorted(ids) in ([8, 9], [7, 8, 9])
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+async def test_a_closed_end_is_said(tmp_path: Path, closed: str) -> None:
+    """As some supervisors start programs; the loop waits with the number that was free."""
+    words = [sys.executable, "-m", "tool_engine.cli", "--tools", str(tmp_path), "--records", "none"]
+    process = await asyncio.create_subprocess_shell(
+        f"{shlex.join([*words, 'mcp', 'serve'])} {closed}", stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(DEADLINE):
+        _, said = await process.communicate()
+    assert process.returncode == 2
+    assert "standard input or output is closed" in said.decode()
+    assert "Traceback" not in said.decode()

@@ -25,6 +25,9 @@ LONG: Final = 1 << 16
 """Bytes of what is written on the event loop."""
 _PIECE: Final = 1 << 18
 """Letters that are sent at once."""
+_SECRET: Final = secrets.token_hex(16)
+"""No tool can know it, so none can write a mark."""
+_MARK: Final = re.compile(rb'\{?"(%s-\d+)"(?::0\})?' % _SECRET.encode())
 _here: Final[ContextVar[LongValues | None]] = ContextVar("mcp_long_values", default=None)
 
 
@@ -32,9 +35,6 @@ class LongValues:
     """The long values of answers that are on their way to one client, by their marks."""
 
     def __init__(self) -> None:
-        # No tool can know it, so none can write a mark.
-        self._secret = secrets.token_hex(16)
-        self._mark = re.compile(rb'\{?"(%s-\d+)"(?::0\})?' % self._secret.encode())
         self._values: dict[bytes, list[bytes]] = {}
         self._count = 0
 
@@ -51,7 +51,7 @@ class LongValues:
     def leave(self, pieces: list[bytes]) -> str:
         """Return the mark of a value, which is written as these pieces."""
         self._count += 1
-        mark = f"{self._secret}-{self._count}"
+        mark = f"{_SECRET}-{self._count}"
         self._values[mark.encode()] = pieces
         return mark
 
@@ -60,7 +60,7 @@ class LongValues:
         if not self._values:
             return [body]
         pieces, end = [], 0
-        for found in self._mark.finditer(body):
+        for found in _MARK.finditer(body):
             pieces.append(body[end : found.start()])
             pieces += self._values.pop(found[1], [found[0]])
             end = found.end()

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import mcp_types as types
 import msgspec
 
 from tool_engine.errors import ConfigurationError
@@ -81,10 +82,8 @@ class Prompts:
         return found | self._added
 
 
-async def write_prompt(
-    name: str, prompt: Prompt, arguments: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """Return the messages of a prompt as they stand on the wire.
+def check_arguments(name: str, prompt: Prompt, arguments: Mapping[str, str]) -> None:
+    """Check what a client fills in.
 
     Raises:
         ValueError: An argument is missing or unknown.
@@ -96,17 +95,38 @@ async def write_prompt(
     for argument in prompt.arguments:
         if argument.is_required and argument.name not in arguments:
             raise ValueError(f"the prompt {name!r} needs the argument {argument.name!r}")
+
+
+async def write_prompt(
+    name: str, prompt: Prompt, arguments: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the messages of a prompt as they stand on the wire.
+
+    Raises:
+        ConfigurationError: The prompt's function returned something else.
+    """
     written = prompt.write(**arguments)
     if inspect.isawaitable(written):
         written = await written
     if isinstance(written, str):
         return [{"role": "user", "content": {"type": "text", "text": written}}]
     if isinstance(written, Sequence):
-        return [dict(each) for each in written]
+        return [_check_message(name, each) for each in written]
     raise ConfigurationError(
         f"the prompt {name!r} must return a text or a list of messages, got "
         f"{type(written).__name__}"
     )
+
+
+def _check_message(name: str, message: Any) -> dict[str, Any]:
+    try:
+        types.PromptMessage.model_validate(message, by_name=False)
+    except ValueError as error:
+        # Without a word the SDK would send an answer without messages.
+        raise ConfigurationError(
+            f"the prompt {name!r} returned a message that is none: {message!r:.80}"
+        ) from error
+    return dict(message)
 
 
 def _describe_prompt(name: str, prompt: Prompt) -> dict[str, Any]:

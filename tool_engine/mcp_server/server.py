@@ -32,6 +32,7 @@ from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError,
 from tool_engine.mcp_server.calling import ClientCalls
 from tool_engine.mcp_server.changes import Changes
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
+from tool_engine.mcp_server.failing import answer_failures
 from tool_engine.mcp_server.finding import Finder
 from tool_engine.mcp_server.http import CheckedMessages, KnownClients
 from tool_engine.mcp_server.identity import Principal, find_principal
@@ -39,7 +40,13 @@ from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
 from tool_engine.mcp_server.logs import Logs
 from tool_engine.mcp_server.long_answers import LONG, LongAnswers, write_long
-from tool_engine.mcp_server.prompts import Prompt, PromptArgument, Prompts, write_prompt
+from tool_engine.mcp_server.prompts import (
+    Prompt,
+    PromptArgument,
+    Prompts,
+    check_arguments,
+    write_prompt,
+)
 from tool_engine.mcp_server.resources import Resource, Resources
 from tool_engine.mcp_server.rounds import STATE_HOLDS
 from tool_engine.mcp_server.selection import ToolSelection
@@ -423,17 +430,20 @@ class MCPServer:
         if prompt is None:
             hint = suggest_near(params.name[:128], self._prompts.list_names())
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name[:128]!r}{hint}")
+        arguments = params.arguments or {}
+        try:
+            check_arguments(params.name, prompt, arguments)
+        except ValueError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
         request, _ = self._calls.make_request(ctx, params)
         try:
-            with answering(request):
-                messages = await write_prompt(params.name, prompt, params.arguments or {})
+            with answering(request), answer_failures(f"the prompt {params.name!r}"):
+                messages = await write_prompt(params.name, prompt, arguments)
         except InputRequiredError:
             return request.wanted
         except ClientCannotError:
             request.raise_lack()
             raise
-        except ValueError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
         described = {"description": prompt.description} if prompt.description else {}
         return {"messages": messages, "resultType": "complete", **described}
 
@@ -446,7 +456,8 @@ class MCPServer:
 
     async def _read_resource(self, ctx: Any, params: types.ReadResourceRequestParams) -> Any:
         uri = str(params.uri)
-        content = await self._resources.read(uri)
+        with answer_failures(f"the resource {uri[:80]!r}"):
+            content = await self._resources.read(uri)
         if content is not None and len(content.get("text") or content.get("blob") or "") > LONG:
             content = await write_long(partial(dict, content))
         if content is None:

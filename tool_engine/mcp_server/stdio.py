@@ -18,6 +18,7 @@ from mcp.shared.message import SessionMessage
 from pydantic_core import PydanticSerializationError, ValidationError
 
 from tool_engine.access.bodies import LONGEST
+from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server.bodies import Refused, check_message
 from tool_engine.mcp_server.long_answers import LongValues
 
@@ -283,7 +284,13 @@ def _take_files() -> Iterator[tuple[int, int]]:
     """Yield standard input and output, for this server alone.
 
     For all others here the input has ended meanwhile, and the output goes to standard error.
+
+    Raises:
+        ConfigurationError: One of them is closed.
     """
+    if sys.__stdin__ is None or sys.__stdout__ is None:
+        # By now the number may stand for something else, such as what the loop waits with.
+        raise ConfigurationError("standard input or output is closed, so there is no client")
     given, taken = os.dup(0), os.dup(1)
     could_wait = os.get_blocking(taken)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import Enum
 from functools import partial
@@ -16,7 +16,6 @@ from uuid import UUID
 import msgspec
 
 from tool_engine.model.json.free_key import free_key
-from tool_engine.model.json.pieces import write_pieces
 
 _MAX_DEPTH: Final = 64
 PLAIN: Final = frozenset((int, str, float, bool, list, type(None)))
@@ -79,10 +78,10 @@ def to_text(output: Any) -> str:
         if count is None:
             raise TypeError("two keys may be the same in JSON")
         write = partial(json.dumps, ensure_ascii=False, allow_nan=False, default=stand_in)
-        text = write(output) if count <= _AT_ONCE else "".join(write_pieces(output, write))
+        text = write(output) if count <= _AT_ONCE else _write_long(output, write)
     except (TypeError, ValueError, RecursionError):
         # NaN, keys that are no text, and values that hold themselves or nest too deep.
-        text = "".join(write_pieces(plain(output), partial(json.dumps, ensure_ascii=False)))
+        text = _write_long(plain(output), partial(json.dumps, ensure_ascii=False))
     return _make_encodable(text)
 
 
@@ -96,6 +95,13 @@ def to_json(value: Any) -> bytes:
         return msgspec.json.encode(value)
     except (OverflowError, UnicodeError):
         return to_text(msgspec.to_builtins(value)).encode()
+
+
+def _write_long(value: Any, write: Callable[[Any], str]) -> str:
+    # Imported when there is one: most programs have none.
+    from tool_engine.model.json.pieces import write_pieces
+
+    return "".join(write_pieces(value, write))
 
 
 def has_own_form(value: Any) -> bool:
