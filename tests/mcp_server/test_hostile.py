@@ -21,6 +21,7 @@ from tests.mcp_server.test_transports import HEADERS, META, serving, words_of
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolEngineEventType
 from tool_engine.mcp_server import MCPServer
 
+INFO = {"name": "raw", "version": "1"}
 DEADLINE = 60.0
 CANCELS = 1_000
 LISTENERS = 300
@@ -87,6 +88,23 @@ async def test_what_can_be_read_in_two_ways_is_not_read(
     assert (status, answer["error"]["code"]) == (400, code)
     assert words in answer["error"]["message"]
     assert answer["id"] == (7 if code == -32600 else None)
+    assert await engine.query_call_records() == []
+
+
+@pytest.mark.parametrize("request_id", [None, 1.5, True, [1], {}], ids=str)
+async def test_an_id_that_is_none(engine: ToolEngine, request_id: Any) -> None:
+    """The client hears that nothing answers it, and nothing runs, in a session or without one."""
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    call = {**request_of("tools/call", name="add", arguments={"a": 1, "b": 2}), "id": request_id}
+    older = {name: HEADERS[name] for name in ("Content-Type", "Accept")}
+    async with serving(engine) as url, aiohttp.ClientSession() as http:
+        async with http.post(url, json=begin, headers=older) as begun:
+            session = {"Mcp-Session-Id": begun.headers["mcp-session-id"]}
+        for headers in (headers_of(call), {**older, **session}):
+            async with http.post(url, json=call, headers=headers) as response:
+                answer = await response.json(content_type=None)
+            assert (response.status, answer["error"]["code"]) == (400, -32600)
     assert await engine.query_call_records() == []
 
 

@@ -42,6 +42,20 @@ async def check_message(message: bytes) -> Any:
     return await asyncio.to_thread(_read_message, message)
 
 
+def check_id(message: Any) -> None:
+    """Check that a request has an id under which it can be answered.
+
+    Raises:
+        Refused: It has none. The SDK would take it for a notification, and its client would wait.
+    """
+    if isinstance(message, dict) and "method" in message and not _is_id(message.get("id", 0)):
+        raise Refused(types.INVALID_REQUEST, "Invalid request: 'id' is not as JSON-RPC has it")
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
 def _read_message(message: bytes) -> Any:
     try:
         return read_json(message.decode())
@@ -61,5 +75,4 @@ def _find_id(message: bytes) -> str | int | None:
     except (ValueError, RecursionError):
         return None
     request_id = found.get("id") if isinstance(found, dict) else None
-    is_id = isinstance(request_id, str | int) and not isinstance(request_id, bool)
-    return request_id if is_id else None
+    return request_id if _is_id(request_id) else None

@@ -13,7 +13,7 @@ from tool_engine.access.bodies import read_body, replay_body
 from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem, send_problem
 from tool_engine.access.streams import answer_while_known
-from tool_engine.mcp_server.bodies import Refused, check_message
+from tool_engine.mcp_server.bodies import Refused, check_id, check_message
 
 
 class KnownToken(AccessToken):
@@ -75,7 +75,7 @@ class CheckedMessages:
             if body is None:
                 return  # its client has left
             try:
-                await check_message(body)
+                check_id(await check_message(body))
             except Refused as refused:
                 await JSONResponse(refused.to_dict(), 400)(scope, receive, send)
                 return
