@@ -33,7 +33,7 @@ from tool_engine.server import create_app
 ADDRESS = "access/listening.py: name an address of this machine and a free port, or 0 for any"
 PROMPT = "mcp_server/prompts.py: give it another name"
 RESOURCE = "mcp_server/resources.py: give it another URI"
-TASK = "mcp_server/client_tasks.py: call the tool again"
+TASK = "mcp_server/tasks/client_tasks.py: call the tool again"
 HASH = "access/tokens.py: get it with `printf %s TOKEN | sha256sum`"
 OWN_TOKEN = "access/tokens.py: give each a token of its own"
 LIST = "access/tokens.py: it is a list of …"

@@ -53,7 +53,7 @@ class Attrs:
     a: Any = 1
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Data:
     a: Any = 1
 

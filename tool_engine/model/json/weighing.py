@@ -60,11 +60,13 @@ def _seems_small(value: Any, most: int) -> bool:
     """
     level, count, entries = [value], 1.0, 0.0
     for _ in range(_DEEPEST):
-        level = [each for each in level if type(each) in _CONTAINERS]
+        # Of another object all is looked at that it refers to, but for its class.
+        level = [each for each in level if type(each) not in _PLAIN and not isinstance(each, type)]
         if not level:
             return True
         some = level if len(level) <= _SAMPLE else level[:: len(level) // _SAMPLE]
-        entries += sum(map(len, some)) * count * len(level) / len(some)
+        lengths = sum([len(each) if type(each) in _CONTAINERS else 1 for each in some])
+        entries += lengths * count * len(level) / len(some)
         if entries > most:
             return False
         count *= len(level) / len(some)
