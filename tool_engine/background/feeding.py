@@ -64,8 +64,7 @@ class Feeding:
         self._runs: dict[str, TaskRun] = {}
         # The arguments of those that only this process can run.
         self._bound: dict[str, KeptTask] = {}
-        self._is_behind = False
-        self._is_closing = False
+        self._is_behind = self._is_closing = self._is_cut_off = False
         self._news = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._seen: dict[str, tuple[int, float]] = {}
@@ -178,6 +177,12 @@ class Feeding:
             await self.storage.retire(self.worker)
         except RecordsUnavailableError as error:
             # Heirs find out once the lease is over.
+            self._note_unread(error)
+
+    def _note_unread(self, error: RecordsUnavailableError) -> None:
+        """Say once that the database does not answer, until it has answered."""
+        if not self._is_cut_off:
+            self._is_cut_off = True
             _log.warning("tasks_not_read", error=str(error))
 
     async def _end_queued(self) -> None:
@@ -199,8 +204,9 @@ class Feeding:
             self._news.clear()
             try:
                 await self._claim_some()
+                self._is_cut_off = False
             except RecordsUnavailableError as error:
-                _log.warning("tasks_not_read", error=str(error))
+                self._note_unread(error)
                 await asyncio.sleep(_AGAIN)
                 continue
             await self._news.wait()
@@ -341,8 +347,9 @@ class Feeding:
         while True:
             try:
                 await self._look_around()
+                self._is_cut_off = False
             except RecordsUnavailableError as error:
-                _log.warning("tasks_not_read", error=str(error))
+                self._note_unread(error)
             await asyncio.sleep(min(_PULSE, self.lease / 4))
 
     async def _look_around(self) -> None:

@@ -401,9 +401,14 @@ class EngineTasks:
             digest="" if key is None else _digest_of(tool_name, given, key, is_secret=is_bound),
         )
 
+    @property
+    def runs_here(self) -> bool:
+        """True if this engine runs what it starts, and leaves it to no other."""
+        return self._engine.config.run_tasks or not self._storage.is_shared
+
     def _open_for(self, kept: KeptTask) -> None:
         """Run tasks from now on, unless this engine leaves them to others."""
-        if self._engine.config.run_tasks or not self._storage.is_shared:
+        if self.runs_here:
             self.feeding.open()
         elif kept.is_bound and not self.feeding.is_open:
             raise TaskError(

@@ -54,6 +54,10 @@ class Tasks(Protocol):
     async def forget(self, task_id: str) -> bool:
         """Forget a task that has ended; False if there is none."""
 
+    @property
+    def runs_here(self) -> bool:
+        """True if this engine runs what it starts, and leaves it to no other."""
+
     def open(self) -> None:
         """Run what is queued, from now on."""
 

@@ -114,7 +114,7 @@ class ClientCalls:
         result: ToolExecutionResult | dict[str, Any] | None
         if carried.held is not None:
             request, result = await self._held.go_on(carried.held, request)
-        elif self.tasks is not None and meant.tool.background != "never" and takes_tasks(ctx):
+        elif self.tasks is not None and self._may_be_task(meant.tool) and takes_tasks(ctx):
             result = await self._run_task(self.tasks, meant, request)
             if isinstance(result, dict):
                 return result
@@ -178,6 +178,11 @@ class ClientCalls:
         refusal = Refusal("execution_rejected", f"{why}; {cure}")
         result = self._engine.refuse(tool.name, arguments, context, refusal)
         return await self._write_result(result, tool, ctx)
+
+    def _may_be_task(self, tool: Tool) -> bool:
+        # An engine that leaves tasks to others would let the client wait until one takes it.
+        is_allowed = tool.background != "never" and self._engine.tasks.runs_here
+        return tool.background == "required" or is_allowed
 
     async def _run_task(
         self, tasks: ClientTasks, meant: _Meant, request: ClientRequest

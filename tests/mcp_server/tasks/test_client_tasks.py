@@ -30,7 +30,7 @@ from mcp_types import (
 
 from tests.background.test_restarts import die
 from tests.mcp_server.conftest import text_of
-from tests.mcp_server.test_transports import META, serving, words_of, write_tokens
+from tests.mcp_server.test_transports import META, serving, write_tokens
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.mcp_server import MCPServer, ToolSelection, find_request
 from tool_engine.mcp_server.tasks import task_notices
@@ -99,13 +99,14 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path, gate: Gate) -> 
         yield engine
 
 
-def open_engine(folder: Path, records: str | None, gate: Gate) -> ToolEngine:
+def open_engine(folder: Path, records: str | None, gate: Gate, **settings: Any) -> ToolEngine:
     (folder / "tools").mkdir(exist_ok=True)
     config = ToolEngineConfig(
         tools_directory=str(folder / "tools"),
         auto_reload=False,
         records=records,
         close_timeout=0.1,
+        **settings,
     )
     engine = ToolEngine(config, concurrency=ConcurrencyConfig(max_concurrent=1))
 
@@ -667,15 +668,19 @@ async def test_a_restart(tmp_path: Path, gate: Gate) -> None:
     assert ran["result"]["structuredContent"] == {"year": 2026}
 
 
-def test_a_program_over_standard_input_and_output(tmp_path: Path) -> None:
+@pytest.mark.parametrize("records", ["none", "sqlite:///kept.db"])
+def test_a_program_over_standard_input_and_output(tmp_path: Path, records: str) -> None:
+    """It runs the tasks of its client, also where records are kept, and leaves none to others."""
     (tmp_path / "rest.yaml").write_text(
         "name: rest\ndescription: Rests.\neffect: read\nparameters: []\n"
         "entry: {type: builtin, handler: run_command, argv: [sleep, '2.5']}\n"
     )
 
     async def use() -> tuple[dict[str, Any], dict[str, Any]]:
-        words = words_of(tmp_path, "mcp", "serve")
-        command = StdioServerParameters(command=sys.executable, args=words)
+        words = ["-m", "tool_engine.cli", "--tools", str(tmp_path), "--records", records]
+        command = StdioServerParameters(
+            command=sys.executable, args=[*words, "mcp", "serve"], cwd=tmp_path
+        )
         extensions = [TakesTasks()]
         async with (
             asyncio.timeout(3 * BOUND),
@@ -687,6 +692,17 @@ def test_a_program_over_standard_input_and_output(tmp_path: Path) -> None:
     first, last = asyncio.run(use())
     assert first["taskId"] == last["taskId"]
     assert (last["status"], last["result"]["isError"]) == ("completed", False)
+
+
+async def test_an_engine_that_leaves_tasks_to_others(tmp_path: Path, gate: Gate) -> None:
+    """Its client waits for the call, and not for a program that takes it."""
+    engine = open_engine(tmp_path, f"sqlite:///{tmp_path / 'kept.db'}", gate, run_tasks=False)
+    async with (
+        asyncio.timeout(BOUND),
+        engine,
+        connect(MCPServer(engine, task_after=SOON)) as client,
+    ):
+        assert text_of(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
 
 
 def request_of(token: str, method: str, named: str | None, **params: Any) -> dict[str, Any]:

@@ -215,7 +215,9 @@ async def _serve_engine(
         async with await wait_for_app(load_app(options.app), options.app) as engine:
             await _serve_clients(engine, options, address)
     else:
-        async with recording_engine(settings, watch_for_changes=True) as engine:
+        is_server = address is not None
+        changes: dict[str, Any] = {"watch_for_changes": True, "run_tasks": True}
+        async with recording_engine(settings, is_server=is_server, **changes) as engine:
             await _serve_clients(engine, options, address)
     return EXIT_OK
 
