@@ -260,5 +260,6 @@ class _JoinedWrites:
 
     def _send_parts(self) -> None:
         parts, self._parts = self._parts, []
-        if parts and not self._is_lost:
+        # To write to a client that has left is a line of asyncio's in the log, again and again.
+        if parts and not (self._is_lost or self._transport.is_closing()):
             self._transport.write(b"".join(parts))

@@ -15,9 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from tool_engine.errors import ConfigurationError, ToolEngineError, ToolExecutionError
 from tool_engine.mcp_server.notices import Notices
+from tool_engine.mcp_server.questions import TaskQuestions
 from tool_engine.mcp_server.rounds import RoundState
 from tool_engine.mcp_server.sendable import can_send, make_sendable
-from tool_engine.mcp_server.tasks.questions import TaskQuestions
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.task import TaskHandle
 

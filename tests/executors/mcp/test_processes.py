@@ -15,6 +15,7 @@ import pytest
 from tests.executors.mcp.conftest import COMMAND, LIMIT, serve_http, until
 from tests.executors.mcp.test_hostile_servers import PROGRAM, is_alive
 from tool_engine import MCPSource, ToolEngine, ToolExecutionContext
+from tool_engine.executors.mcp.stdio import StdioTransport
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -154,3 +155,23 @@ async def test_a_stopped_program_ends_with_its_engine(engine: ToolEngine) -> Non
         assert (await engine.execute("plain", {})).is_success
         await engine.close()
     await until(lambda: not is_alive(pid))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc here")
+async def test_a_start_that_is_given_up() -> None:
+    """It leaves no pipe open, whenever the program that it has begun is there."""
+    words = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    before = len(os.listdir("/proc/self/fd"))
+    kept = []
+    for pause in (0, 0, 0.001, 0.003, 0.01):
+        transport = StdioTransport(words, {}, None)
+        kept.append(transport)
+        starting = asyncio.create_task(transport.__aenter__())
+        await asyncio.sleep(pause)
+        starting.cancel()
+        await asyncio.wait([starting])
+        if not starting.cancelled():
+            await transport.__aexit__(None, None, None)
+    async with asyncio.timeout(10):
+        while len(os.listdir("/proc/self/fd")) > before:  # noqa: ASYNC110 - the loop closes some
+            await asyncio.sleep(0)

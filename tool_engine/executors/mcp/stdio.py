@@ -72,6 +72,8 @@ class StdioTransport:
         self._process: subprocess.Popen[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._closers: list[Any] = []
+        self._connected: list[Any] = []
+        """The pipes that their transports close."""
         self._errors: deque[bytes] = deque(maxlen=8)
         self._ended = asyncio.Event()
         self.fault: BadServerError | None = None
@@ -168,8 +170,10 @@ class StdioTransport:
                 partial(asyncio.StreamReaderProtocol, reader), pipe
             )
             self._closers.append(transport)
+            self._connected.append(pipe)
         flow = asyncio.streams.FlowControlMixin(loop)
         writing, _ = await loop.connect_write_pipe(lambda: flow, process.stdin)
+        self._connected.append(process.stdin)
         stdin = asyncio.StreamWriter(writing, flow, None, loop)
         self._closers.append(stdin)
         arriving, reads = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -241,6 +245,9 @@ class StdioTransport:
         for each in reversed(self._closers):
             each.close()
         if process is not None:
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe is not None and pipe not in self._connected:
+                    pipe.close()
             ending = asyncio.ensure_future(asyncio.to_thread(_end_process, process, self._mark))
             try:
                 await asyncio.shield(ending)
