@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -15,11 +16,17 @@ import mcp_types as types
 import pytest
 from mcp.server import Server
 
-from tests.effort import share_of
+from tests.effort import IS_WHOLE, share_of
 from tests.executors.mcp.conftest import COMMAND, LIMIT, running, until
 from tests.executors.mcp.test_hostile_servers import PROGRAM
-from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
+from tool_engine import (
+    ConcurrencyConfig,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionContext,
+)
 from tool_engine.executors.mcp.mcp_source import MCPSource
+from tool_engine.model.progress import ToolProgress
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -91,6 +98,23 @@ async def test_many_kills(engine: ToolEngine) -> None:
         assert result.error_type == "worker_lost"
         after = await engine.execute("plain", {}, ToolExecutionContext(timeout=LIMIT))
         assert after.is_success, after.error
+
+
+@pytest.mark.timeout(900)
+async def test_many_notices(engine: ToolEngine) -> None:
+    """However often a server reports, its caller hears of it ten times a second at most."""
+    count = 1_000_000 if IS_WHOLE else 10_000
+    await engine.add_source(
+        MCPSource("evil", command=[sys.executable, PROGRAM, "calls", str(count)])
+    )
+    heard: list[ToolProgress] = []
+    context = ToolExecutionContext(timeout=800, on_progress=heard.append)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = await engine.execute("flood_progress", {}, context)
+    assert result.is_success, result.error
+    assert 1 <= len(heard) <= 2 + 10 * result.execution_time
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert grown < 100  # MiB, where all notices take 160
 
 
 async def test_a_full_pipe(engine: ToolEngine) -> None:
