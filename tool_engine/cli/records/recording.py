@@ -237,9 +237,8 @@ class _FileRecords:
 
     async def close(self) -> None:
         await self._writer.close(_CLOSE_LIMIT)
-        self._kept.end()
+        await self._kept.finish(_CLOSE_LIMIT)
         await self._kept.close()
-        await self._kept.close_reader()
 
 
 async def _open_storage(place: str, max_records: int | None) -> RecordStorage:

@@ -225,9 +225,7 @@ class SQLRecordStorage:
         try:
             await self._writer.close(_CLOSE_LIMIT)
         finally:
-            self._database.end()
-            await self._database.end_readings(_CLOSE_LIMIT)
-            await self._database.close_reader()
+            await self._database.finish(_CLOSE_LIMIT)
 
     @asynccontextmanager
     async def _hold_reader(self) -> AsyncIterator[Any]:

@@ -192,10 +192,16 @@ class LazyDatabase:
         reading.add_done_callback(self._forget_reading)
         return await asyncio.shield(reading)
 
-    async def end_readings(self, limit: float) -> None:
-        """Wait for what is still read for callers that are gone."""
+    async def finish(self, limit: float) -> None:
+        """Close the reading side, after what is still read for callers that are gone.
+
+        Args:
+            limit: Seconds to wait for that at most.
+        """
+        self.end()
         if self._readings:
             await asyncio.wait(self._readings, timeout=limit)
+        await self.close_reader()
 
     def _forget_reading(self, reading: asyncio.Task[Any]) -> None:
         self._readings.discard(reading)
