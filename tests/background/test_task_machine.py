@@ -333,7 +333,12 @@ class TaskMachine(RuleBasedStateMachine):
                 assert task.has_jumped, "a task is lost"
                 continue
             if task.end is None and found.is_final:
-                task.end = (await live.engine.tasks.get(task_id)).state
+                try:
+                    task.end = (await live.engine.tasks.get(task_id)).state
+                except TaskNotFoundError:
+                    # Another engine has forgotten it meanwhile.
+                    assert task.has_jumped, "a task is lost"
+                    continue
             if task.end is not None:
                 assert found == task.end
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.knowledge.sql.conftest import BOUND
 from tests.warm import Program
+from tool_engine.errors import EventsExpiredError
 from tool_engine.knowledge.sql.sql_events import BLOCK, SQLEventStorage
 
 ROUNDS = 3
@@ -18,6 +19,7 @@ PAGE = 37
 WRITER = """
 import asyncio, sys
 from tool_engine.events import EventBus, EventLog
+from tool_engine.errors import EventsExpiredError
 from tool_engine.knowledge.sql.sql_events import SQLEventStorage
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
@@ -35,10 +37,24 @@ asyncio.run(main())
 """
 
 
-async def write_until_killed(url: str, seconds: float) -> None:
+async def count_written(url: str, life: int) -> int:
+    """How many events of a process are kept, as far as a page shows."""
+    storage = SQLEventStorage(url)
+    await storage.open()
+    try:
+        return len(await storage.read(life * BLOCK, 2 * PAGE))
+    except EventsExpiredError:
+        return 0
+    finally:
+        await storage.close()
+
+
+async def write_until_killed(url: str, life: int, seconds: float) -> None:
     with await asyncio.to_thread(Program, ["-c", WRITER, url]) as process:
         assert process.stdout is not None
         assert await asyncio.to_thread(process.stdout.readline) == b"open\n"
+        while await count_written(url, life) <= PAGE:  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.02)
         await asyncio.sleep(seconds)
         process.kill()
         assert await asyncio.to_thread(process.wait, BOUND) == -signal.SIGKILL
@@ -54,9 +70,9 @@ async def test_no_hole_in_what_a_killed_process_wrote(
         server = request.getfixturevalue("postgres_server")
         url = await asyncio.to_thread(server.fresh_database)
     chance = random.Random(3)  # noqa: S311 - no secret
-    for _ in range(ROUNDS):
-        # Within this time some batches are written, and one is under way.
-        await write_until_killed(url, chance.uniform(0.2, 0.6))
+    for life in range(ROUNDS):
+        # Some batches are written by then, and one is under way.
+        await write_until_killed(url, life, chance.uniform(0.0, 0.4))
     reader = SQLEventStorage(url)
     await reader.open()
     assert reader.newest == ROUNDS * BLOCK
