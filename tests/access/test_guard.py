@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.access.conftest import JSON, TOKEN, head, speak, status_of
 from tests.server.conftest import Service, served, write_tokens
 from tool_engine import ConfigurationError, ToolEngine
 from tool_engine.access import listening
+from tool_engine.access.guard import Guard
+from tool_engine.access.principal import SCOPES, Principal
 from tool_engine.server import create_app
 
 
@@ -372,3 +375,28 @@ def test_wrong_arguments(given: dict[str, Any], says: str) -> None:
     assert says in str(caught.value)
     with pytest.raises(ConfigurationError, match="engine must be a ToolEngine"):
         create_app("engine")  # type: ignore[arg-type]
+
+
+async def test_a_token_goes_no_further() -> None:
+    """Whatever the app behind the guard logs of its request, the token is not in it."""
+    seen: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope)
+
+    class Known:
+        async def find_principal(self, token: str) -> Principal | None:
+            return Principal("ann", frozenset(SCOPES)) if token == "token-of-ann" else None
+
+    headers = [
+        (b"host", b"127.0.0.1"),
+        (b"authorization", b"Bearer token-of-ann"),
+        (b"x-kept", b""),
+    ]
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers}
+    nothing = AsyncMock()
+    await Guard(app, auth=Known())({**scope, "client": ("127.0.0.1", 1)}, nothing, nothing)
+    assert {name: each for name, each in seen[0].items() if "token-of-ann" in repr(each)} == {}
+    assert (b"x-kept", b"") in seen[0]["headers"]
+    assert seen[0]["sent"][b"x-kept"] == b""
+    assert await seen[0]["is_known"]()

@@ -7,7 +7,6 @@ asked last.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -23,6 +22,7 @@ from tool_engine.logger import get_logger
 from tool_engine.redaction import trace_of
 
 _JSON: Final = b"application/json"
+_TOKEN: Final = b"authorization"
 _LOCAL: Final = Principal("local", frozenset(SCOPES))
 """Who asks where no tokens are asked for."""
 _ANYONE: Final = Principal("", frozenset(), ())
@@ -45,7 +45,8 @@ class Guard:
     """An ASGI app that passes on the requests that may reach another one.
 
     What passes has its principal in `scope["principal"]`, and in `scope["is_known"]` a function
-    that says whether its token is still taken, for the same; the token itself goes no further.
+    that says whether its token is still taken, for the same, and its headers by their names in
+    `scope["sent"]`; the token itself goes no further.
 
     Args:
         app: What is guarded.
@@ -105,7 +106,9 @@ class Guard:
             return
         if receive is None:
             return  # its client has left
-        await self._app({**scope, **asker}, receive, send)
+        sent.pop(_TOKEN, None)
+        headers = [each for each in scope["headers"] if each[0] != _TOKEN]
+        await self._app({**scope, **asker, "headers": headers, "sent": sent}, receive, send)
 
     async def _find_asker(self, scope: Any, sent: Mapping[bytes, bytes]) -> dict[str, Any]:
         """Return what the app learns of who asks."""
@@ -121,8 +124,9 @@ class Guard:
                     f"more requests than {self._rates.text} have come; send less",
                     retry_after=int(wait) + 1.0,
                 )
-        is_known = partial(self._is_known, token, principal)
-        return {"principal": principal, "is_known": is_known, "sent": sent}
+        # No `partial`, which would show the token to what prints the request.
+        is_known = lambda: self._is_known(token, principal)  # noqa: E731 - it is short
+        return {"principal": principal, "is_known": is_known}
 
     async def _find_principal(
         self, scope: Any, sent: Mapping[bytes, bytes], token: str | None

@@ -29,7 +29,7 @@ _MOST_PARAMETERS: Final = 100
 _SCHEME: Final = b"bearer "
 
 
-def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
+def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Return the headers of a request by name.
 
     Raises:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from tool_engine.knowledge.conversation import as_json, copy_data, of_json
 from tool_engine.model.json.unpacking import without_collection
-from tool_engine.model.json.weighing import Weights, write_in_pieces
+from tool_engine.model.json.weighing import write_in_pieces
 
 T = TypeVar("T")
 SMALL: Final = 16_384
@@ -74,7 +74,7 @@ class Frozen:
         with without_collection():
             value = marshal.loads(self._kept)  # noqa: S302 - written above
             try:
-                text = "".join(write_in_pieces(value, Weights(value), _write_json, ","))
+                text = "".join(write_in_pieces(value, _write_json, ","))
             except (ValueError, TypeError, RecursionError):
                 text = as_json(copy_data(value, self._what))
             del value  # before the collector looks at what there is

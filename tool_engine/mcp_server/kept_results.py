@@ -8,13 +8,12 @@ import hmac
 import json
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from tool_engine.interfaces.source import Source
 from tool_engine.mcp_server.long_answers import write_long
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.json.pieces import write_pieces
+from tool_engine.model.json.output import to_text
 from tool_engine.model.permission import ResultPolicy
 
 _URI: Final = re.compile(r"tool-engine://results/([A-Za-z0-9._-]{1,128})/([A-Za-z0-9_-]{22})")
@@ -90,8 +89,7 @@ def _write_output(handed_over: list[Any]) -> tuple[str, str]:
         output = output["result"]
     if isinstance(output, str):
         return "text/plain", output
-    write = partial(json.dumps, ensure_ascii=False)
-    return "application/json", "".join(write_pieces(output, write))
+    return "application/json", to_text(output)
 
 
 def _make_seal(key: bytes, call_id: str, principal: str | None) -> str:

@@ -18,8 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from tool_engine.mcp_server.sendable import encode_json
-from tool_engine.model.json.pieces import write_pieces
-from tool_engine.model.json.weighing import pack_small
+from tool_engine.model.json.weighing import pack_small, write_in_pieces
 
 LONG: Final = 1 << 16
 """Bytes of what is written on the event loop."""
@@ -100,7 +99,7 @@ def _write_value(value: Any) -> list[bytes]:
     pieces: list[bytes] = []
     text: list[str] = []
     size = 0
-    for piece in write_pieces(value, partial(json.dumps, ensure_ascii=False)):
+    for piece in write_in_pieces(value, partial(json.dumps, ensure_ascii=False)):
         text.append(piece)
         size += len(piece)
         if size > _PIECE:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.access.bodies import read_body
 from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem, make_ended
 from tool_engine.access.stepping import go_on
@@ -17,7 +18,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.json.output import to_json
 from tool_engine.redaction import trace_of
 from tool_engine.server.operation import Asked, Operation, Reply
-from tool_engine.server.reading import read_body, read_query
+from tool_engine.server.reading import decode_body, read_query
 from tool_engine.server.served import Served
 
 _log: Final = get_logger(__name__)
@@ -97,20 +98,14 @@ class Endpoint:
         )
 
     async def _read_body(self, receive: Any) -> Any:
-        parts = []
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Problem(400, "invalid-request", "the body has not come whole; send it again")
-            parts.append(message.get("body", b""))
-            if not message.get("more_body", False):
-                break
-        data = b"".join(parts)
+        data = await read_body(receive)
+        if data is None:
+            raise Problem(400, "invalid-request", "the body has not come whole; send it again")
         if not data and not self._operation.is_body_needed:
             return self._operation.body and self._operation.body()
         if len(data) <= _AT_ONCE:
-            return read_body(data, self._operation.body)
-        return await asyncio.to_thread(read_body, data, self._operation.body)
+            return decode_body(data, self._operation.body)
+        return await asyncio.to_thread(decode_body, data, self._operation.body)
 
 
 def _explain_failure(error: Exception, operation: str) -> Problem:

@@ -23,7 +23,7 @@ _LONGEST: Final = 10_000
 """Characters of one parameter of an address."""
 
 
-def read_body(data: bytes, kind: Any) -> Any:
+def decode_body(data: bytes, kind: Any) -> Any:
     """Return what a body holds.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.json.output import stand_in, to_text
-from tool_engine.model.json.weighing import PIECE, Weights, is_written_at_once, write_in_pieces
+from tool_engine.model.json.weighing import PIECE, is_written_at_once, write_in_pieces
 
 _SHORT: Final = 2**64
 
@@ -68,7 +68,7 @@ def _write_pieces(value: Any) -> Iterator[str]:
     elif is_written_at_once(value):
         yield write_part(value)
     else:
-        yield from write_in_pieces(value, Weights(value), write_part)
+        yield from write_in_pieces(value, write_part)
 
 
 def _make_encodable(text: str) -> str:

@@ -99,9 +99,9 @@ def to_json(value: Any) -> bytes:
 
 def _write_long(value: Any, write: Callable[[Any], str]) -> str:
     # Imported when there is one: most programs have none.
-    from tool_engine.model.json.pieces import write_pieces
+    from tool_engine.model.json.weighing import write_in_pieces
 
-    return "".join(write_pieces(value, write))
+    return "".join(write_in_pieces(value, write))
 
 
 def has_own_form(value: Any) -> bool:
