@@ -15,7 +15,13 @@ from tool_engine.logger import get_logger
 from tool_engine.redaction import trace_of
 from tool_engine.studio.api import API
 from tool_engine.studio.door import BrowserRequest, Door
-from tool_engine.studio.pages import choices_page, live_page, tools_page
+from tool_engine.studio.pages import (
+    approvals_page,
+    choices_page,
+    live_page,
+    parser_page,
+    tools_page,
+)
 from tool_engine.studio.rendering import digest_static, list_static, load_pages, render_page
 from tool_engine.studio.signing_in import SignIns
 from tool_engine.studio.visit import (
@@ -28,10 +34,12 @@ from tool_engine.studio.visit import (
     Visit,
 )
 
-_PAGES: Final = (live_page, tools_page, choices_page)
+_PAGES: Final = (live_page, tools_page, parser_page, approvals_page, choices_page)
 PANES: Final = (
     ("/", "Live", "read"),
     ("/tools", "Tools", "read"),
+    ("/parser", "Parser", "read"),
+    ("/approvals", "Approvals", "approve"),
 )
 """Where the menu leads, what it says, and the scope that each takes."""
 _CSP: Final = (
