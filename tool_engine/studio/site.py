@@ -51,7 +51,8 @@ _CSP: Final = (
 _ALWAYS: Final = {
     "content-security-policy": _CSP,
     "cross-origin-opener-policy": "same-origin",
-    "referrer-policy": "no-referrer",
+    # With `no-referrer` a browser sends the forms of these pages as of no origin.
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
