@@ -105,6 +105,7 @@ class Reloader:
         self._watcher: ToolWatcher | None = None
         self._merged: tuple[object, ...] = ()
         self._lock = asyncio.Lock()
+        self._approving = asyncio.Lock()
         self._is_stopped = False
         self._is_in_pair = False
         self._registrations = 0
@@ -219,14 +220,16 @@ class Reloader:
     async def lock_tools(self, names: Iterable[str] | None) -> ReloadChanges:
         """Approve tools as they are; see `ToolEngine.lock_tools`."""
         self._require_open()
-        present = await self._find_lockable()
-        known = None if names is None else await asyncio.to_thread(self._approvals.known)
-        chosen = present if names is None else [names] if isinstance(names, str) else names
-        lock = self._approvals.with_approved(known, present, chosen)
-        await asyncio.to_thread(lock.write)
-        # By name: few engines have tools of sources in their lock.
-        texts = import_module("tool_engine.catalog.approval.approved_texts")
-        await asyncio.to_thread(texts.write_texts, lock, present)
+        # Of two approvals at once, the one that read the file first would undo the other.
+        async with self._approving:
+            present = await self._find_lockable()
+            known = None if names is None else await asyncio.to_thread(self._approvals.known)
+            chosen = present if names is None else [names] if isinstance(names, str) else names
+            lock = self._approvals.with_approved(known, present, chosen)
+            await asyncio.to_thread(lock.write)
+            # By name: few engines have tools of sources in their lock.
+            texts = import_module("tool_engine.catalog.approval.approved_texts")
+            await asyncio.to_thread(texts.write_texts, lock, present)
         return await self._in_pair(lambda: self._look_at_files("lock"))
 
     async def check_lock(self) -> list[LockState]:

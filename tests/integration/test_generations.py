@@ -477,6 +477,19 @@ async def test_approving_a_change(folder: Path) -> None:
             await engine.lock_tools("zzz")
 
 
+async def test_two_approvals_at_once(folder: Path) -> None:
+    """Neither undoes the other, whichever writes the lock file first."""
+    write(folder)
+    write(folder, "two")
+    async with asyncio.timeout(BOUND), ToolEngine(configured(folder, lock="enforce")) as engine:
+        for _ in range(5):
+            await asyncio.gather(engine.lock_tools(["one"]), engine.lock_tools(["two"]))
+            assert engine.list_names() == ["one", "two"]
+            await asyncio.to_thread((folder.parent / f"{folder.name}.lock").unlink)
+            await engine.reload()
+            assert engine.list_names() == []
+
+
 async def test_a_lock_edit_is_seen_by_the_watcher(folder: Path) -> None:
     """With `auto_reload` an approval is in force soon after, and so is its withdrawal."""
     write(folder)
