@@ -15,6 +15,7 @@ from tool_engine.server.app import OPERATIONS
 READS = {
     "/v1/tools",
     "/v1/tools/{name}",
+    "/v1/tools/{name}/definition",
     "/v1/definitions/{format}",
     "/v1/calls",
     "/v1/tasks",

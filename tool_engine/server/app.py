@@ -25,8 +25,10 @@ from tool_engine.server import (
     operating,
     records,
     replies,
+    sessions,
     tools,
 )
+from tool_engine.server.definitions import definition, own_tests
 from tool_engine.server.endpoint import Endpoint
 from tool_engine.server.openapi import describe_operations
 from tool_engine.server.routing import Router
@@ -35,8 +37,11 @@ from tool_engine.server.served import Served
 _ROOMS: Final = (
     calls,
     tools,
+    definition,
+    own_tests,
     long_work,
     records,
+    sessions,
     admission,
     events,
     approvals,

@@ -10,7 +10,6 @@ from msgspec import Meta
 
 from tool_engine.access.problem import Problem
 from tool_engine.model.record import ToolCallRecord
-from tool_engine.model.session import SessionInfo
 from tool_engine.server.operation import Asked, serve_at
 from tool_engine.server.paging import Cursor, Limit, make_cursor, read_cursor
 from tool_engine.server.problems import make_unknown
@@ -68,15 +67,6 @@ class Statistics(msgspec.Struct):
     by_bucket: dict[str, Any]
 
 
-class SessionQuery(msgspec.Struct, forbid_unknown_fields=True):
-    limit: Limit = 100
-    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-
-
-class SessionList(msgspec.Struct):
-    items: list[SessionInfo]
-
-
 @serve_at("GET", "/v1/records", scope="read", answer=RecordPage, query=RecordQuery, errors=(404,))
 async def list_records(asked: Asked) -> Any:
     """List the records of calls, the newest first.
@@ -128,14 +118,6 @@ async def get_statistics(asked: Asked) -> Any:
     return await asked.engine.store.get_call_statistics(**_make_filters(asked))
 
 
-@serve_at("GET", "/v1/sessions", scope="operate", answer=SessionList, query=SessionQuery)
-async def list_sessions(asked: Asked) -> Any:
-    """List the conversations that are kept, the one that was saved last first."""
-    sessions = asked.engine.store.sessions
-    found = await sessions.list(asked.query.limit, asked.query.offset)
-    return SessionList(list(found))
-
-
 def _make_filters(asked: Asked) -> dict[str, Any]:
     query = msgspec.structs.asdict(asked.query)
     filters = {name: value for name, value in query.items() if name in _Filters.__struct_fields__}
@@ -147,4 +129,4 @@ def _make_filters(asked: Asked) -> dict[str, Any]:
     return filters
 
 
-OPERATIONS = (list_records, get_record, get_statistics, list_sessions)
+OPERATIONS = (list_records, get_record, get_statistics)

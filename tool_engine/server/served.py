@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from tool_engine.engine import ToolEngine
+
+_TESTING: Final = 2
+"""Processes that run tests at once; more wait for them."""
 
 
 class Served:
@@ -25,6 +28,8 @@ class Served:
         """What writes the metrics, once they were asked for."""
         self.epoch: str = engine.get_event_statistics()["epoch"]
         """Stands in the ids of events, where the next process gives out the same numbers."""
+        self.testing = asyncio.Semaphore(_TESTING)
+        """Held while a process runs the tests of a tool."""
         self.description: bytes = b""
         """The description of the API, as JSON."""
 

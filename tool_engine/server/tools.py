@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from tool_engine.access.principal import Principal
+from tool_engine.catalog.definition.showing import show_case
 from tool_engine.engine import ToolEngine
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.tool import Tool
@@ -61,6 +62,8 @@ class ToolDetails(ToolSummary):
     """JSON Schema 2020-12 of the arguments."""
     output_schema: dict[str, Any] | None
     """JSON Schema 2020-12 of the output, where it is declared."""
+    examples: list[dict[str, Any]]
+    """Right calls, as its definition shows them: `params`, and perhaps `description`, `output`."""
     definition_hash: str
 
 
@@ -212,6 +215,7 @@ def _describe_tool(tool: Tool) -> ToolDetails:
         timeout=tool.timeout,
         input_schema=tool.parameters_schema,
         output_schema=tool.output or None,
+        examples=[show_case(tool, each) for each in tool.examples],
         definition_hash=tool.definition_hash,
     )
 

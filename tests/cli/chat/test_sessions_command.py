@@ -15,7 +15,6 @@ from tests.cli.recorded import HOSTILE, lines_of
 from tests.contracts.test_approval_storage_contract import request_for
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.chat import answering
-from tool_engine.cli.chat.kept_secrets import KeptSecrets
 from tool_engine.cli.settings import Settings
 from tool_engine.config import ToolEngineConfig
 from tool_engine.engine import ToolEngine
@@ -25,6 +24,7 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.kept_secrets import KeptSecrets
 from tool_engine.session.session import ToolSession
 from tool_engine.session.variables.store import Variable
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -34,10 +35,14 @@ _UNITS: Final = {1.0: "s", 60.0: "min", 3600.0: "h", 86400.0: "d"}
 
 def export_to_yaml(tool: Definition) -> str:
     """Write a definition as YAML; raise ConfigurationError if impossible."""
-    definition = mapping_of(tool)
+    return write_mapping(mapping_of(tool))
+
+
+def write_mapping(definition: Mapping[str, Any]) -> str:
+    """Write what `mapping_of` returns as YAML; raise ConfigurationError if impossible."""
     try:
         text: str = yaml.dump(
-            definition,
+            dict(definition),
             Dumper=_Dumper,
             allow_unicode=True,
             sort_keys=False,
@@ -46,8 +51,8 @@ def export_to_yaml(tool: Definition) -> str:
         )
     except yaml.YAMLError as error:
         raise ConfigurationError(
-            f"the {definition.get('kind', 'tool')} {tool.name!r} cannot be written as YAML: "
-            f"{error}; use JSON values only"
+            f"the {definition.get('kind', 'tool')} {definition['name']!r} cannot be written as "
+            f"YAML: {error}; use JSON values only"
         ) from error
     return text
 

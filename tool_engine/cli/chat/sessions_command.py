@@ -15,7 +15,6 @@ import typer
 
 from tool_engine.approval.describe import describe, shown_fields
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.cli.chat.kept_secrets import KeptSecrets
 from tool_engine.cli.console import json_text, make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
@@ -27,6 +26,7 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
 from tool_engine.model.session import SessionInfo
 from tool_engine.model.tool import Tool
+from tool_engine.session.kept_secrets import KeptSecrets
 
 _PAGE = 1_000
 _SPEAKERS = ("user", "assistant")

@@ -1,4 +1,4 @@
-"""What may a command show of a conversation that was kept with its secrets?
+"""What may be shown of a conversation that was kept with its secrets?
 
 A session is kept as it is, or it could not go on. The definitions say which arguments are secret.
 A name is no definition: a view may give it to another tool, and a session may have one of its own.
@@ -17,7 +17,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from tool_engine.cli.console import json_text
 from tool_engine.errors import VariableError
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.text.neutral_text import neutralize
@@ -168,7 +167,7 @@ def _find_plain_results(data: Mapping[str, Any]) -> tuple[set[str], bool]:
     plain, has_others = set[str](), False
     for each in _find_mappings(data.get("variables")):
         if each.get("kind") == VariableKind.TOOL_CALL_ARGS.value:
-            is_plain = HIDDEN not in json_text(each.get("value"), indent=None)
+            is_plain = HIDDEN not in _write_text(each.get("value"))
             has_others = has_others or not is_plain
             if is_plain:
                 plain.add(_OF_ARGUMENTS.sub(r"_result\1", str(each.get("name"))))
@@ -204,7 +203,11 @@ def _write_like(tool: Tool | None, written: Any) -> Any:
         # Half a call, or one in a form of its own: any part of it may be the secret.
         return HIDDEN if written else written
     shown = _hide_values(tool, arguments)
-    return json_text(shown, indent=None) if isinstance(written, str) else shown
+    return _write_text(shown) if isinstance(written, str) else shown
+
+
+def _write_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)
 
 
 def _find_call(value: Mapping[str, Any]) -> _KeptCall | None:

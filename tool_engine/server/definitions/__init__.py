@@ -1,0 +1,1 @@
+"""Definitions over HTTP: what they say, whether they hold, and who approved them."""
