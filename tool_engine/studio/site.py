@@ -20,7 +20,9 @@ from tool_engine.studio.pages import (
     choices_page,
     live_page,
     parser_page,
+    sessions_page,
     tester_page,
+    tool_page,
     tools_page,
 )
 from tool_engine.studio.rendering import digest_static, list_static, load_pages, render_page
@@ -35,13 +37,23 @@ from tool_engine.studio.visit import (
     Visit,
 )
 
-_PAGES: Final = (live_page, tools_page, tester_page, parser_page, approvals_page, choices_page)
+_PAGES: Final = (
+    live_page,
+    tools_page,
+    tool_page,
+    tester_page,
+    parser_page,
+    approvals_page,
+    sessions_page,
+    choices_page,
+)
 PANES: Final = (
     ("/", "Live", "read"),
     ("/tools", "Tools", "read"),
     ("/tester", "Tester", "call"),
     ("/parser", "Parser", "read"),
     ("/approvals", "Approvals", "approve"),
+    ("/sessions", "Sessions", "operate"),
 )
 """Where the menu leads, what it says, and the scope that each takes."""
 _CSP: Final = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -49,7 +49,7 @@ class Visit(msgspec.Struct):
     def link(self, path: str, query: Mapping[str, Any] | None = None) -> str:
         """Return the address of a place in the studio; empty parameters are left out."""
         said = {name: value for name, value in (query or {}).items() if value not in (None, "")}
-        return f"{self.root}{path}" + (f"?{urlencode(said)}" if said else "")
+        return f"{self.root}{quote(path)}" + (f"?{urlencode(said)}" if said else "")
 
 
 class Page(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Which tools are there, and what is known of each?"""
+"""Which tools are there, and how is each used?"""
 
 from __future__ import annotations
 
@@ -39,17 +39,6 @@ async def list_tools(visit: Visit) -> Page:
     return Page("tool_rows.html" if visit.is_partial else "tools.html", values)
 
 
-@show_at("GET", "/tools/{name}", scope="read")
-async def show_tool(visit: Visit) -> Page:
-    """Show all of a tool that a caller may know."""
-    name = visit.parts["name"]
-    tool = await visit.api.get("/v1/tools/{}", name)
-    statistics = await visit.api.get("/v1/statistics", query={"tool_name": tool["name"]})
-    records = await visit.api.get("/v1/records", query={"tool_name": tool["name"], "limit": "10"})
-    values = {"tool": tool, "statistics": statistics, "records": records["items"]}
-    return Page("tool.html", values)
-
-
 async def _list_all(visit: Visit, query: dict[str, str]) -> list[Any]:
     """Return all tools that match, page by page."""
     query = {**query, "limit": _MOST}
@@ -70,4 +59,4 @@ def _rank_use(use: Any, sort: str) -> float:
     )
 
 
-ROUTES = (list_tools, show_tool)
+ROUTES = (list_tools,)
