@@ -72,8 +72,10 @@ class Connection:
         """What is wrong with tools that are not in the list, by name."""
         self.peer_version = ""
         """The name and the version that it gives itself."""
+        self.is_reached = False
+        """Whether its address has taken a connection since the last try to connect began."""
         self._on_change = on_change
-        self._options = options
+        self._options = {**options, "on_reach": self._note_reached}
         self._peer: Peer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -124,6 +126,9 @@ class Connection:
     def reason(self) -> str:
         """Why the last try failed; empty: it did not."""
         return self._reason
+
+    def _note_reached(self) -> None:
+        self.is_reached = True
 
     def start(self) -> None:
         """Connect, in a task of its own.
@@ -324,7 +329,7 @@ class Connection:
         pause = _FIRST_PAUSE
         task = asyncio.current_task()
         while not self._is_closing:
-            self._begun, self._is_trying = self._begun + 1, True
+            self._begun, self._is_trying, self.is_reached = self._begun + 1, True, False
             self._wanted.clear()
             reason = ""
             try:

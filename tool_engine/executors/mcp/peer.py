@@ -33,6 +33,7 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from tool_engine.executors.mcp.dialling import allow_of
 from tool_engine.executors.mcp.faults import (
     BROKEN,
     NOT_SENT,
@@ -43,7 +44,6 @@ from tool_engine.executors.mcp.faults import (
     RefusedError,
 )
 from tool_engine.executors.mcp.http import (
-    allow_of,
     make_client,
     open_http,
     open_sse,
@@ -291,7 +291,8 @@ async def open_peer(
         secrets: Hides them.
         on_change: Called when the server says that its tools have changed.
         options: `server`: one of this process; `auth`: an `httpx2.Auth`; `callbacks`: those of the
-            SDK's client, by their names there.
+            SDK's client, by their names there; `on_reach`: called when its address has taken a
+            connection.
 
     Raises:
         BadServerError: It cannot be used.
@@ -360,7 +361,11 @@ async def _make_transport(
     is_sse = settings.transport == "sse"
     # The SDK sends nothing more there after a message that was not taken.
     client = await make_client(
-        settings.headers, allow, options.get("auth"), link.end if is_sse else None
+        settings.headers,
+        allow,
+        options.get("auth"),
+        on_error=link.end if is_sse else None,
+        on_reach=options.get("on_reach"),
     )
     if is_sse:
         return open_sse(settings.url, client)
