@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from mcp import Client
 from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -77,7 +78,7 @@ _UNPARSED: Final = "Failed to parse"
 _ENDED: Final = (_CLOSED, "SSE stream")
 """How its messages begin about answers that do not come any more."""
 
-OnProgress = Callable[[float, float | None, str | None], object]
+OnProgress = ProgressFnT
 
 
 # What the SDK would write to standard error, with the trace, is in the errors of ours.
@@ -171,17 +172,32 @@ class Peer:
         if self.link.is_lost:
             raise NotSentError(self.link.find_fault())
         params = CallToolRequestParams(name=name, arguments=arguments)
-        for _ in range(_MOST_ROUNDS):
-            result = await self._send_call(params, on_progress)
+        rounds, is_listed_again = 0, False
+        while rounds < _MOST_ROUNDS:
+            try:
+                # Not `call_tool`, which checks results again that the engine checks.
+                result: dict[str, Any] = await self._client.session.send_request(
+                    CallToolRequest(params=params), _RESULT, progress_callback=on_progress
+                )
+            except ValidationError as error:
+                raise BadServerError(
+                    f"its answer is no result: {describe_invalid(error)}"
+                ) from None
+            except MCPError as error:
+                if error.code == HEADER_MISMATCH and self.is_modern and not is_listed_again:
+                    is_listed_again = True
+                    await self.list_tools()
+                    continue
+                raise self._read_error(error) from None
             if result.get("resultType") != "input_required":
                 _check_numbers(result)
                 return result
+            rounds, is_listed_again = rounds + 1, False
             asked = InputRequiredResult.model_validate(result, by_name=False)
-            answers = await self._answer_questions(asked)
             params = CallToolRequestParams(
                 name=name,
                 arguments=arguments,
-                input_responses=answers,
+                input_responses=await self._answer_questions(asked),
                 request_state=asked.request_state,
             )
         raise BadServerError(f"it asked for input {_MOST_ROUNDS} times")
@@ -215,33 +231,6 @@ class Peer:
         if not self._tells_of_changes:
             seconds = (milliseconds or 0) / 1000
             self.ttl = min(max(seconds, SHORTEST_TTL), _LONGEST_TTL)
-
-    async def _send_call(
-        self, params: CallToolRequestParams, on_progress: OnProgress | None
-    ) -> dict[str, Any]:
-        async def report(progress: float, total: float | None, message: str | None) -> None:
-            if on_progress is not None:
-                on_progress(progress, total, message)
-
-        for is_last in (False, True):
-            try:
-                # Not `call_tool`, which checks results again that the engine checks.
-                result: dict[str, Any] = await self._client.session.send_request(
-                    CallToolRequest(params=params),
-                    _RESULT,
-                    progress_callback=None if on_progress is None else report,
-                )
-                return result
-            except ValidationError as error:
-                raise BadServerError(
-                    f"its answer is no result: {describe_invalid(error)}"
-                ) from None
-            except MCPError as error:
-                if error.code == HEADER_MISMATCH and self.is_modern and not is_last:
-                    await self.list_tools()
-                    continue
-                raise self._read_error(error) from None
-        raise AssertionError
 
     def _read_error(self, error: MCPError) -> Exception:
         if error.code == NOT_SENT:
