@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
+from itertools import islice
 from math import isfinite
 from typing import Any, Final
 
@@ -65,6 +66,8 @@ _RESULT: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 """A result as it stands on the wire: the SDK has compared it with the revision before."""
 _MOST_ROUNDS: Final = 10
 """How often a server may ask for input in one call."""
+_STEP: Final = 65_536
+"""Values that are looked at in one turn of the loop."""
 SHORTEST_TTL: Final = 300.0
 """The fewest seconds between two readings of a list that may change unheard."""
 _LONGEST_TTL: Final = 86_400.0
@@ -190,7 +193,8 @@ class Peer:
                     continue
                 raise self._read_error(error) from None
             if result.get("resultType") != "input_required":
-                _check_numbers(result)
+                for _ in _check_numbers(result):
+                    await asyncio.sleep(0)
                 return result
             rounds, is_listed_again = rounds + 1, False
             asked = InputRequiredResult.model_validate(result, by_name=False)
@@ -309,19 +313,36 @@ async def open_peer(
         yield Peer(client, link)
 
 
-def _check_numbers(result: dict[str, Any]) -> None:
-    """Raise `BadServerError` for numbers that JSON has not: no later stage could write them."""
+def _check_numbers(result: dict[str, Any]) -> Iterator[None]:
+    """Raise `BadServerError` for numbers that JSON has not: no later stage could write them.
+
+    Yields where others should have their turn.
+    """
     found: list[Any] = [result]
+    left = _STEP
     for each in found:
-        for part in each.values() if type(each) is dict else each:
-            kind = type(part)
-            if kind is dict or kind is list:
-                found.append(part)
-            elif kind is float and not isfinite(part):
-                raise BadServerError(
-                    "its answer holds a number that JSON has not (NaN or Infinity); have the "
-                    "server send null or a text in its place"
-                )
+        parts = each.values() if type(each) is dict else each
+        left -= len(parts)
+        if left >= 0:
+            _check_parts(parts, found)
+            continue
+        remaining, left = iter(parts), _STEP
+        while some := list(islice(remaining, _STEP)):
+            _check_parts(some, found)
+            yield
+
+
+def _check_parts(parts: Iterable[Any], found: list[Any]) -> None:
+    """Check the numbers among some values, and add to `found` what is to be looked into."""
+    for part in parts:
+        kind = type(part)
+        if kind is dict or kind is list:
+            found.append(part)
+        elif kind is float and not isfinite(part):
+            raise BadServerError(
+                "its answer holds a number that JSON has not (NaN or Infinity); have the "
+                "server send null or a text in its place"
+            )
 
 
 def _mode_of(revision: str | None) -> str:
