@@ -164,11 +164,9 @@ class Studio:
             headers = {"content-type": found.media_type, "content-disposition": name}
             await answer.send_bytes(200, found.data, headers)
         else:
-            await self._send_pieces(visit, found, answer, request.receive)
+            await self._send_pieces(visit, found, answer)
 
-    async def _send_pieces(
-        self, visit: Visit, found: Pieces, answer: _Sender, receive: Any
-    ) -> None:
+    async def _send_pieces(self, visit: Visit, found: Pieces, answer: _Sender) -> None:
         """Send pieces of pages as events, until they end or the browser has left."""
         await answer.start_stream()
 
@@ -177,7 +175,7 @@ class Studio:
                 await answer.send_event(self._render_for(visit, page))
 
         async def wait_for_end() -> None:
-            while (await receive())["type"] != "http.disconnect":
+            while (await visit.receive())["type"] != "http.disconnect":
                 pass
 
         tasks = {asyncio.create_task(write()), asyncio.create_task(wait_for_end())}
@@ -279,6 +277,7 @@ class Studio:
             language=request.language,
             theme=request.theme,
             is_partial=request.is_partial,
+            receive=receive,
             can_sign_out=sign_ins is not None,
         )
 
