@@ -18,6 +18,7 @@ from tool_engine.studio.door import BrowserRequest, Door
 from tool_engine.studio.pages import (
     approvals_page,
     choices_page,
+    files_page,
     live_page,
     parser_page,
     tester_page,
@@ -35,12 +36,21 @@ from tool_engine.studio.visit import (
     Visit,
 )
 
-_PAGES: Final = (live_page, tools_page, tester_page, parser_page, approvals_page, choices_page)
+_PAGES: Final = (
+    live_page,
+    tools_page,
+    tester_page,
+    parser_page,
+    files_page,
+    approvals_page,
+    choices_page,
+)
 PANES: Final = (
     ("/", "Live", "read"),
     ("/tools", "Tools", "read"),
     ("/tester", "Tester", "call"),
     ("/parser", "Parser", "read"),
+    ("/files", "Files", "operate"),
     ("/approvals", "Approvals", "approve"),
 )
 """Where the menu leads, what it says, and the scope that each takes."""
