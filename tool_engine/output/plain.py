@@ -65,8 +65,11 @@ def plain_output(value: Any) -> dict[str, Any]:
     return as_output(_Taking().plain(lay_out(value), "", 0))
 
 
-def may_take_long(value: dict[str, Any]) -> bool:  # noqa: C901 - each function in it would cost small values more than it does
-    """Return True if its JSON may be very large; only a few parts are looked at."""
+def may_take_long(value: dict[str, Any]) -> bool:
+    """Return True if its JSON may be very large; only a few parts are looked at.
+
+    Another thread may change it meanwhile: the values of mappings are taken in one step.
+    """
     if not is_tracked(value):
         return _weigh_leaf(value) > LONG
     level: list[Any] = [value]
@@ -74,29 +77,42 @@ def may_take_long(value: dict[str, Any]) -> bool:  # noqa: C901 - each function 
     for _ in range(_MAX_DEPTH):
         some = level if len(level) <= _SAMPLE else level[:: len(level) // _SAMPLE]
         count /= len(some)
-        weight = 0
+        level, weight = [], 0
         for each in some:
-            length, step, letters = len(each), 1, 0
-            entries = each.values() if type(each) is dict else each
-            if length > _FEW_PARTS:
-                if length > _MOST_AT_ONCE:
-                    return True
-                step = length // _FEWER_PARTS | 1
-                entries = islice(entries, 0, None, step)
-            for entry in entries:
-                if type(entry) is str:
-                    letters += len(entry)
-                elif type(entry) is dict and not is_tracked(entry):
-                    letters += _weigh_leaf(entry)
-            weight += length * _PER_ENTRY + letters * step
-        if count * weight > LONG:
-            return True
-        inside = filter(is_tracked, get_referents(*some))
-        level = [each for each in inside if type(each) in _CONTAINERS]
+            if (length := len(each)) > _FEW_PARTS:
+                weight += _look_at_few(each, level)
+                continue
+            weight += length * _PER_ENTRY
+            for entry in [*each.values()] if type(each) is dict else each:
+                if (kind := type(entry)) is str:
+                    weight += len(entry)
+                elif kind in _CONTAINERS:
+                    level.append(entry)
         if not level:
-            return False
+            return count * weight > LONG
+        if count * (weight + len(level) * _PER_ENTRY) > LONG:
+            return True
         count *= len(level)
     return True
+
+
+def _look_at_few(value: Any, level: list[Any]) -> int:
+    """Return the letters in a list or mapping, as far as some of its entries show.
+
+    What is to be looked into is added to `level`: all of it, unless the value is very large.
+    """
+    count = len(value)
+    if count > _MOST_AT_ONCE:
+        return count * _PER_ENTRY
+    inside = filter(is_tracked, get_referents(value))
+    level += [each for each in inside if type(each) in _CONTAINERS]
+    letters, step = 0, count // _FEWER_PARTS | 1
+    for entry in [*islice(value.values() if type(value) is dict else value, 0, None, step)]:
+        if type(entry) is str:
+            letters += len(entry)
+        elif type(entry) is dict and not is_tracked(entry):
+            letters += _weigh_leaf(entry)
+    return count * _PER_ENTRY + letters * step
 
 
 def _weigh_leaf(value: dict[Any, Any]) -> int:
@@ -106,9 +122,9 @@ def _weigh_leaf(value: dict[Any, Any]) -> int:
     """
     letters, count = 0, len(value)
     if count > _FEW:
-        few = islice(value.values(), _FEW)
+        few = [*islice(value.values(), _FEW)]
         return count * (_PER_ENTRY + sum([len(each) for each in few if type(each) is str]) // _FEW)
-    for each in value.values():
+    for each in [*value.values()]:
         if type(each) is str:
             letters += len(each)
     return count * _PER_ENTRY + letters
