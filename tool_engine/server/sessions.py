@@ -157,7 +157,7 @@ async def get_session(asked: Asked) -> Any:
         raise make_unknown("session", session_id)
     info = await _find_info(engine, session_id)
     pending = await engine.store.approvals.pending(session_id)
-    found = await asyncio.to_thread(_describe_session, data, _list_tools(engine), asked.query)
+    found = await asyncio.to_thread(_describe_session, data, engine, asked.query)
     found.session_id = session_id
     found.pending_approvals = len(pending)
     if info is not None:
@@ -183,10 +183,10 @@ def _list_tools(engine: ToolEngine) -> list[Tool]:
 
 
 def _describe_session(
-    data: Mapping[str, Any], tools: list[Tool], query: SessionQuery
+    data: Mapping[str, Any], engine: ToolEngine, query: SessionQuery
 ) -> SessionDetails:
     """Return what is shown of a session; it may take its time."""
-    secrets = KeptSecrets(data, tools)
+    secrets = KeptSecrets(data, _list_tools(engine))
     shown = secrets.hide(data)
     # Of these, names and numbers are read only, and `max_tokens` is named like a secret.
     config, meter = _take_mapping(data, "config"), _take_mapping(data, "meter")

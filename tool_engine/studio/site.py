@@ -18,6 +18,7 @@ from tool_engine.studio.door import BrowserRequest, Door
 from tool_engine.studio.pages import (
     approvals_page,
     choices_page,
+    files_page,
     live_page,
     parser_page,
     sessions_page,
@@ -43,6 +44,7 @@ _PAGES: Final = (
     tool_page,
     tester_page,
     parser_page,
+    files_page,
     approvals_page,
     sessions_page,
     choices_page,
@@ -52,6 +54,7 @@ PANES: Final = (
     ("/tools", "Tools", "read"),
     ("/tester", "Tester", "call"),
     ("/parser", "Parser", "read"),
+    ("/files", "Files", "operate"),
     ("/approvals", "Approvals", "approve"),
     ("/sessions", "Sessions", "operate"),
 )
@@ -176,11 +179,9 @@ class Studio:
             headers = {"content-type": found.media_type, "content-disposition": name}
             await answer.send_bytes(200, found.data, headers)
         else:
-            await self._send_pieces(visit, found, answer, request.receive)
+            await self._send_pieces(visit, found, answer)
 
-    async def _send_pieces(
-        self, visit: Visit, found: Pieces, answer: _Sender, receive: Any
-    ) -> None:
+    async def _send_pieces(self, visit: Visit, found: Pieces, answer: _Sender) -> None:
         """Send pieces of pages as events, until they end or the browser has left."""
         await answer.start_stream()
 
@@ -189,7 +190,7 @@ class Studio:
                 await answer.send_event(self._render_for(visit, page))
 
         async def wait_for_end() -> None:
-            while (await receive())["type"] != "http.disconnect":
+            while (await visit.receive())["type"] != "http.disconnect":
                 pass
 
         tasks = {asyncio.create_task(write()), asyncio.create_task(wait_for_end())}
@@ -291,6 +292,7 @@ class Studio:
             language=request.language,
             theme=request.theme,
             is_partial=request.is_partial,
+            receive=receive,
             can_sign_out=sign_ins is not None,
         )
 

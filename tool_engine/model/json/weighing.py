@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from gc import get_referents
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,10 @@ _AT_ONCE: Final = 524_288
 """Bytes of its packed form."""
 _PER_ENTRY: Final = 16
 """Bytes that each entry counts for where entries are many."""
+_STEP: Final = 8_192
+"""Entries that are looked at together."""
+_TEXT_HEADS: Final = ((1, 31), (2, 255), (3, 65_535))
+_ENTRY_HEADS: Final = ((1, 15), (3, 65_535))
 _pack: Final = msgspec.msgpack.Encoder().encode
 _CONTAINERS: Final = (dict, list, tuple)
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
@@ -22,6 +27,8 @@ _PLAIN: Final = _NUMBERS | _TEXT
 _SAMPLE: Final = 16
 """Parts of a level that are looked at."""
 _DEEPEST: Final = 64
+_SOME: Final = 512
+"""Entries whose weights are added up at once."""
 _OPEN: Final = -1
 """The weight of a container that is still being weighed."""
 
@@ -35,6 +42,84 @@ def packed_size(value: Any) -> int | None:
         return len(_pack(value))
     except Exception:  # noqa: BLE001 - what has no such form is weighed
         return None
+
+
+def measure_packed(value: Any, levels: int = _DEEPEST) -> int:
+    """Return the same, found in pieces, between which other threads have their turn.
+
+    Args:
+        value: The value.
+        levels: How deep it may nest, as far as it is large.
+
+    Raises:
+        RecursionError: It nests deeper, or holds itself.
+        Exception: It has no packed form; any that `msgspec` raises.
+    """
+    if levels < 0:
+        raise RecursionError("it nests too deep")
+    kind = type(value)
+    if kind is str and len(value) > PIECE:
+        if value.isascii():
+            return len(value) + _head_of_text(len(value))
+        size = sum([len(value[at : at + PIECE].encode()) for at in _list_steps(value)])
+        return size + _head_of_text(size)
+    if kind is not dict and kind is not list and kind is not tuple:
+        return len(_pack(value))
+    size = _measure_entries(value, levels - 1)
+    if kind is dict:
+        size += _measure_entries(value.values(), levels - 1)
+    return size + _head_of_entries(len(value))
+
+
+def _measure_entries(entries: Collection[Any], levels: int) -> int:
+    remaining, size = iter(entries), 0
+    while some := list(islice(remaining, _STEP)):
+        size += _measure_some(some, levels)
+    return size
+
+
+def _measure_some(some: list[Any], levels: int) -> int:
+    if _is_quick(some):
+        return len(_pack(some)) - _head_of_entries(len(some))
+    if len(some) == 1:
+        return measure_packed(some[0], levels)
+    # What may hold much is kept apart, and else looked for in ever smaller parts.
+    one = [each for each in some if type(each) in _CONTAINERS]
+    if 0 < len(one) < len(some):
+        other = [each for each in some if type(each) not in _CONTAINERS]
+    else:
+        half = len(some) // 2
+        one, other = some[:half], some[half:]
+    return _measure_some(one, levels) + _measure_some(other, levels)
+
+
+def _is_quick(level: list[Any]) -> bool:
+    """Return True if what some values hold together is processed in a moment."""
+    left = PIECE
+    for _ in range(_DEEPEST):
+        left -= len(level)
+        kinds = set(map(type, level))
+        if str in kinds:
+            left -= sum([len(each) for each in level if type(each) is str])
+        if not kinds.isdisjoint(_CONTAINERS):
+            level = [each for each in level if type(each) in _CONTAINERS]
+            left -= sum(map(len, level))
+        else:
+            level = []
+        if left < 0 or not level:
+            return left >= 0
+        level = get_referents(*level)
+    return False
+
+
+def _head_of_text(size: int) -> int:
+    """Return the bytes that MessagePack puts before a text of so many."""
+    return next((head for head, most in _TEXT_HEADS if size <= most), 5)
+
+
+def _head_of_entries(count: int) -> int:
+    """Return the bytes that MessagePack puts before so many entries."""
+    return next((head for head, most in _ENTRY_HEADS if count <= most), 5)
 
 
 def pack_small(value: Any, most: int) -> bytes | None:
@@ -124,21 +209,35 @@ class Weights:
 
         An entry that is larger than a piece is a part of its own.
         """
-        is_dict = isinstance(value, dict)
-        few: Any = {} if is_dict else []
+        make: Any = dict if isinstance(value, dict) else list
+        entries = iter(value.items() if make is dict else value)
+        few: list[Any] = []
         total = 0
-        for entry in value.items() if is_dict else value:
-            weight = self.of(entry[0]) + self.of(entry[1]) if is_dict else self.of(entry)
-            if few and total + weight > PIECE:
-                yield few
-                few, total = {} if is_dict else [], 0
-            if is_dict:
-                few[entry[0]] = entry[1]
-            else:
+        while some := list(islice(entries, _SOME)):
+            weights = self._weigh_entries(some, make)
+            if total + sum(weights) <= PIECE:
+                few += some
+                total += sum(weights)
+                continue
+            for entry, weight in zip(some, weights, strict=True):
+                if few and total + weight > PIECE:
+                    yield make(few)
+                    few, total = [], 0
                 few.append(entry)
-            total += weight
+                total += weight
         if few:
-            yield few
+            yield make(few)
+
+    def _weigh_entries(self, entries: list[Any], kind: type) -> list[int]:
+        if kind is dict:
+            return [self.of(key) + self.of(each) for key, each in entries]
+        kinds = set(map(type, entries))
+        # Most of what is long is a list of numbers or of texts.
+        if kinds <= _NUMBERS:
+            return [1] * len(entries)
+        if kinds == _TEXT:
+            return list(map(len, entries))
+        return list(map(self.of, entries))
 
 
 def write_in_pieces(value: Any, write: Callable[[Any], str], comma: str = ", ") -> Iterator[str]:
@@ -154,105 +253,39 @@ def write_in_pieces(value: Any, write: Callable[[Any], str], comma: str = ", ") 
         TypeError: Keys of a mapping are no texts: two of them may be the same in JSON.
         RecursionError: It nests too deep.
     """
-    if _weigh_part(value) <= PIECE:
+    return _write_weighed(value, Weights(value), write, comma)
+
+
+def _write_weighed(
+    value: Any, weights: Weights, write: Callable[[Any], str], comma: str
+) -> Iterator[str]:
+    if weights.of(value) <= PIECE or not isinstance(value, str | dict | list | tuple):
         yield write(value)
+    elif isinstance(value, str):
+        text = str.__str__(value)
+        yield '"'
+        yield from (write(text[at : at + PIECE])[1:-1] for at in _list_steps(text))
+        yield '"'
     else:
-        yield from _Pieces(write, comma).write_large(value)
-
-
-class _Pieces:
-    """What writes a value that is larger than a piece."""
-
-    def __init__(self, write: Callable[[Any], str], comma: str) -> None:
-        self._write = write
-        self._comma = comma
-        self._open: set[int] = set()
-        """The containers that are being written, by their ids."""
-
-    def write_large(self, value: Any) -> Iterator[str]:
-        if isinstance(value, str):
-            text = str.__str__(value)
-            yield '"'
-            yield from (self._write(text[at : at + PIECE])[1:-1] for at in _list_steps(text))
-            yield '"'
-            return
-        if id(value) in self._open:
-            raise ValueError("it holds itself")
-        self._open.add(id(value))
-        yield from self._write_dict(value) if isinstance(value, dict) else self._write_list(value)
-        self._open.discard(id(value))
-
-    def _write_list(self, value: Any) -> Iterator[str]:
-        yield "["
-        few: list[Any] = []
-        before, total = "", 0
-        for entry in value:
-            weight = _weigh_part(entry)
-            if few and total + weight > PIECE:
-                yield before + self._write(few)[1:-1]
-                before, few, total = self._comma, [], 0
-            if weight > PIECE:
-                yield before
-                before = self._comma
-                yield from self.write_large(entry)
-            else:
-                few.append(entry)
-                total += weight
-        if few:
-            yield before + self._write(few)[1:-1]
-        yield "]"
-
-    def _write_dict(self, value: Any) -> Iterator[str]:
-        yield "{"
-        few: dict[str, Any] = {}
-        before, total = "", 0
-        for key, entry in value.items():
-            if not isinstance(key, str):
-                raise TypeError("two keys may be the same in JSON")
-            weight = _weigh_part(entry)
-            if few and total + weight + len(key) > PIECE:
-                yield before + self._write(few)[1:-1]
-                before, few, total = self._comma, {}, 0
-            if weight > PIECE:
-                yield before + self._write({key: 0})[1:-2]
-                before = self._comma
-                yield from self.write_large(entry)
-            else:
-                few[key] = entry
-                total += weight + len(key)
-        if few:
-            yield before + self._write(few)[1:-1]
-        yield "}"
+        opening, closing = "{}" if isinstance(value, dict) else "[]"
+        yield opening
+        before = ""
+        for part in weights.parts(value):
+            yield before
+            before = comma
+            if len(part) > 1:
+                yield write(part)[1:-1]
+                continue
+            entry = part[0] if isinstance(part, list) else None
+            if isinstance(part, dict):
+                ((key, entry),) = part.items()
+                yield write({key: 0})[1:-2]
+            yield from _write_weighed(entry, weights, write, comma)
+        yield closing
 
 
 def _list_steps(text: str) -> range:
     return range(0, len(text), PIECE)
-
-
-def _weigh_part(value: Any) -> int:
-    """Return the weight of a value; of one that is larger than a piece, any number above that.
-
-    It is weighed level by level, as far as it is no larger.
-
-    Raises:
-        TypeError: Keys of a mapping are no texts.
-    """
-    if isinstance(value, str):
-        return 1 + len(value)
-    weight, level = 1, [value] if isinstance(value, _CONTAINERS) else []
-    while level and weight <= PIECE:
-        nested: list[Any] = []
-        for item in level:
-            weight += 1 + 2 * len(item)
-            if weight > PIECE:
-                break
-            inside = item.values() if isinstance(item, dict) else item
-            weight += _text_length(inside)
-            if isinstance(item, dict):
-                weight += _length_of_keys(item)
-            nested += _list_nested(inside)
-        level = nested
-    return weight
 
 
 def _list_nested(inside: Collection[Any]) -> list[Any]:
