@@ -8,6 +8,7 @@ time is over.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from typing import Any, Final
@@ -26,6 +27,11 @@ _MOST_OUTPUT: Final = 4 * 1024 * 1024
 _MARK: Final = "tool-engine-report: "
 """Before the one line of output that is not of the tools."""
 _SHOWN: Final = 1_000
+_PROGRAM: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    f"from {__name__} import print_report; print_report(sys.argv[2])"
+)
+"""Isolated, so that a file which lies in the present folder is not taken for a module."""
 
 
 class Wanted(msgspec.Struct):
@@ -49,8 +55,13 @@ async def check_tool_alone(wanted: Wanted, timeout: float) -> ToolReport:  # noq
         ToolNotFoundError: No file defines the tool now.
         ToolExecutionError: The tests did not end in time, or ended their process.
     """
+    if sys.platform != "linux":
+        raise ToolExecutionError(
+            f"tests run beside an engine on Linux only, this is {sys.platform}; run `tool-engine "
+            f"test {wanted.name}`"
+        )
     said = msgspec.json.encode(wanted).decode()
-    words = [sys.executable, "-m", __name__, said]
+    words = [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path), said]
     command = Command(sys.executable, words, dict(os.environ), None, _MOST_OUTPUT)
     finished = await ProcessGroup(lambda: command, timeout).run()
     if finished.end is not End.ITSELF:
@@ -96,13 +107,8 @@ async def _check_tool(wanted: Wanted) -> list[ToolReport]:
         return await check_definitions(engine, [found.name], seed=wanted.seed, cases=wanted.cases)
 
 
-def print_report() -> None:
-    """Run the tests that the first argument names, and print their report."""
-    wanted = msgspec.json.decode(sys.argv[1], type=Wanted)
-    reports: list[Any] = asyncio.run(_check_tool(wanted))
+def print_report(said: str) -> None:
+    """Run the tests that a `Wanted` in JSON names, and print their report."""
+    reports: list[Any] = asyncio.run(_check_tool(msgspec.json.decode(said, type=Wanted)))
     sys.stdout.write(f"\n{_MARK}{msgspec.json.encode(reports).decode()}\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    print_report()
