@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Self
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from tool_engine.errors import ConfigurationError, UnboundContextError
 from tool_engine.model.checks.bounds import check_caller
@@ -221,16 +222,31 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         )
 
     def bound_to(
-        self, call: Any, nest: Callable[..., Awaitable[ToolExecutionResult]], **fields: Any
+        self,
+        call: Any,
+        nest: Callable[..., Awaitable[ToolExecutionResult]],
+        *,
+        call_id: str | None = None,
+        deadline: float | None = None,
+        timeout: float | None = None,
     ) -> Self:
         """Return a copy for the tool that `call` runs; `nest` accepts its nested calls."""
-        return msgspec.structs.replace(self, _nested=nest, _call=call, _task=None, **fields)
+        own = copy(self)
+        # Most calls make one: what the engine sets is not checked again, and not in a loop.
+        force_setattr(own, "_call", call)
+        force_setattr(own, "_nested", nest)
+        force_setattr(own, "_task", None)
+        force_setattr(own, "call_id", call_id)
+        force_setattr(own, "deadline", deadline)
+        force_setattr(own, "timeout", timeout)
+        force_setattr(own, "on_progress", None)
+        return own
 
     def for_task(self, task_id: str, task: Any, listener: Callable[[ToolProgress], object]) -> Self:
         """Return a copy for the call that a task makes; it was checked when it was made."""
         own = copy(self)
         for name, value in (("task_id", task_id), ("_task", task), ("on_progress", listener)):
-            msgspec.structs.force_setattr(own, name, value)
+            force_setattr(own, name, value)
         return own
 
     @property

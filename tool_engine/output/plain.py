@@ -86,8 +86,9 @@ def check_unfolding(value: Any) -> None:
 def _list_inside(level: list[Any]) -> list[Any]:
     """Return the lists and mappings in some others; those without any others may be left out."""
     # What the garbage collector does not track holds texts and numbers alone.
-    found = filter(is_tracked, get_referents(*level))
-    return [each for each in found if type(each) in _CONTAINERS]
+    return [
+        each for each in get_referents(*level) if type(each) in _CONTAINERS and is_tracked(each)
+    ]
 
 
 def plain_at_once(value: Any) -> dict[str, Any] | None:

@@ -64,6 +64,7 @@ from tool_engine.model.tool import Tool
 MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=None)
+_OK: Final = 200
 _PARTIAL: Final = 206
 
 Take = Callable[[aiohttp.ClientResponse], Awaitable[HTTPAnswer]]
@@ -75,9 +76,6 @@ class _Sending(msgspec.Struct):
     budget: Budget
     timeout: float | None = None
     """Seconds for each answer; None: only the call's own deadline counts."""
-
-    async def keep(self, response: aiohttp.ClientResponse) -> HTTPAnswer:
-        return await read_answer(response, self.budget)
 
 
 class HTTPExecutor:
@@ -239,9 +237,9 @@ class HTTPExecutor:
         deadline = None if sending.timeout is None else asyncio.timeout(sending.timeout)
         try:
             if deadline is None:
-                return await self._send_request(request, sending, take or sending.keep)
+                return await self._send_request(request, sending, take)
             async with deadline:
-                return await self._send_request(request, sending, take or sending.keep)
+                return await self._send_request(request, sending, take)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if deadline is not None and deadline.expired():
                 raise TimeoutError(
@@ -251,7 +249,7 @@ class HTTPExecutor:
             raise ToolExecutionError(_explain_error(error, request.url)) from None
 
     async def _send_request(
-        self, request: HTTPRequest, sending: _Sending, take: Take
+        self, request: HTTPRequest, sending: _Sending, take: Take | None
     ) -> HTTPAnswer:
         allow = sending.entry.allow
         may_resend = request.method in sending.entry.resent
@@ -267,15 +265,21 @@ class HTTPExecutor:
                 data=request.body,
                 allow_redirects=False,
             ) as response:
-                if request.renew is not None and await request.has_new_token(response.status):
-                    continue
-                location = response.headers.get("Location")
-                if response.status not in _REDIRECTS or location is None:
+                status, location = response.status, None
+                if status != _OK:  # most are: spare them the questions
+                    if request.renew is not None and await request.has_new_token(status):
+                        continue
+                    if status in _REDIRECTS:
+                        location = response.headers.get("Location")
                     _back_off(response, sending.context)
                     _check_whole(response, request)
-                    return await take(response)
+                if location is None:
+                    reading = (
+                        read_answer(response, sending.budget) if take is None else take(response)
+                    )
+                    return await reading
                 response.close()
-            request.redirect(response.status, location)
+            request.redirect(status, location)
         raise ToolExecutionError(
             f"the request was redirected more than {MAX_REDIRECTS} times; give the final URL"
         )
