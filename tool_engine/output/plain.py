@@ -54,9 +54,12 @@ def plain_output(value: Any) -> dict[str, Any]:
     return as_output(_Taking().plain(lay_out(value), "", 0))
 
 
-def may_unfold(value: Any) -> bool:
+def may_unfold(output: dict[str, Any]) -> bool:
     """Return True if its JSON may be much larger than the value; only a few parts are counted."""
-    level, count = [value], 1.0
+    if _is_shallow(output):
+        return False
+    level: list[Any] = [output]
+    count = 1.0
     for _ in range(_MAX_DEPTH):
         some = level if len(level) <= _SAMPLE else level[:: len(level) // _SAMPLE]
         level = _list_inside(some)
@@ -65,6 +68,18 @@ def may_unfold(value: Any) -> bool:
         count *= len(level) / len(some)
         if count > _MOST_WRITTEN:
             break
+    return True
+
+
+def _is_shallow(output: dict[str, Any]) -> bool:
+    """Return True if it is small, and no list or mapping in it holds another one: most are."""
+    if len(output) > _SAMPLE:
+        return False
+    for each in output.values():
+        if (kind := type(each)) in _CONTAINERS:
+            items = each.values() if kind is dict else each
+            if len(items) > _SAMPLE or not _CONTAINERS.isdisjoint(map(type, items)):
+                return False
     return True
 
 
