@@ -175,8 +175,7 @@ class Pipeline:
             plan, packed = None, b""
         own_id = name_call(self._prefix) if call_id is None else self.present.claim_id(call_id)
         call = Call(self, next_serial(), own_id, tool_name, packed, context, plan)
-        if near is not None:
-            call.above = near.above_of(self)
+        call.above = near and near.above_of(self)
         if leads is not None:
             call, plan, arguments = leads.call, leads.plan, leads.arguments
         elif plan is None or (arguments := plan.accept(params, packed)) is None:  # type: ignore[assignment]

@@ -225,7 +225,6 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         self,
         call: Any,
         nest: Callable[..., Awaitable[ToolExecutionResult]],
-        *,
         call_id: str | None = None,
         deadline: float | None = None,
         timeout: float | None = None,
