@@ -29,7 +29,6 @@ from tool_engine.model.json.plain import name_of
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.model.settings.concurrency import CollisionPolicy
 from tool_engine.model.tool import RetryPolicy, Tool
-from tool_engine.output.shaping import shape_output
 from tool_engine.redaction import words_of
 from tool_engine.validation import ToolParameterValidator
 
@@ -284,6 +283,9 @@ class Planner:
         reader = None if self._find is None else self._find("read_result")
         # A note must not name a tool that the model does not see.
         has_reader = reader is not None and reader.handler == reader.name and reader.is_enabled
+        # Most tools have no limits.
+        from tool_engine.output.shaping import shape_output
+
         return shape_output(executor, tool.result, keep_output, has_reader=has_reader)
 
     def find_obstacle(self, plan: Plan, context: ToolExecutionContext) -> Failure | None:
