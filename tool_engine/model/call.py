@@ -228,9 +228,10 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
 
     def for_task(self, task_id: str, task: Any, listener: Callable[[ToolProgress], object]) -> Self:
         """Return a copy for the call that a task makes; it was checked when it was made."""
-        own = copy(self)
-        for name, value in (("task_id", task_id), ("_task", task), ("on_progress", listener)):
-            msgspec.structs.force_setattr(own, name, value)
+        own, put = copy(self), msgspec.structs.force_setattr
+        put(own, "task_id", task_id)
+        put(own, "_task", task)
+        put(own, "on_progress", listener)
         return own
 
     @property
