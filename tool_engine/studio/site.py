@@ -15,7 +15,15 @@ from tool_engine.logger import get_logger
 from tool_engine.redaction import trace_of
 from tool_engine.studio.api import API
 from tool_engine.studio.door import BrowserRequest, Door
-from tool_engine.studio.pages import choices_page, live_page, tools_page
+from tool_engine.studio.pages import (
+    approvals_page,
+    choices_page,
+    files_page,
+    live_page,
+    parser_page,
+    tester_page,
+    tools_page,
+)
 from tool_engine.studio.rendering import digest_static, list_static, load_pages, render_page
 from tool_engine.studio.signing_in import SignIns
 from tool_engine.studio.visit import (
@@ -28,10 +36,22 @@ from tool_engine.studio.visit import (
     Visit,
 )
 
-_PAGES: Final = (live_page, tools_page, choices_page)
+_PAGES: Final = (
+    live_page,
+    tools_page,
+    tester_page,
+    parser_page,
+    files_page,
+    approvals_page,
+    choices_page,
+)
 PANES: Final = (
     ("/", "Live", "read"),
     ("/tools", "Tools", "read"),
+    ("/tester", "Tester", "call"),
+    ("/parser", "Parser", "read"),
+    ("/files", "Files", "operate"),
+    ("/approvals", "Approvals", "approve"),
 )
 """Where the menu leads, what it says, and the scope that each takes."""
 _CSP: Final = (
@@ -41,7 +61,8 @@ _CSP: Final = (
 _ALWAYS: Final = {
     "content-security-policy": _CSP,
     "cross-origin-opener-policy": "same-origin",
-    "referrer-policy": "no-referrer",
+    # With `no-referrer` a browser sends the forms of these pages as of no origin.
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
@@ -153,11 +174,9 @@ class Studio:
             headers = {"content-type": found.media_type, "content-disposition": name}
             await answer.send_bytes(200, found.data, headers)
         else:
-            await self._send_pieces(visit, found, answer, request.receive)
+            await self._send_pieces(visit, found, answer)
 
-    async def _send_pieces(
-        self, visit: Visit, found: Pieces, answer: _Sender, receive: Any
-    ) -> None:
+    async def _send_pieces(self, visit: Visit, found: Pieces, answer: _Sender) -> None:
         """Send pieces of pages as events, until they end or the browser has left."""
         await answer.start_stream()
 
@@ -166,7 +185,7 @@ class Studio:
                 await answer.send_event(self._render_for(visit, page))
 
         async def wait_for_end() -> None:
-            while (await receive())["type"] != "http.disconnect":
+            while (await visit.receive())["type"] != "http.disconnect":
                 pass
 
         tasks = {asyncio.create_task(write()), asyncio.create_task(wait_for_end())}
@@ -268,6 +287,7 @@ class Studio:
             language=request.language,
             theme=request.theme,
             is_partial=request.is_partial,
+            receive=receive,
             can_sign_out=sign_ins is not None,
         )
 

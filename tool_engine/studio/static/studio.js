@@ -71,7 +71,15 @@
     else wanted.click();
   });
 
+  // How many requests wait stands in the title, for those who look at another tab.
+  const title = document.title;
+  function countInTitle() {
+    const count = document.querySelector("[data-count]")?.dataset.count;
+    document.title = count ? `(${count}) ${title}` : title;
+  }
+
   setInterval(grow, 500);
+  document.addEventListener("htmx:after:swap", countInTitle);
   document.addEventListener("DOMContentLoaded", showTimes);
   document.addEventListener("htmx:after:swap", showTimes);
   if (document.readyState !== "loading") showTimes();
