@@ -132,8 +132,7 @@ class EngineTasks:
         """
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
         given = ANONYMOUS if context is None else context
-        if given is not ANONYMOUS:
-            check_context(given)
+        check_context(given)
         _check_start(given, ttl, idempotency_key)
         tool = self._engine.get(tool_name)
         kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
