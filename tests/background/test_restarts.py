@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.background.test_tasks import BOUND, Work, until
 from tests.effort import IS_WHOLE
@@ -257,6 +258,58 @@ async def test_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch, make: Make) 
     after = engine.tasks.feeding._clock.now()  # type: ignore[attr-defined]
     assert (after - before).total_seconds() < 60
     assert handle.status == "running"
+
+
+def take_away(folder: Path, place: Path) -> None:
+    """Leaves in its place what is no folder."""
+    folder.rename(place)
+    folder.touch()
+
+
+def bring_back(folder: Path, place: Path) -> None:
+    folder.unlink()
+    place.rename(folder)
+
+
+async def test_a_database_that_is_gone(
+    tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that runs tasks says it once, however often it asks, until it was answered."""
+    folder, away = tmp_path / "records", tmp_path / "elsewhere"
+    config = ToolEngineConfig(
+        tools_directory=str(tmp_path / "tools"),
+        auto_reload=False,
+        records=f"sqlite:///{folder / 'kept.db'}",
+    )
+    engine = ToolEngine(config)
+    work.add_to(engine)
+    work.gate.set()
+    own: Any = engine.tasks
+    own.feeding.lease = 0.1
+    asked, claim_expired = asyncio.Semaphore(0), own.feeding.storage.claim_expired
+
+    def ask(*values: Any) -> Any:
+        asked.release()
+        return claim_expired(*values)
+
+    monkeypatch.setattr(own.feeding.storage, "claim_expired", ask)
+
+    async def until_asked(times: int) -> None:
+        async with asyncio.timeout(BOUND):
+            for _ in range(times):
+                await asked.acquire()
+
+    async with engine:
+        assert (await (await engine.start("work", {"number": 1})).wait(BOUND)).is_success
+        with capture_logs() as lines:
+            for time in (1, 2):
+                await asyncio.to_thread(take_away, folder, away)
+                await until_asked(asked._value + 4)
+                assert [each["event"] for each in lines] == ["tasks_not_read"] * time
+                await asyncio.to_thread(bring_back, folder, away)
+                await until_asked(asked._value + 4)
+        assert "cannot be kept or read" in lines[0]["error"]
+        assert (await (await engine.start("work", {"number": 2})).wait(BOUND)).is_success
 
 
 async def test_killed_at_any_moment(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -21,6 +22,7 @@ from msgspec.structs import replace
 from tool_engine.background.clock import SteadyClock
 from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
+from tool_engine.calls.call import ANONYMOUS
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
     ConfigurationError,
@@ -40,7 +42,15 @@ from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.context_check import check_context
 from tool_engine.model.json.copying import copied, live
 from tool_engine.model.progress import ToolProgress
-from tool_engine.model.task import QUEUED, TASK_STATUSES, KeptTask, TaskHandle, TaskState, fields_of
+from tool_engine.model.task import (
+    FINAL,
+    QUEUED,
+    TASK_STATUSES,
+    KeptTask,
+    TaskHandle,
+    TaskState,
+    fields_of,
+)
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact
 from tool_engine.validation import ToolParameterValidator
@@ -71,6 +81,7 @@ class EngineTasks:
     def __init__(self, engine: ToolEngine, storage: TaskStorage) -> None:
         self._engine = engine
         self._storage = storage
+        self._home = engine._home  # noqa: SLF001 - the engine's other half
         self._clock = SteadyClock()
         self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
         self._validator = ToolParameterValidator(strict=engine.config.strict_validation)
@@ -120,27 +131,29 @@ class EngineTasks:
                 runs, too, that is for no others (`background: never`).
         """
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
-        given = ToolExecutionContext() if context is None else context
+        given = ANONYMOUS if context is None else context
         check_context(given)
         _check_start(given, ttl, idempotency_key)
         tool = self._engine.get(tool_name)
         kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
         kept.run_in, kept.on_progress = run_in, on_progress
         kept.is_awaited = is_awaited
-        is_hopeless = self._is_hopeless(tool, kept)
-        self._open_for(kept)
-        if is_hopeless or self.feeding.has_room(kept):
-            kept.worker = self.feeding.worker
+        is_hopeless, feeding = self._is_hopeless(tool, kept), self.feeding
+        if not feeding.is_open:
+            self._open_for(kept)
+        if is_hopeless or feeding.has_room(kept):
+            kept.worker = feeding.worker
         if is_late and kept.worker is not None:
             kept.is_kept, kept.writing = False, asyncio.Lock()
             self._take_task(kept)
             found = kept
         elif self._storage.is_shared:
+            if kept.worker is not None and not is_hopeless:
+                feeding.hold_slot(kept)
             # What was written is run, also when its caller is cancelled in the middle of it.
-            writing = asyncio.get_running_loop().create_task(self._keep_task(kept))
-            found = await asyncio.shield(writing)
-        else:
-            found = await self._keep_task(kept)
+            found = await asyncio.shield(asyncio.ensure_future(self._keep_task(kept)))
+        elif (found := await self._storage.put(kept)) is kept:
+            self._take_task(kept)
         if found is not kept:
             return self._find_earlier(found, kept)
         handle = TaskHandle(self, kept)
@@ -149,9 +162,13 @@ class EngineTasks:
         return handle
 
     async def _keep_task(self, kept: KeptTask) -> KeptTask:
-        found = await self._storage.put(kept)
-        if found is kept:
-            self._take_task(kept)
+        try:
+            found = await self._storage.put(kept)
+            if found is kept:
+                self._take_task(kept)
+        finally:
+            if kept.slot is not None and not self.feeding.has_run(kept):
+                self.feeding.give_up_slot(kept)
         return found
 
     def _take_task(self, kept: KeptTask) -> None:
@@ -285,8 +302,8 @@ class EngineTasks:
                     f"the task {kept.state.id} has not ended within {timeout:g} s; it goes on: "
                     "wait longer, or cancel it"
                 ) from error
-        else:
-            await self._wait_until_final(kept)
+        while kept.state.status not in FINAL:
+            await self._wait_for_news(kept)
         if kept.state.result is None:
             await self._look_again(kept)
         if kept.state.result is None:
@@ -321,16 +338,25 @@ class EngineTasks:
 
     async def _wait_until_final(self, kept: KeptTask) -> None:
         while not kept.state.is_final:
-            if kept.done is None:
-                kept.done = asyncio.Event()
+            await self._wait_for_news(kept)
+
+    async def _wait_for_news(self, kept: KeptTask) -> None:
+        """Wait until a task has ended here, or may have elsewhere."""
+        end = asyncio.get_running_loop().create_future()
+        if kept.waits is None:
+            kept.waits = set()
+        kept.waits.add(end)
+        try:
             if not self._storage.is_shared or self.feeding.has_run(kept):
-                await kept.done.wait()
-                continue
-            try:
+                await end
+            else:
                 async with asyncio.timeout(_LOOK):
-                    await kept.done.wait()
-            except TimeoutError:
-                await self._look_again(kept)
+                    await end
+        except TimeoutError:
+            await self._look_again(kept)
+        finally:
+            if kept.waits is not None:
+                kept.waits.discard(end)
 
     async def _look_again(self, kept: KeptTask) -> None:
         if kept.state.is_final or not self._storage.is_shared or self.feeding.has_run(kept):
@@ -339,9 +365,7 @@ class EngineTasks:
         if now is None:
             raise _missing_error(kept.state.id)
         if not kept.state.is_final:
-            kept.state = now.state
-            if now.state.is_final:
-                kept.end_waiting()
+            kept.take_state(now.state)
 
     async def _find_kept(self, task_id: str) -> KeptTask | None:
         if not isinstance(task_id, str):
@@ -375,26 +399,26 @@ class EngineTasks:
         ttl: float,
         key: str | None,
     ) -> KeptTask:
-        now = self._clock.now()
+        now, is_shared = self._clock.now(), self._storage.is_shared
         priority = context.priority
         if priority is None:
             priority = 5 if tool is None else tool.concurrency.priority
         given = params if params is not None else {}
-        is_bound = self._storage.is_shared and not _can_be_kept(tool, given, context)
+        is_bound = is_shared and not _can_be_kept(tool, given, context)
         return KeptTask(
             state=TaskState(
                 id=secrets.token_hex(16),
                 tool_name=str(tool_name),
                 owner=context.caller_id,
                 created_at=now,
-                expires_at=now + timedelta(seconds=ttl),
+                expires_at=now + _span_of(ttl),
             ),
             params=given,
             context=context,
             priority=priority,
             definition_hash="" if tool is None else tool.definition_hash,
             ttl=ttl,
-            is_repeatable=tool is not None and tool.may_retry,
+            is_repeatable=is_shared and tool is not None and tool.may_retry,
             bound_to=self.feeding.worker if is_bound else None,
             key=key,
             tool=tool if is_bound else None,
@@ -410,7 +434,7 @@ class EngineTasks:
         """Run tasks from now on, unless this engine leaves them to others."""
         if self.runs_here:
             self.feeding.open()
-        elif kept.is_bound and not self.feeding.is_open:
+        elif kept.is_bound:
             raise TaskError(
                 "no other program can run this call: its arguments are secret or no JSON values, "
                 "and so stay here; let this engine run tasks, with run_tasks=True"
@@ -430,6 +454,10 @@ class EngineTasks:
                 "one call"
             )
         return TaskHandle(self, self._live.setdefault(found.state.id, found))
+
+
+_span_of: Final = lru_cache(maxsize=64)(lambda seconds: timedelta(seconds=seconds))
+"""Times to live: a program has few of them, and making one takes as long as all the rest."""
 
 
 def _check_start(context: ToolExecutionContext, ttl: float, key: str | None) -> None:

@@ -13,14 +13,14 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tool_engine.admission.request import AdmissionRequest
+from tool_engine.admission.request import AdmissionRequest, tool_key_of
 from tool_engine.backends.local import LocalBackend
 from tool_engine.calls.failure import Failure
 from tool_engine.calls.returned_value import UNCHECKED, Readying, choose_readying
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.executor_registry import ExecutorRegistry
-from tool_engine.interfaces import ExecutionBackend, ToolExecutor
+from tool_engine.interfaces import ExecutionBackend, Slot, ToolExecutor
 from tool_engine.knowledge.entry import secret_names
 from tool_engine.knowledge.snapshot import keep_output
 from tool_engine.model.call import ToolExecutionContext, ValidationError, ValidationResult
@@ -140,6 +140,22 @@ class Plan:
             "attempts": 1,
         }
         """The metadata of a call that ran at once; to copy it costs half of making it."""
+
+    def make_request(
+        self,
+        config: ConcurrencyConfig,
+        context: ToolExecutionContext,
+        arguments: dict[str, Any],
+        parent: Slot | None,
+    ) -> AdmissionRequest:
+        """Return what one call asks the controller for: mostly what all calls of the tool do."""
+        request = self.request
+        if not self.is_keyed and not config.has_keys and parent is None:
+            is_bypass = context.caller_type in config.bypass_caller_types
+            if is_bypass is request.is_bypass and context.priority is None:
+                return request
+        key = None if self.is_shared else tool_key_of(self.tool, context, arguments)
+        return request.for_caller(config, context, key, parent)
 
 
 def _accept_convertible(accept: _Accept, misfits: _Misfits) -> _Accept:

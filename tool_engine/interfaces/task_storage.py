@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from tool_engine.interfaces.storage import RecordStorage
+    from tool_engine.model.record import CallEntry
     from tool_engine.model.task import KeptTask, TaskState
 
 
@@ -59,6 +61,15 @@ class TaskStorage(Protocol):
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or belongs to another worker, or is gone."""
+
+    def change_nowait(self, task: KeptTask, state: TaskState) -> bool | None:
+        """Do the same where it takes no time; None: it takes some, and nothing was done."""
+
+    def hold_record(self, task_id: str, record: CallEntry, records: RecordStorage) -> bool:
+        """Take a record, to write it with the end of its task; False: `records` is to take it."""
+
+    def release_record(self, task_id: str) -> None:
+        """Let the storage of records take what was not written with the end of a task."""
 
     async def give_back(self, task: KeptTask) -> bool:
         """Queue a task again that its worker has taken; False as of `change`."""

@@ -10,8 +10,10 @@ from itertools import count
 from time import monotonic
 from typing import Any, Final
 
+from tool_engine.interfaces import RecordStorage
 from tool_engine.model.json.copying import live
-from tool_engine.model.task import QUEUED, KeptTask, TaskState
+from tool_engine.model.record import CallEntry
+from tool_engine.model.task import FINAL, QUEUED, KeptTask, TaskState
 
 _RESTS: Final = 20.0
 """For how many times as long as it took the order of the queued tasks is taken for true."""
@@ -115,12 +117,22 @@ class MemoryTaskStorage:
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or is gone."""
-        if task.state.is_final or self._tasks.get(task.state.id) is not task:
+        return self.change_nowait(task, state)
+
+    def change_nowait(self, task: KeptTask, state: TaskState) -> bool:
+        """Write a state at once; see `change`."""
+        if task.state.status in FINAL or self._tasks.get(task.state.id) is not task:
             return False
-        task.state = state
-        if state.is_final:
-            task.end_waiting()
+        task.take_state(state)
         return True
+
+    def hold_record(self, task_id: str, record: CallEntry, records: RecordStorage) -> bool:
+        """Return False: memory is written at once."""
+        del task_id, record, records
+        return False
+
+    def release_record(self, task_id: str) -> None:
+        """Do nothing: none is held."""
 
     async def give_back(self, task: KeptTask) -> bool:
         """Queue a task again."""

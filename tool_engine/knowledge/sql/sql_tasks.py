@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.entry import VisibleCall
 from tool_engine.knowledge.snapshot import take_snapshot
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.held_records import HeldRecords
 from tool_engine.knowledge.sql.schema.damage import read_row
+from tool_engine.knowledge.sql.schema.harmless import Harmless
+from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.output import plain
+from tool_engine.model.record import CallEntry
 from tool_engine.model.task import QUEUED, KeptTask, TaskState, fields_of
 from tool_engine.redaction import redact
 
@@ -32,6 +37,10 @@ KEEPING: Final = (
 )
 _MANY: Final = 100
 """Rows that are read on the loop."""
+
+
+def _take_none(record: CallEntry) -> None:
+    """Stand for a storage that keeps no records."""
 
 
 class _Asked(msgspec.Struct, kw_only=True):
@@ -54,12 +63,17 @@ class SQLTaskStorage:
 
     Args:
         database: The database of the records, which opens and closes it.
+        add: Takes a record there that is not written with its task; left out: none is.
     """
 
     is_shared = True
 
-    def __init__(self, database: LazyDatabase) -> None:
+    def __init__(
+        self, database: LazyDatabase, add: Callable[[CallEntry], None] = _take_none
+    ) -> None:
         self._database = database
+        self.records = HeldRecords(add)
+        self._harmless = Harmless()
 
     async def has_open(self) -> bool:
         """Return True if there is a task that has not ended."""
@@ -125,14 +139,31 @@ class SQLTaskStorage:
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or belongs to another worker, or is gone."""
-        packed = await _pack_aside(task, state)
         worker = None if state.is_final else task.worker
-        (done,) = await self._make_changes(_load_sql().change_task(task, state, packed, worker))
+        if state.result is None:
+            packed = _pack_state(task, state)
+            (done,) = await self._make_changes(_load_sql().change_task(task, state, packed, worker))
+        else:
+            (done,) = await self._write_end(task, state)
         if done.changed:
-            task.state = state
-            if state.is_final:
-                task.end_waiting()
+            task.take_state(state)
         return bool(done.changed)
+
+    def change_nowait(self, task: KeptTask, state: TaskState) -> None:
+        """Do nothing: a database takes its time."""
+
+    def hold_record(self, task_id: str, record: CallEntry, records: RecordStorage) -> bool:
+        """Take a record, to write it with the end of its task; False: `records` is to take it."""
+        address = self._database.address
+        is_file = address is not None and address.kind == "sqlite"
+        if not is_file or records.add is not self.records.add:
+            return False
+        self.records.hold(task_id, record)
+        return True
+
+    def release_record(self, task_id: str) -> None:
+        """Let the storage of records take what was not written with the end of a task."""
+        self.records.release(task_id)
 
     async def give_back(self, task: KeptTask) -> bool:
         """Queue a task again."""
@@ -177,6 +208,17 @@ class SQLTaskStorage:
         """Forget the ended tasks whose time is over."""
         (done,) = await self._make_changes(_load_sql().remove_expired(now.timestamp()))
         return int(done.changed)
+
+    async def _write_end(self, task: KeptTask, state: TaskState) -> Sequence[Any]:
+        """Write how a task ended and, if it is held, the record of its call."""
+        step, held = _load_sql().change_task(task, state, b"", None), self.records.take(state.id)
+
+        def prepare() -> Batch | None:
+            step.values["state"] = _pack_state(task, state, self._harmless)
+            return None if held is None else self.records.make_rows(held)
+
+        with self.records.writing(state.id, held):
+            return await self._database.change((step,), KEEPING, prepare)
 
     async def _read_rows(self, statement: Any) -> Sequence[Any]:
         return await self._database.read(statement, KEEPING)
@@ -230,13 +272,7 @@ def _pack_asked(task: KeptTask) -> bytes:
     return msgspec.json.encode(asked)
 
 
-async def _pack_aside(task: KeptTask, state: TaskState) -> bytes:
-    if state.result is None or not state.result.output:
-        return _pack_state(task, state)
-    return await asyncio.to_thread(_pack_state, task, state)
-
-
-def _pack_state(task: KeptTask, state: TaskState) -> bytes:
+def _pack_state(task: KeptTask, state: TaskState, harmless: Harmless | None = None) -> bytes:
     """Return what is written of a state: JSON values, with secrets hidden."""
     result = state.result
     if result is not None:
@@ -244,14 +280,22 @@ def _pack_state(task: KeptTask, state: TaskState) -> bytes:
         if task.is_bound and task.params is not None:
             secret = VisibleCall(take_snapshot(task.params), task.tool)
             output = secret.value(plain(output))
+        if harmless is not None:
+            harmless.refresh()
         result = replace(
             result,
-            output=redact(plain(output)),
-            metadata=redact(plain(result.metadata)),
-            validation_errors=redact(plain(result.validation_errors)),
+            output=_hide_in(output, harmless),
+            metadata=_hide_in(result.metadata, harmless),
+            validation_errors=_hide_in(result.validation_errors, harmless),
         )
         state = replace(state, result=result)
     return msgspec.json.encode(state, enc_hook=str)
+
+
+def _hide_in(value: Any, harmless: Harmless | None) -> Any:
+    if harmless is not None and harmless.is_so(value):
+        return value
+    return redact(plain(value))
 
 
 def _hash_owner(owner: str | None) -> str:
