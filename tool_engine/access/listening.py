@@ -86,6 +86,8 @@ async def serve_app(
         backlog=_MOST_AT_ONCE,
         lifespan="on",
         interface="asgi3",
+        # What a proxy says of its client decides nothing here.
+        proxy_headers=False,
     )
     server = _Server(config)
     try:
@@ -200,11 +202,12 @@ class TimedProtocol(H11Protocol):
         self._time_head()
 
     def data_received(self, data: bytes) -> None:
-        if self._head_timer is None and self.conn.their_state is h11.IDLE:
-            self._time_head()
         super().data_received(data)
+        # Most heads come whole, and need no timer.
         if self.conn.their_state is not h11.IDLE:
             self._end_timer()
+        elif self._head_timer is None:
+            self._time_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_timer()

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.access.guard import Guard, Verifier
+from tool_engine.access.open_requests import MOST
 from tool_engine.access.problem import Problem, send_problem
 from tool_engine.access.rates import Rates
 from tool_engine.access.tokens import TokenFile
@@ -55,6 +56,7 @@ def create_app(
     allowed_hosts: Collection[str] = (),
     allowed_origins: Collection[str] = (),
     rate: str | None = "1000/s",
+    max_open: int | None = MOST,
     mcp: bool = False,
 ) -> App:
     """Return an ASGI app that serves an engine over HTTP.
@@ -67,6 +69,8 @@ def create_app(
             those of this machine.
         allowed_origins: The origins of pages that may use it, beside its own.
         rate: How many requests a principal may send; None: any number.
+        max_open: How many requests a principal may have open at once, such as streams of events,
+            waits and calls; None: any number.
         mcp: Whether clients of the Model Context Protocol are served at `/mcp`.
 
     Raises:
@@ -102,6 +106,7 @@ def create_app(
         allowed_origins=allowed_origins,
         public=_PUBLIC,
         rates=rates,
+        max_open=max_open,
     )
     return App(guarded, served, inner)
 
