@@ -112,7 +112,7 @@ async def test_one_request_that_is_sent_twice(
     assert len(await engine.query_call_records()) == 1
     for change in ({"arguments": {"a": 9, "b": 2}}, {"timeout": 9}, {"priority": 1}, {"ttl": 9}):
         other = await start(ann, "add", key, **{**body, **change})
-        assert (other.status, other.kind) == (422, "key-of-another-request"), change
+        assert (other.status, other.kind) == (409, "key-of-another-request"), change
         assert "use one key for one call" in other.json["detail"]
     talk = await start(ann, "add", key, **body, conversation_id="c-1")
     assert talk.kind == "key-of-another-request"

@@ -35,7 +35,7 @@ from tool_engine.mcp_server.changes import Changes
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
 from tool_engine.mcp_server.failing import answer_failures
 from tool_engine.mcp_server.finding import Finder
-from tool_engine.mcp_server.http import CheckedMessages, KnownClients
+from tool_engine.mcp_server.http import BoundSessions, CheckedMessages, KnownClients
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
@@ -272,7 +272,7 @@ class MCPServer:
         served = self._server.streamable_http_app(
             streamable_http_path=path, transport_security=_NO_GUARD
         )
-        return CheckedMessages(LongAnswers(served))
+        return BoundSessions(CheckedMessages(LongAnswers(served)))
 
     async def run_http(
         self,

@@ -116,7 +116,8 @@ def _explain_failure(error: Exception, operation: str) -> Problem:
     if isinstance(error, EngineClosedError | RecordsUnavailableError):
         return Problem(503, "not-available", str(error), retry_after=1.0)
     if isinstance(error, TaskConflictError):
-        return Problem(422, "key-of-another-request", str(error))
+        # The draft of the header proposes 422, which says here that a body does not fit.
+        return Problem(409, "key-of-another-request", str(error))
     if isinstance(error, TooManyTasksError):
         return Problem(429, "too-many-tasks", str(error), retry_after=error.retry_after)
     if isinstance(error, ToolEngineError):
