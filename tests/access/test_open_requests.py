@@ -13,6 +13,7 @@ from tests.access.conftest import JSON, TOKEN, head, speak, status_of
 from tests.mcp_server.test_hostile import headers_of, request_of
 from tests.mcp_server.test_transports import serving
 from tests.server.conftest import BOUND, Client, served, write_tokens
+from tests.studio.conftest import Browser
 from tool_engine import ConfigurationError, ToolEngine
 from tool_engine.access.guard import Guard
 from tool_engine.access.open_requests import OpenRequests
@@ -98,6 +99,22 @@ async def test_listeners_over_mcp(engine: ToolEngine, tmp_path: Path) -> None:
         assert await answer_in_time(ann, "/v1/tools") == 200
 
 
+async def test_pages_of_the_studio(engine: ToolEngine, tmp_path: Path) -> None:
+    """They count with what their principal has open in other ways."""
+    app = await make_app(engine, tmp_path, max_open=1, studio=True)
+    async with served(app) as service, Browser(service.url) as browser:
+        await browser.open("/studio/sign-in")
+        assert (await browser.sign_in("token-of-ann")).status == 200
+        stream = await open_stream(service.client("ann"))
+        refused = await browser.open("/studio/")
+        assert refused.status == 429
+        assert "end some streams" in refused.words
+        stream.close()
+        async with asyncio.timeout(BOUND):
+            while (await browser.open("/studio/")).status == 429:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.01)
+
+
 async def test_a_server_of_mcp_alone(engine: ToolEngine) -> None:
     """Clients of this machine, whom no token names, are one principal."""
     async with (
@@ -142,7 +159,7 @@ async def test_an_app_that_fails() -> None:
     async def fail(scope: Any, receive: Any, send: Any) -> None:
         raise RuntimeError("broken")
 
-    guarded = Guard(fail, auth=None, max_open=1)
+    guarded = Guard(fail, auth=None, open_requests=OpenRequests(1))
     headers = [(b"host", b"localhost")]
     place = {"type": "http", "method": "GET", "path": "/", "client": ("127.0.0.1", 1)}
     for _ in range(3):

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 
 from tool_engine.access.bodies import has_body, read_body, replay_body
 from tool_engine.access.heads import check_address, find_path, read_headers, read_token
-from tool_engine.access.hosts import Hosts
-from tool_engine.access.open_requests import MOST, OpenRequests
+from tool_engine.access.hosts import Hosts, is_of_this_machine
+from tool_engine.access.open_requests import OpenRequests
 from tool_engine.access.pages import Pages, answer_preflight, check_own, is_preflight
 from tool_engine.access.principal import SCOPES, Principal
 from tool_engine.access.problem import Problem, send_problem
@@ -28,9 +28,6 @@ _LOCAL: Final = Principal("local", frozenset(SCOPES))
 """Who asks where no tokens are asked for."""
 _ANYONE: Final = Principal("", frozenset(), ())
 """Who asks for what is public."""
-_OWN_CLIENTS: Final = ("127.0.0.1", "::1")
-_HANDED_ON: Final = frozenset((b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"))
-"""Headers of proxies: theirs is the address of all that they speak for."""
 _CHALLENGES: Final = ('Bearer error="invalid_token"', "Bearer")
 _log: Final = get_logger(__name__)
 
@@ -58,11 +55,10 @@ class Guard:
         allowed_origins: The origins of pages that may use it, beside its own.
         public: Paths that need no token.
         rates: How many requests a principal may send; None: any number.
-        max_open: How many requests a principal may have open at once; None: any number.
+        open_requests: How many of them may be open at once; None: any number.
 
     Raises:
-        ConfigurationError: A host or an origin is none, or a list is one text, or `max_open` is no
-            number of requests.
+        ConfigurationError: A host or an origin is none, or a list is one text.
     """
 
     def __init__(
@@ -74,7 +70,7 @@ class Guard:
         allowed_origins: Collection[str] = (),
         public: Collection[str] = (),
         rates: Rates | None = None,
-        max_open: int | None = MOST,
+        open_requests: OpenRequests | None = None,
     ) -> None:
         self._app = app
         self._auth = auth
@@ -82,7 +78,7 @@ class Guard:
         self._pages = Pages(allowed_origins)
         self._public = frozenset(list_texts("public", public))
         self._rates = rates
-        self._open = OpenRequests(max_open)
+        self._open = open_requests or OpenRequests(None)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -144,7 +140,7 @@ class Guard:
     async def _find_principal(
         self, scope: Any, sent: Mapping[bytes, bytes], token: str | None, path: str
     ) -> Principal:
-        if self._auth is None and not _is_local(scope, sent):
+        if self._auth is None and not is_of_this_machine(scope, sent):
             raise Problem(
                 403, "not-local", "without tokens only this machine is heard; give out tokens"
             )
@@ -181,12 +177,6 @@ async def _verify_token(auth: Verifier, token: str) -> Principal | None:
         detail = "the server has failed; its log says how"
         raise Problem(500, "server-error", detail) from error
     return found
-
-
-def _is_local(scope: Any, sent: Mapping[bytes, bytes]) -> bool:
-    """Return True if a request is of this machine, and not handed on by a proxy of it."""
-    client = scope.get("client")
-    return client is not None and client[0] in _OWN_CLIENTS and _HANDED_ON.isdisjoint(sent)
 
 
 async def _refuse_request(problem: Problem, send: Any) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 from tool_engine.access.problem import Problem
 from tool_engine.access.texts import list_texts
@@ -13,6 +13,9 @@ from tool_engine.errors import ConfigurationError
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 """The addresses that only this machine reaches."""
 _OWN: Final = ("127.0.0.1", "localhost", "[::1]")
+_OWN_CLIENTS: Final = ("127.0.0.1", "::1")
+_HANDED_ON: Final = frozenset((b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"))
+"""Headers of proxies: theirs is the address of all that they speak for."""
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 
@@ -51,3 +54,9 @@ class Hosts:
                 "this server does not answer under that name; name it in allowed_hosts",
             )
         return host
+
+
+def is_of_this_machine(scope: Any, sent: Mapping[bytes, bytes]) -> bool:
+    """Return True if a request is of this machine, and not handed on by a proxy of it."""
+    client = scope.get("client")
+    return client is not None and client[0] in _OWN_CLIENTS and _HANDED_ON.isdisjoint(sent)

@@ -6,6 +6,8 @@ bound that, since each of them may last for hours.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from tool_engine.access.problem import Problem
@@ -52,6 +54,15 @@ class OpenRequests:
                 retry_after=_PAUSE,
             )
         self._counts[name] = count + 1
+
+    @contextmanager
+    def hold_place(self, name: str) -> Iterator[None]:
+        """Count a request of a principal for as long as the block runs; see `enter`."""
+        self.enter(name)
+        try:
+            yield
+        finally:
+            self.leave(name)
 
     def leave(self, name: str) -> None:
         """Count a request no more that was counted."""

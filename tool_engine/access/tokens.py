@@ -42,6 +42,14 @@ class _Entry(msgspec.Struct, frozen=True):
     expires: datetime | None
 
 
+class NoTokens:
+    """No token at all is taken: who gets in, gets in by another door."""
+
+    async def find_principal(self, _token: str) -> Principal | None:
+        """Return None."""
+        return None
+
+
 class TokenFile:
     """The tokens whose requests are taken, read again when the file has changed.
 

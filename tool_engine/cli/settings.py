@@ -130,6 +130,18 @@ def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WAR
         ) from None
 
 
+def run_until_interrupted(
+    command: Coroutine[Any, Any, int], *, log_level: int = logging.WARNING
+) -> int:
+    """Run a command that goes on until a signal: that is its usual end, and no error of it."""
+    try:
+        return run_async(command, log_level=log_level)
+    except CommandError as error:
+        if error.kind != "interrupted":
+            raise
+        return error.exit_code
+
+
 def hurry_after_signal(loop: asyncio.AbstractEventLoop, again: Callable[[], object]) -> None:
     """After a second signal, call `again` if the cancellation takes long.
 

@@ -24,7 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tool_engine.access.guard import Guard
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.listening import serve_app
-from tool_engine.access.open_requests import MOST
+from tool_engine.access.open_requests import MOST, OpenRequests
 from tool_engine.access.texts import list_texts
 from tool_engine.access.tokens import TokenFile
 from tool_engine.engine import ToolEngine
@@ -256,7 +256,7 @@ class MCPServer:
             auth=auth,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
-            max_open=max_open,
+            open_requests=OpenRequests(max_open),
         )
 
     def guarded_app(self, path: str = "/mcp") -> Any:

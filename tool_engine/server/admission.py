@@ -11,17 +11,30 @@ from msgspec import Meta
 
 from tool_engine.access.problem import Problem
 from tool_engine.admission.snapshot import ConcurrencySnapshot, HeldSlot, WaitingCall
+from tool_engine.config import ConcurrencyConfig
+from tool_engine.errors import ConfigurationError
 from tool_engine.server.operation import Asked, serve_at
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Limits to try; what is left out is as it is now."""
+    """Other limits; what is left out stays as it is now, and so do buckets that are not named."""
 
     max_concurrent: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     bucket_limits: dict[str, Annotated[int, Meta(ge=0, le=1_000_000)]] | None = None
     strategy: str | None = None
     queue_size: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
     queue_timeout: Annotated[float, Meta(gt=0)] | None = None
+
+
+class PresentLimits(msgspec.Struct):
+    """The limits that hold now."""
+
+    max_concurrent: int
+    bucket_limits: dict[str, int]
+    strategy: str
+    queue_size: int
+    queue_timeout: float | None
+    """Seconds; null: no bound."""
 
 
 class SimulationRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -92,11 +105,7 @@ async def simulate_limits(asked: Asked) -> Any:
     records = await asked.engine.query_call_records(limit=body.last)
     if not any(each.reached_executor for each in records):
         raise Problem(409, "no-calls", "no call that ran is kept; call a tool first")
-    said = {
-        name: each for name, each in msgspec.structs.asdict(body.limits).items() if each is not None
-    }
-    now = asked.engine.controller.config
-    config = msgspec.structs.replace(now, **said) if said else now
+    config = _change_limits(asked.engine.controller.config, body.limits)
     report = await asyncio.to_thread(simulate, Trace.of(records), config, seed=body.seed)
     return Simulation(
         len(report.original_calls),
@@ -106,4 +115,48 @@ async def simulate_limits(asked: Asked) -> Any:
     )
 
 
-OPERATIONS = (get_admission, simulate_limits)
+@serve_at("GET", "/v1/limits", scope="read", answer=PresentLimits)
+async def get_limits(asked: Asked) -> Any:
+    """Show the limits that hold now."""
+    return _describe_limits(asked.engine.controller.config)
+
+
+@serve_at(
+    "POST", "/v1/limits", scope="operate", answer=PresentLimits, body=Limits, errors=(409, 422)
+)
+async def set_limits(asked: Asked) -> Any:
+    """Set other limits at once, for calls that wait too; no call that runs is ended.
+
+    They hold until the engine ends: its configuration is not written.
+    """
+    controller = asked.engine.controller
+    controller.configure(_change_limits(controller.config, asked.body))
+    return _describe_limits(controller.config)
+
+
+def _change_limits(now: ConcurrencyConfig, limits: Limits) -> ConcurrencyConfig:
+    """Return a configuration with other limits.
+
+    Raises:
+        Problem: A limit is none that an engine can have.
+    """
+    said = {name: each for name, each in msgspec.structs.asdict(limits).items() if each is not None}
+    if "bucket_limits" in said:
+        said["bucket_limits"] = {**now.bucket_limits, **said["bucket_limits"]}
+    try:
+        return msgspec.structs.replace(now, **said)
+    except ConfigurationError as error:
+        raise Problem(422, "invalid-body", f"the body does not fit: {error}") from error
+
+
+def _describe_limits(config: ConcurrencyConfig) -> PresentLimits:
+    return PresentLimits(
+        config.max_concurrent,
+        dict(config.bucket_limits),
+        config.strategy,
+        config.queue_size,
+        config.queue_timeout,
+    )
+
+
+OPERATIONS = (get_admission, get_limits, set_limits, simulate_limits)

@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.access.guard import Guard, Verifier
-from tool_engine.access.open_requests import MOST
+from tool_engine.access.heads import find_path
+from tool_engine.access.open_requests import MOST, OpenRequests
 from tool_engine.access.problem import Problem, send_problem
 from tool_engine.access.rates import Rates
 from tool_engine.access.tokens import TokenFile
@@ -20,6 +21,7 @@ from tool_engine.server import (
     approvals,
     calls,
     events,
+    files,
     health,
     long_work,
     operating,
@@ -41,10 +43,12 @@ _ROOMS: Final = (
     events,
     approvals,
     operating,
+    files,
     replies,
     health,
 )
 MCP_PATH: Final = "/mcp"
+STUDIO_PATH: Final = "/studio"
 _PUBLIC: Final = frozenset(("/healthz", "/readyz", "/openapi.json"))
 OPERATIONS: Final = tuple(each for room in _ROOMS for each in room.OPERATIONS)
 
@@ -58,6 +62,7 @@ def create_app(
     rate: str | None = "1000/s",
     max_open: int | None = MOST,
     mcp: bool = False,
+    studio: bool = False,
 ) -> App:
     """Return an ASGI app that serves an engine over HTTP.
 
@@ -72,30 +77,29 @@ def create_app(
         max_open: How many requests a principal may have open at once, such as streams of events,
             waits and calls; None: any number.
         mcp: Whether clients of the Model Context Protocol are served at `/mcp`.
+        studio: Whether people can see and try it in a browser, at `/studio`.
 
     Raises:
         ConfigurationError: An argument is not right, or the token file cannot be read.
-        MissingExtraError: The libraries for `mcp` are not installed.
+        MissingExtraError: The libraries for `mcp` or `studio` are not installed.
 
     Example:
         >>> app = create_app(engine, auth="tokens.yaml", allowed_hosts=["tools.example"])
     """
     if not isinstance(engine, ToolEngine):
         raise ConfigurationError(f"engine must be a ToolEngine, got {engine!r}")
-    known = TokenFile(auth) if isinstance(auth, str) else auth
-    if known is not None and not callable(getattr(known, "find_principal", None)):
-        raise ConfigurationError(
-            f"auth must be a token file or have find_principal, got {auth!r}; see JWTVerifier"
-        )
+    known = _take_verifier(auth)
     try:
         rates = None if rate is None else Rates(rate)
     except ValueError as error:
         raise ConfigurationError(f"rate: {error}") from error
+    bounds: dict[str, Any] = {"rates": rates, "open_requests": OpenRequests(max_open)}
     served = Served(engine)
     served.description = msgspec.json.encode(describe_operations(OPERATIONS))
     engine.approvals.take_questions()
     paths: dict[str, Any] = {each.path: None for each in OPERATIONS}
     paths = {path: _Methods(path, served) for path in paths}
+    api = Router(dict(paths))
     inner = _make_mcp_app(engine) if mcp else None
     if inner is not None:
         paths[MCP_PATH] = inner
@@ -105,10 +109,19 @@ def create_app(
         allowed_hosts=allowed_hosts,
         allowed_origins=allowed_origins,
         public=_PUBLIC,
-        rates=rates,
-        max_open=max_open,
+        **bounds,
     )
-    return App(guarded, served, inner)
+    pages = _make_studio(api, known, allowed_hosts, bounds) if studio else None
+    return App(guarded, served, inner, pages)
+
+
+def _take_verifier(auth: Any) -> Verifier | None:
+    known = TokenFile(auth) if isinstance(auth, str) else auth
+    if known is not None and not callable(getattr(known, "find_principal", None)):
+        raise ConfigurationError(
+            f"auth must be a token file or have find_principal, got {auth!r}; see JWTVerifier"
+        )
+    return known
 
 
 class App:
@@ -118,15 +131,20 @@ class App:
         guarded: Answers requests.
         served: What they share.
         beside: What has to live as long as the server; None: nothing has.
+        studio: Answers requests of browsers for pages; None: there are no pages.
     """
 
-    def __init__(self, guarded: Guard, served: Served, beside: Any) -> None:
+    def __init__(self, guarded: Guard, served: Served, beside: Any, studio: Any) -> None:
         self._guarded = guarded
         self._served = served
         self._beside = beside
+        self.studio = studio
+        """The pages for people, whose `make_link()` is where one signs in; None: there are none."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "lifespan":
+        if scope["type"] == "http" and self.studio is not None and _is_of_studio(scope):
+            await self.studio(scope, receive, send)
+        elif scope["type"] != "lifespan":
             await self._guarded(scope, receive, send)
         elif self._beside is not None:
             await self._beside(scope, receive, send)
@@ -141,6 +159,11 @@ class App:
         self._served.end()
 
 
+def _is_of_studio(scope: Any) -> bool:
+    path = find_path(scope)
+    return path == STUDIO_PATH or path.startswith(STUDIO_PATH + "/")
+
+
 async def _live_on(receive: Any, send: Any) -> None:
     """Say that the app is ready, and that it has ended, when a server asks."""
     for stage in ("startup", "shutdown"):
@@ -152,6 +175,14 @@ def _make_mcp_app(engine: ToolEngine) -> Any:
     # Loaded by name: most servers speak to no client of MCP.
     made = import_module("tool_engine.mcp_server").MCPServer(engine)
     return made.guarded_app(MCP_PATH)
+
+
+def _make_studio(
+    api: Router, auth: Verifier | None, allowed_hosts: Collection[str], bounds: dict[str, Any]
+) -> Any:
+    # Loaded by name: most servers show no pages.
+    made = import_module("tool_engine.studio").Studio
+    return made(api, auth, allowed_hosts=allowed_hosts, mount=STUDIO_PATH, **bounds)
 
 
 class _Methods:

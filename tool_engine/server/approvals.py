@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from tool_engine.access.problem import Problem
 from tool_engine.approval.describe import shown_fields
-from tool_engine.errors import ApprovalError
-from tool_engine.model.approval import ApprovalRequest
+from tool_engine.errors import ApprovalError, ConfigurationError
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.server.operation import Asked, serve_at
 from tool_engine.server.problems import make_unknown
@@ -42,6 +42,8 @@ class OpenRequest(msgspec.Struct, kw_only=True):
     asked_at: float
     expires_at: float
     """Unix time, in seconds."""
+    may_be_remembered: bool
+    """Whether an answer also holds for the same call later on, unless it says otherwise."""
 
 
 class OpenRequests(msgspec.Struct):
@@ -56,6 +58,19 @@ class AnswerRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     reason: Annotated[str, Meta(max_length=2000, description="Why not, for the caller.")] | None = (
         None
     )
+    is_remembered: (
+        Annotated[bool, Meta(description="False: it holds for this one call.")] | None
+    ) = None
+    always: (
+        Annotated[
+            Literal["call", "tool"],
+            Meta(
+                description="It holds for this principal in all conversations, until it is "
+                "revoked: for the same call, or for all calls of the tool."
+            ),
+        ]
+        | None
+    ) = None
     definition_hash: (
         Annotated[
             str, Meta(description="That of the request that was read; another one is refused.")
@@ -100,7 +115,15 @@ async def answer_approval(asked: Asked) -> Any:
     if body.definition_hash not in (None, found.definition_hash):
         detail = f"the definition of {found.tool_name!r} has changed; read the request again"
         raise Problem(409, "changed-meanwhile", detail)
-    decision = True if body.is_allowed else body.reason or False
+    try:
+        decision = ApprovalDecision(
+            is_approved=body.is_allowed,
+            reason=body.reason,
+            is_remembered=body.is_remembered,
+            always=body.always,
+        )
+    except ConfigurationError as error:
+        raise Problem(422, "invalid-body", f"the body does not fit: {error}") from error
     try:
         answered = await asked.engine.approvals.answer(token, decision, by=asked.principal.name)
     except ApprovalError as error:
@@ -135,6 +158,7 @@ def _describe_request(request: ApprovalRequest) -> OpenRequest:
         principal=request.principal,
         asked_at=request.asked_at,
         expires_at=request.expires_at,
+        may_be_remembered=request.is_once,
     )
 
 

@@ -12,7 +12,7 @@ from tool_engine.access.problem import Problem
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall
 from tool_engine.model.reply import ParsedReply, ReplyFinding
-from tool_engine.protocols import get_protocol
+from tool_engine.protocols import get_protocol, protocol_names
 from tool_engine.protocols.cycle import parse_reply
 from tool_engine.server.operation import Asked, serve_at
 
@@ -37,6 +37,17 @@ class ReadReply(msgspec.Struct):
     stop_reason: str | None
 
 
+class ProtocolNames(msgspec.Struct):
+    items: list[str]
+
+
+@serve_at("GET", "/v1/protocols", scope="read", answer=ProtocolNames)
+async def list_protocols(asked: Asked) -> Any:
+    """List the protocols in which a reply can be read."""
+    # Those of other packages are looked for on the disk.
+    return ProtocolNames(await asyncio.to_thread(protocol_names))
+
+
 @serve_at("POST", "/v1/replies", scope="read", answer=ReadReply, body=ReplyRequest, errors=(404,))
 async def read_reply(asked: Asked) -> Any:
     """Show which calls a protocol reads in a reply, without running any."""
@@ -59,4 +70,4 @@ async def read_reply(asked: Asked) -> Any:
     )
 
 
-OPERATIONS = (read_reply,)
+OPERATIONS = (list_protocols, read_reply)

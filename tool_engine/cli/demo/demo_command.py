@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 from aiohttp import web
@@ -24,7 +24,7 @@ from tool_engine.cli.demo.stage import Stage, copy_definitions
 from tool_engine.cli.demo.steps import STEPS
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.options import ToolsOption, settings_of
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings, run_async, run_until_interrupted
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.subagent import ToolSubAgent
@@ -82,12 +82,43 @@ async def _answer_work(request: web.Request) -> web.Response:
     return web.json_response({"worked": seconds})
 
 
-def run_command(ctx: typer.Context, tools: ToolsOption = None) -> int:
+_StudioOption = Annotated[
+    bool, typer.Option("--studio", help="Show a busy engine in the browser instead.")
+]
+_PortOption = Annotated[
+    int, typer.Option("--port", min=0, max=65_535, help="The studio's port; 0: any that is free.")
+]
+
+
+def run_command(
+    ctx: typer.Context,
+    *,
+    studio: _StudioOption = False,
+    port: _PortOption = 8930,
+    tools: ToolsOption = None,
+) -> int:
     """See the engine at work in ten seconds, offline, on a copy of the tool files.
 
     Example: tool-engine demo
     """
-    return run_demo(settings_of(ctx, tools))
+    settings = settings_of(ctx, tools)
+    return run_studio_demo(settings, port) if studio else run_demo(settings)
+
+
+def run_studio_demo(settings: Settings, port: int) -> int:
+    """Show an engine that is called all the time in the studio, until Ctrl-C."""
+    from tool_engine.cli.demo.studio_demo import show_studio
+
+    async def show(folder: Path) -> int:
+        async with demo_service() as service:
+            url = f"http://{HOST}:{service}"
+            with _set_variable("WEATHER_URL", url):
+                await show_studio(folder, HOST, port, url)
+        return EXIT_OK
+
+    with tempfile.TemporaryDirectory(prefix="tool-engine-demo-") as folder:
+        copy_definitions(settings, Path(folder))
+        return run_until_interrupted(show(Path(folder)), log_level=logging.ERROR)
 
 
 def run_demo(settings: Settings) -> int:

@@ -29,7 +29,7 @@ from tool_engine.cli.options import (
     settings_of,
 )
 from tool_engine.cli.records.recording import recording_engine
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings, run_until_interrupted
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 if TYPE_CHECKING:
@@ -204,13 +204,7 @@ def serve_tools(settings: Settings, options: ServeOptions) -> int:
             f"all who reach {options.http} could call every tool: say whose requests to take "
             "with --token-file FILE, or serve at 127.0.0.1"
         )
-    try:
-        return run_async(_serve_engine(settings, options, address))
-    except CommandError as error:
-        # The usual end of a server is no error of it.
-        if error.kind != "interrupted":
-            raise
-        return error.exit_code
+    return run_until_interrupted(_serve_engine(settings, options, address))
 
 
 async def _serve_engine(

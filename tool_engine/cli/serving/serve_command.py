@@ -25,7 +25,8 @@ from tool_engine.cli.options import (
     settings_of,
 )
 from tool_engine.cli.records.recording import recording_engine
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.serving.studio_links import announce_studio
+from tool_engine.cli.settings import Settings, run_until_interrupted
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ _NoAuthOption = Annotated[
     bool, typer.Option("--no-auth", help="Ask for no tokens: on this machine only.")
 ]
 _MCPOption = Annotated[bool, typer.Option("--mcp", help="Serve clients of MCP, too, at /mcp.")]
+_StudioOption = Annotated[
+    bool, typer.Option("--studio", help="Show it to people, too, in a browser at /studio.")
+]
 _RateOption = Annotated[
     str, typer.Option("--rate", metavar="RATE", help="Requests of each principal.")
 ]
@@ -76,6 +80,9 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     token_file: str | None
     has_mcp: bool
+    has_studio: bool
+    is_open: bool
+    """Whether no tokens are asked for."""
     app: str | None
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...]
@@ -94,6 +101,7 @@ def run_command(
     token_file: _TokenFileOption = None,
     no_auth: _NoAuthOption = False,
     mcp: _MCPOption = False,
+    studio: _StudioOption = False,
     allowed_host: HostsOption = None,
     allowed_origin: OriginsOption = None,
     rate: _RateOption = "1000/s",
@@ -110,7 +118,8 @@ def run_command(
 
     Example: tool-engine serve --token-file tokens.yaml
     """
-    if (token_file is None) is not no_auth:
+    has_door = no_auth or studio
+    if (token_file is None and not has_door) or (token_file is not None and no_auth):
         raise CommandError(
             "say whose requests to take: --token-file FILE, or --no-auth for this machine alone"
         )
@@ -128,6 +137,8 @@ def run_command(
         port=port,
         token_file=token_file,
         has_mcp=mcp,
+        has_studio=studio,
+        is_open=no_auth,
         app=app,
         allowed_hosts=tuple(allowed_host or ()),
         allowed_origins=tuple(allowed_origin or ()),
@@ -137,13 +148,7 @@ def run_command(
         keep_events=keep_events,
         max_tasks=max_tasks,
     )
-    try:
-        return run_async(_serve_until_end(settings, options))
-    except CommandError as error:
-        # The usual end of a server is no error of it.
-        if error.kind != "interrupted":
-            raise
-        return error.exit_code
+    return run_until_interrupted(_serve_until_end(settings, options))
 
 
 def _check_app(app: str, said: tuple[str, str, int | None]) -> None:
@@ -176,18 +181,24 @@ async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
 
 async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
     from tool_engine.access.listening import serve_app
+    from tool_engine.access.tokens import NoTokens
     from tool_engine.server import create_app
 
     def make_app() -> Any:
         return create_app(
             engine,
-            auth=options.token_file,
+            auth=None if options.is_open else options.token_file or NoTokens(),
             allowed_hosts=options.allowed_hosts,
             allowed_origins=options.allowed_origins,
             rate=options.rate,
             max_open=options.max_open,
             mcp=options.has_mcp,
+            studio=options.has_studio,
         )
+
+    def announce(url: str) -> None:
+        sys.stderr.write(f"serving {count} tools at {url}\n")
+        announce_studio(app, url)
 
     app = await asyncio.to_thread(make_app)
     engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
@@ -196,7 +207,7 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
         app,
         options.host,
         options.port,
-        lambda url: sys.stderr.write(f"serving {count} tools at {url}\n"),
+        announce,
         "",
         grace=options.grace,
         on_end=app.end,

@@ -1,0 +1,218 @@
+"""What does the HTTP API answer to the principal that is signed in?
+
+The studio asks it in the same process, with no other way to the engine: what one may not do by the
+API, one may not do here, and what the API cannot do, the studio cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from tool_engine.access.principal import Principal
+from tool_engine.access.problem import Problem, ProblemDetails
+
+_KIND: Final = "urn:tool-engine:"
+_UNREAD: Final = 64
+"""Pieces of a stream that wait for their reader before its writer does."""
+_read_problem: Final = msgspec.json.Decoder(ProblemDetails).decode
+
+
+class API:
+    """The operations of the API, for one principal.
+
+    Args:
+        app: The API, without the guard before it.
+        principal: Who asks.
+        is_known: Says whether the principal is still signed in.
+        receive: The `receive` of the browser's request: what is asked ends when the browser leaves.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        principal: Principal,
+        is_known: Callable[[], Awaitable[bool]],
+        receive: Any,
+    ) -> None:
+        self._app = app
+        self._principal = principal
+        self._is_known = is_known
+        self._receive = receive
+
+    async def get(self, path: str, *parts: str, query: Mapping[str, str] | None = None) -> Any:
+        """Return what a GET answers, read from JSON.
+
+        Args:
+            path: As `/v1/tools/{}`, with a pair of braces for each part.
+            parts: The texts in the places of the braces.
+            query: The parameters; empty ones are left out.
+
+        Raises:
+            Problem: The API refuses it.
+        """
+        return await self._ask_for("GET", _fill_path(path, parts), query or {}, None, {})
+
+    async def post(
+        self,
+        path: str,
+        *parts: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Return what a POST answers; see `get`."""
+        return await self._ask_for("POST", _fill_path(path, parts), {}, body, headers or {})
+
+    async def delete(self, path: str, *parts: str, query: Mapping[str, str] | None = None) -> Any:
+        """Return what a DELETE answers; see `get`."""
+        return await self._ask_for("DELETE", _fill_path(path, parts), query or {}, None, {})
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *parts: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[AsyncIterator[tuple[str, Any]]]:
+        """Yield the events of a stream as pairs of their name and what they hold.
+
+        Raises:
+            Problem: The API refuses it, or the stream says why it cannot go on.
+        """
+        scope = self._make_scope(method, _fill_path(path, parts), query or {}, body, headers or {})
+        scope["headers"].append((b"accept", b"text/event-stream"))
+        scope["sent"][b"accept"] = b"text/event-stream"
+        answer = _StreamedAnswer()
+        work = self._app(scope, self._receive, answer.send)
+        task = asyncio.create_task(work, name="tool-engine-studio-stream")
+        task.add_done_callback(lambda _: answer.end())
+        try:
+            yield answer.read_events()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _ask_for(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        headers: Mapping[str, str],
+    ) -> Any:
+        answer = _Answer()
+        scope = self._make_scope(method, path, query, body, headers)
+        await self._app(scope, self._receive, answer.send)
+        data = b"".join(answer.pieces)
+        if answer.status == 0:
+            raise Problem(499, "client-left", "the browser has left before the answer was there")
+        if answer.status >= 400:
+            raise _make_problem(data)
+        if not data:
+            return None
+        return msgspec.json.decode(data) if answer.is_json else data.decode()
+
+    def _make_scope(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        headers: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """Return what the guard of the API would pass on."""
+        said = {name: value for name, value in query.items() if value != ""}
+        sent = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
+        return {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "inner_path": path,
+            "body": b"" if body is None else msgspec.json.encode(body),
+            "root_path": "",
+            "query_string": urlencode(said).encode(),
+            "headers": list(sent.items()),
+            "sent": sent,
+            "principal": self._principal,
+            "is_known": self._is_known,
+        }
+
+
+class _Answer:
+    """An answer of the API, as it is sent."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.is_json = False
+        self.pieces: list[bytes] = []
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            kind = dict(message["headers"]).get(b"content-type", b"")
+            self.is_json = kind.startswith(b"application/json")
+        else:
+            self.pieces.append(message.get("body", b""))
+
+
+class _StreamedAnswer(_Answer):
+    """An answer that is read while it is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._coming: asyncio.Queue[bytes | None] = asyncio.Queue(_UNREAD)
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start" or self.status >= 400:
+            await super().send(message)
+        elif message.get("body"):
+            await self._coming.put(message["body"])
+
+    def end(self) -> None:
+        if self._coming.full():
+            self._coming.get_nowait()  # of a reader that has gone
+        self._coming.put_nowait(None)
+
+    async def read_events(self) -> AsyncIterator[tuple[str, Any]]:
+        rest = b""
+        while (piece := await self._coming.get()) is not None:
+            *events, rest = (rest + piece).split(b"\n\n")
+            for each in events:
+                name, data = _read_event(each)
+                if name == "problem":
+                    raise _make_problem(data)
+                if data:
+                    yield name, msgspec.json.decode(data)
+        if self.status >= 400:
+            raise _make_problem(b"".join(self.pieces))
+
+
+def _read_event(text: bytes) -> tuple[str, bytes]:
+    fields = dict(line.partition(b": ")[::2] for line in text.split(b"\n"))
+    return fields.get(b"event", b"message").decode(), fields.get(b"data", b"")
+
+
+def _make_problem(data: bytes) -> Problem:
+    said = _read_problem(data)
+    kind = said.type.removeprefix(_KIND)
+    return Problem(said.status, kind, said.detail, retry_after=said.retry_after)
+
+
+def _fill_path(path: str, parts: tuple[str, ...]) -> str:
+    """Return a path with texts in its places.
+
+    Raises:
+        Problem: A text is empty or would be more than one part: there is nothing at such a path.
+    """
+    if any(not each or "/" in each for each in parts):
+        raise Problem(404, "unknown-path", "there is nothing of that name")
+    return path.format(*parts)

@@ -1,0 +1,73 @@
+"""Which tools are there, and what is known of each?"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tool_engine.access.problem import Problem
+from tool_engine.studio.visit import Page, Visit, show_at
+
+_SORTS: Final = ("name", "calls", "errors", "time")
+_PAGE: Final = 200
+"""Tools that one page of the list shows."""
+_MOST: Final = "500"
+
+
+@show_at("GET", "/tools", scope="read")
+async def list_tools(visit: Visit) -> Page:
+    """List the tools, by name, use, errors or time, and those that words find."""
+    words, tag = visit.query.get("query", ""), visit.query.get("tag", "")
+    sort = visit.query.get("sort", "name")
+    if sort not in _SORTS:
+        raise Problem(404, "unknown-path", f"there is no such order; there are {', '.join(_SORTS)}")
+    tools = await _list_all(visit, {"query": words, "tag": tag})
+    by_tool = (await visit.api.get("/v1/statistics"))["by_tool"]
+    rows = [{**each, "use": by_tool.get(each["name"])} for each in tools]
+    if sort != "name":
+        rows.sort(key=lambda row: _rank_use(row["use"], sort), reverse=True)
+    first = int(visit.query.get("first", "0")) if visit.query.get("first", "0").isdecimal() else 0
+    values = {
+        "rows": rows[first : first + _PAGE],
+        "count": len(rows),
+        "first": first,
+        "following": first + _PAGE if first + _PAGE < len(rows) else None,
+        "words": words,
+        "tag": tag,
+        "sort": sort,
+        "sorts": _SORTS,
+    }
+    return Page("tool_rows.html" if visit.is_partial else "tools.html", values)
+
+
+@show_at("GET", "/tools/{name}", scope="read")
+async def show_tool(visit: Visit) -> Page:
+    """Show all of a tool that a caller may know."""
+    name = visit.parts["name"]
+    tool = await visit.api.get("/v1/tools/{}", name)
+    statistics = await visit.api.get("/v1/statistics", query={"tool_name": tool["name"]})
+    records = await visit.api.get("/v1/records", query={"tool_name": tool["name"], "limit": "10"})
+    values = {"tool": tool, "statistics": statistics, "records": records["items"]}
+    return Page("tool.html", values)
+
+
+async def _list_all(visit: Visit, query: dict[str, str]) -> list[Any]:
+    """Return all tools that match, page by page."""
+    query = {**query, "limit": _MOST}
+    found: list[Any] = []
+    while True:
+        page = await visit.api.get("/v1/tools", query=query)
+        found += page["items"]
+        if page["next"] is None:
+            return found
+        query["cursor"] = page["next"]
+
+
+def _rank_use(use: Any, sort: str) -> float:
+    if use is None:
+        return -1.0
+    return float(
+        {"calls": use["total"], "errors": use["failed"], "time": use["execution_time"]["p95"]}[sort]
+    )
+
+
+ROUTES = (list_tools, show_tool)

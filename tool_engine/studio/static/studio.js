@@ -1,0 +1,88 @@
+// What moves: ages that grow, times as the reader's clock has them, keys, and copies.
+"use strict";
+
+(() => {
+  const grown = new WeakMap();
+
+  function show(seconds) {
+    if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+    if (seconds < 60) return `${seconds.toFixed(1)} s`;
+    const whole = Math.round(seconds);
+    if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+    return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+  }
+
+  // An age of the server's grows here until the server says another one.
+  function grow() {
+    const now = performance.now() / 1000;
+    for (const each of document.querySelectorAll("[data-age]")) {
+      let known = grown.get(each);
+      if (!known || known.said !== each.dataset.age) {
+        known = { said: each.dataset.age, since: now - Number(each.dataset.age) };
+        grown.set(each, known);
+      }
+      each.textContent = show(now - known.since);
+    }
+    for (const each of document.querySelectorAll("[data-until]")) {
+      const left = Number(each.dataset.until) - Date.now() / 1000;
+      each.textContent = show(Math.max(0, left));
+    }
+  }
+
+  function showTimes() {
+    for (const each of document.querySelectorAll(":not([data-until]) > time[datetime]:not([title])")) {
+      each.title = each.textContent;
+      each.textContent = new Date(each.dateTime).toLocaleString(document.documentElement.lang);
+    }
+  }
+
+  function say(text) {
+    const place = document.getElementById("said");
+    if (place) place.textContent = text;
+  }
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const source = document.getElementById(button.dataset.copy);
+    await navigator.clipboard.writeText(source.value ?? source.textContent);
+    say(button.dataset.said ?? "");
+  });
+
+  // One form is sent once, however often its button is pressed.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.method !== "post") return;
+    if (form.dataset.sent) {
+      event.preventDefault();
+      return;
+    }
+    form.dataset.sent = "yes";
+    setTimeout(() => delete form.dataset.sent, 5000);
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    const wanted = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!wanted) return;
+    event.preventDefault();
+    if (wanted.matches("input, textarea, select")) wanted.focus();
+    else wanted.click();
+  });
+
+  // How many requests wait stands in the title, for those who look at another tab.
+  const title = document.title;
+  function countInTitle() {
+    const count = document.querySelector("[data-count]")?.dataset.count;
+    document.title = count ? `(${count}) ${title}` : title;
+  }
+
+  setInterval(grow, 500);
+  document.addEventListener("DOMContentLoaded", grow);
+  document.addEventListener("htmx:after:swap", grow);
+  document.addEventListener("htmx:after:swap", countInTitle);
+  document.addEventListener("DOMContentLoaded", showTimes);
+  document.addEventListener("htmx:after:swap", showTimes);
+  if (document.readyState !== "loading") showTimes();
+})();

@@ -1,0 +1,109 @@
+"""What does a page know of the request for it, and what does it answer?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
+
+import msgspec
+
+from tool_engine.access.principal import Principal
+from tool_engine.studio.api import API
+
+
+class Form(msgspec.Struct):
+    """What was filled in and sent."""
+
+    fields: list[tuple[str, str]]
+    """Names and values in the order of the page; a name may stand several times."""
+    files: dict[str, list[tuple[str, bytes]]] = {}
+    """By the name of their control: the name and the bytes of each file."""
+
+    def get(self, name: str, default: str = "") -> str:
+        """Return the first value of a name."""
+        return next((value for each, value in self.fields if each == name), default)
+
+
+class Visit(msgspec.Struct):
+    """A request for a page, by a principal that is signed in."""
+
+    api: API
+    principal: Principal
+    path: str
+    """Below that of the studio."""
+    parts: Mapping[str, str]
+    """The parts of the path that are named."""
+    query: Mapping[str, str]
+    form: Form
+    root: str
+    """What the paths of the studio begin with, such as `/studio`."""
+    csrf: str
+    language: str
+    theme: str
+    """`light`, `dark`, or empty: what the browser says."""
+    is_partial: bool
+    """Whether a part of a page is asked for, to be put into the page that is shown."""
+    receive: Any
+    """Says when the browser has left, or may not see more."""
+    can_sign_out: bool = True
+
+    def link(self, path: str, query: Mapping[str, Any] | None = None) -> str:
+        """Return the address of a place in the studio; empty parameters are left out."""
+        said = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+        return f"{self.root}{path}" + (f"?{urlencode(said)}" if said else "")
+
+
+class Page(msgspec.Struct):
+    """An answer that a template writes."""
+
+    template: str
+    values: dict[str, Any] = {}
+    status: int = 200
+    headers: dict[str, str] = {}
+
+
+class Move(msgspec.Struct):
+    """An answer that sends the browser to another place of the studio."""
+
+    path: str
+    query: dict[str, Any] = {}
+    cookies: list[str] = []
+
+
+class Download(msgspec.Struct):
+    """An answer that the browser keeps as a file."""
+
+    data: bytes
+    file_name: str
+    """Letters, digits, dots and hyphens."""
+    media_type: str = "text/plain; charset=utf-8"
+
+
+class Pieces(msgspec.Struct):
+    """An answer that goes on: pieces of pages, each put into the page as it comes."""
+
+    pages: AsyncIterator[Page]
+
+
+PageAnswer: TypeAlias = Page | Move | Download | Pieces
+Handler: TypeAlias = Callable[[Visit], Awaitable[PageAnswer]]
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Which handler answers at a path of the studio."""
+
+    method: str
+    path: str
+    scope: str
+    """What the principal must be allowed to do by the API."""
+    handler: Handler
+
+
+def show_at(method: str, path: str, *, scope: str) -> Callable[[Handler], Route]:
+    """Make a route of the function that answers it; see `Route`."""
+
+    def make(handler: Handler) -> Route:
+        return Route(method, path, scope, handler)
+
+    return make
