@@ -62,6 +62,7 @@ class StartsTasks:
             ConfigurationError: The context is none, or `ttl` or the key is wrong.
             TaskConflictError: Another call was started with that key.
             TaskError: A tool or a conversation asks for it.
+            TooManyTasksError: The owner has as many as `max_tasks_per_owner` allows.
             EngineClosedError: The engine is closed.
             RecordsUnavailableError: The database does not answer; nothing was started.
         """

@@ -11,6 +11,7 @@ from statistics import median
 
 from tests.benchmarks import report
 from tests.benchmarks.admission import admission
+from tests.benchmarks.calling import calling
 from tests.benchmarks.calls import BY_HAND, ENGINE, engine_rows, hand_rows
 from tests.benchmarks.clients import clients
 from tests.benchmarks.http import CONCURRENCY, http_rates
@@ -130,6 +131,7 @@ async def main() -> bool:
         kept &= await records()
         kept &= protocols()
         kept &= serving()
+        kept &= await calling()
         kept &= await listening()
         kept &= await clients(str(directory / "clients"))
 

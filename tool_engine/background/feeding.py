@@ -70,7 +70,7 @@ class Feeding:
         self._runs: dict[str, TaskRun] = {}
         # The arguments of those that only this process can run.
         self._bound: dict[str, KeptTask] = {}
-        self._is_behind = self._is_closing = self._is_cut_off = False
+        self._is_behind = self._is_closing = self._is_cut_off = self._is_for_own = False
         self._news = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._seen: dict[str, tuple[int, float]] = {}
@@ -83,25 +83,35 @@ class Feeding:
     def __repr__(self) -> str:
         return f"<Feeding {len(self._runs)} taken>"
 
-    def open(self) -> None:
-        """Begin to run what is queued; a second time changes nothing."""
-        if self._loops or self._is_closing:
+    def open(self, *, is_for_own: bool = False) -> None:
+        """Begin to run what is queued; a second time changes nothing.
+
+        Args:
+            is_for_own: Whether only what no other engine can run is run, until this is called
+                without it.
+        """
+        if self._is_closing:
             return
-        self._is_behind = self.storage.is_shared
+        if self._loops:
+            if self._is_for_own and not is_for_own:
+                self._is_for_own, self._is_behind = False, self.storage.is_shared
+                self._news.set()
+            return
+        self._is_behind, self._is_for_own = self.storage.is_shared, is_for_own
         for work in (self._feed_line(), self._tend_tasks(), self._show_progress()):
             # Of no call: what a task does belongs to no caller.
             task = asyncio.get_running_loop().create_task(work, context=Context())
             self._loops.append(task)
 
     @property
-    def is_open(self) -> bool:
-        """True if it runs what is queued."""
-        return bool(self._loops)
+    def runs_all(self) -> bool:
+        """True if it runs what is queued, also by other engines."""
+        return bool(self._loops) and not self._is_for_own
 
     def has_room(self, kept: KeptTask) -> bool:
         """Return True if a new task need not wait for others."""
         return (
-            self.is_open
+            (kept.is_bound if self._is_for_own else bool(self._loops))
             and not self._is_behind
             and self.places.room > 0
             and kept.state.tool_name not in self.places.full
@@ -248,7 +258,7 @@ class Feeding:
             full, share = set(self.places.full), self.places.share
             if share <= 0:
                 return
-            tasks = await self.storage.claim(self.worker, share, full)
+            tasks = await self.storage.claim(self.worker, share, full, is_own=self._is_for_own)
             self._is_cut_off = False
             for kept in tasks:
                 self._begin_claimed(kept)

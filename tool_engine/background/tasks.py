@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from tool_engine.background.clock import SteadyClock
 from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
+from tool_engine.background.quotas import Quotas
 from tool_engine.calls.call import ANONYMOUS
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
@@ -86,6 +87,7 @@ class EngineTasks:
         self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
         self._validator = ToolParameterValidator(strict=engine.config.strict_validation)
         self._writer = TaskWriter(storage)
+        self._quotas = Quotas(storage, self._clock, engine.config.max_tasks_per_owner)
         self.feeding = Feeding(engine, storage, self._writer, self._clock, self._live)
 
     def __repr__(self) -> str:
@@ -136,11 +138,11 @@ class EngineTasks:
         _check_start(given, ttl, idempotency_key)
         tool = self._engine.get(tool_name)
         kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
+        if is_awaited:
+            self._await_here(kept, tool)
         kept.run_in, kept.on_progress = run_in, on_progress
-        kept.is_awaited = is_awaited
         is_hopeless, feeding = self._is_hopeless(tool, kept), self.feeding
-        if not feeding.is_open:
-            self._open_for(kept)
+        self._open_for(kept)
         if is_hopeless or feeding.has_room(kept):
             kept.worker = feeding.worker
         if is_late and kept.worker is not None:
@@ -152,8 +154,8 @@ class EngineTasks:
                 feeding.hold_slot(kept)
             # What was written is run, also when its caller is cancelled in the middle of it.
             found = await asyncio.shield(asyncio.ensure_future(self._keep_task(kept)))
-        elif (found := await self._storage.put(kept)) is kept:
-            self._take_task(kept)
+        else:
+            found = await self._keep_task(kept)
         if found is not kept:
             return self._find_earlier(found, kept)
         handle = TaskHandle(self, kept)
@@ -163,7 +165,12 @@ class EngineTasks:
 
     async def _keep_task(self, kept: KeptTask) -> KeptTask:
         try:
-            found = await self._storage.put(kept)
+            found = await self._quotas.take_room(kept)
+            if found is None:
+                try:
+                    found = await self._storage.put(kept)
+                finally:
+                    self._quotas.leave(kept)
             if found is kept:
                 self._take_task(kept)
         finally:
@@ -260,9 +267,16 @@ class EngineTasks:
 
         Raises:
             RecordsUnavailableError: The database does not answer; it goes on, and is not kept.
+            TooManyTasksError: Its owner has as many as it may have; it goes on, and is not kept.
         """
         kept = await self._find_kept(task_id)
-        return kept is not None and await self._writer.keep(kept)
+        if kept is None or kept.is_kept or kept.state.is_final:
+            return kept is not None and kept.is_kept
+        await self._quotas.take_room(kept)
+        try:
+            return await self._writer.keep(kept)
+        finally:
+            self._quotas.leave(kept)
 
     @at_home
     async def forget(self, task_id: str) -> bool:
@@ -274,7 +288,10 @@ class EngineTasks:
         kept = self._live.pop(task_id, None)
         if kept is not None and not kept.is_kept:
             return kept.state.is_final
-        return await self._storage.remove(task_id)
+        is_forgotten = await self._storage.remove(task_id)
+        if is_forgotten:
+            self._quotas.look_again()
+        return is_forgotten
 
     # What handles ask.
 
@@ -405,6 +422,11 @@ class EngineTasks:
             priority = 5 if tool is None else tool.concurrency.priority
         given = params if params is not None else {}
         is_bound = is_shared and not _can_be_kept(tool, given, context)
+        digest = ""
+        if key is not None:
+            said = fields_of(context)
+            asked = [tool_name, key, given, ttl, *(said[name] for name in _OF_REQUEST)]
+            digest = _digest_of(asked, is_secret=is_bound)
         return KeptTask(
             state=TaskState(
                 id=secrets.token_hex(16),
@@ -422,7 +444,7 @@ class EngineTasks:
             bound_to=self.feeding.worker if is_bound else None,
             key=key,
             tool=tool if is_bound else None,
-            digest="" if key is None else _digest_of(tool_name, given, key, is_secret=is_bound),
+            digest=digest,
         )
 
     @property
@@ -430,11 +452,19 @@ class EngineTasks:
         """True if this engine runs what it starts, and leaves it to no other."""
         return self._engine.config.run_tasks or not self._storage.is_shared
 
+    def _await_here(self, kept: KeptTask, tool: Tool | None) -> None:
+        """Have a task run where its caller waits, as a call does, also where others run tasks."""
+        kept.is_awaited = True
+        if not (self.runs_here or self.feeding.runs_all):
+            kept.bound_to, kept.tool = self.feeding.worker, tool
+
     def _open_for(self, kept: KeptTask) -> None:
         """Run tasks from now on, unless this engine leaves them to others."""
         if self.runs_here:
             self.feeding.open()
-        elif kept.is_bound:
+        elif kept.is_awaited and kept.is_bound:
+            self.feeding.open(is_for_own=True)
+        elif kept.is_bound and not self.feeding.runs_all:
             raise TaskError(
                 "no other program can run this call: its arguments are secret or no JSON values, "
                 "and so stay here; let this engine run tasks, with run_tasks=True"
@@ -450,8 +480,8 @@ class EngineTasks:
         """Return the task that was started with the same key."""
         if found.digest != kept.digest:
             raise TaskConflictError(
-                f"another call was started with the idempotency_key {kept.key!r}; use one key for "
-                "one call"
+                f"another call was started with the idempotency_key {kept.key!r}, of another tool "
+                "or with other arguments, limits or context; use one key for one call"
             )
         return TaskHandle(self, self._live.setdefault(found.state.id, found))
 
@@ -495,13 +525,20 @@ _SECRET: Final = secrets.token_bytes(16)
 """Without it, a reader of the database could find a short secret by trying."""
 
 
-def _digest_of(tool_name: str, params: Any, key: str, *, is_secret: bool) -> str:
-    """Return what distinguishes a call from another one with the same key."""
-    parts = msgspec.msgpack.encode([tool_name, key])
+_OF_REQUEST: Final = (
+    *("conversation_id", "workflow_id", "session_id", "timeout", "priority", "max_retries"),
+    "variables",
+)
+"""What of a context is a part of what is asked for; who asks has keys of their own, and which try
+it is, or over which way it comes, makes no other request of it."""
+
+
+def _digest_of(asked: Sequence[Any], *, is_secret: bool) -> str:
+    """Return what distinguishes a request from another one with the same key."""
     try:
-        parts += msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode(params)
-    except OverflowError:  # MessagePack has no whole numbers beyond 64 bits
-        parts += repr(params).encode("utf-8", "surrogatepass")
+        parts = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode(asked)
+    except Exception:  # noqa: BLE001 - a foreign value, and MessagePack has no numbers beyond 64 bits
+        parts = repr(asked).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(parts, digest_size=16, key=_SECRET if is_secret else b"").hexdigest()
 
 

@@ -30,6 +30,15 @@ class TaskStorage(Protocol):
     async def get(self, task_id: str) -> KeptTask | None:
         """Return a task, or None."""
 
+    async def get_by_key(self, owner: str, key: str) -> KeptTask | None:
+        """Return the task that an owner has started with a key, or None."""
+
+    async def count_kept(self, owner: str) -> int:
+        """Return how many tasks of an owner are kept, those that have ended among them."""
+
+    async def find_first_end(self, owner: str) -> datetime | None:
+        """Return when the first of an owner's ended tasks is forgotten; None: none has ended."""
+
     async def list(
         self, owner: str | None, status: str | None, limit: int, after: str | None
     ) -> Sequence[TaskState]:
@@ -46,11 +55,12 @@ class TaskStorage(Protocol):
         """Return how many queued tasks come before a queued one."""
 
     async def claim(
-        self, worker: str, limit: int, full: Collection[str] = ()
+        self, worker: str, limit: int, full: Collection[str] = (), *, is_own: bool = False
     ) -> Sequence[KeptTask]:
         """Give queued tasks that none has taken to a worker, the first in order.
 
-        Each to one worker, and none of the tools in `full`.
+        Each to one worker, none of the tools in `full`, and with `is_own` only those that this
+        worker alone can run.
         """
 
     async def claim_expired(self, worker: str, now: datetime, limit: int) -> Sequence[KeptTask]:

@@ -49,7 +49,11 @@ class Tasks(Protocol):
         """Start a task; see `ToolEngine.start`. `is_awaited`: its caller waits for it."""
 
     async def keep(self, task_id: str) -> bool:
-        """Keep a task that was started late; False if it has ended."""
+        """Keep a task that was started late; False if it has ended.
+
+        Raises:
+            TooManyTasksError: Its owner has as many as it may have; it goes on.
+        """
 
     async def forget(self, task_id: str) -> bool:
         """Forget a task that has ended; False if there is none."""

@@ -29,6 +29,7 @@ class MemoryTaskStorage:
     def __init__(self) -> None:
         self._tasks: dict[str, KeptTask] = {}
         self._by_key: dict[tuple[str | None, str], KeptTask] = {}
+        self._by_owner: dict[str | None, dict[str, KeptTask]] = {}
         # One line for each tool: one whose window is full does not stand in the way of others.
         self._lines: dict[str, list[_Entry]] = {}
         self._expiries: list[tuple[datetime, int, str]] = []
@@ -47,6 +48,7 @@ class MemoryTaskStorage:
                 return kept
         task.number = next(self._numbers)
         self._tasks[task.state.id] = task
+        self._by_owner.setdefault(task.state.owner, {})[task.state.id] = task
         if task.state.status == QUEUED and task.worker is None:
             self._queue_task(task)
         return task
@@ -55,18 +57,31 @@ class MemoryTaskStorage:
         """Return a task, or None."""
         return self._tasks.get(task_id)
 
+    async def get_by_key(self, owner: str, key: str) -> KeptTask | None:
+        """Return the task that an owner has started with a key, or None."""
+        return self._by_key.get((owner, key))
+
+    async def count_kept(self, owner: str) -> int:
+        """Return how many tasks of an owner are kept."""
+        return len(self._by_owner.get(owner, ()))
+
+    async def find_first_end(self, owner: str) -> datetime | None:
+        """Return when the first of an owner's ended tasks is forgotten."""
+        own = self._by_owner.get(owner, {}).values()
+        return min((each.state.expires_at for each in own if each.state.is_final), default=None)
+
     async def list(
         self, owner: str | None, status: str | None, limit: int, after: str | None
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         last = self._tasks.get(after) if after is not None else None
         found: list[TaskState] = []
-        for task in reversed(self._tasks.values()):
+        known = self._tasks if owner is None else self._by_owner.get(owner, {})
+        for task in reversed(known.values()):
             if len(found) >= limit:
                 break
             is_older = last is None or task.number < last.number
-            is_meant = owner in (None, task.state.owner) and status in (None, task.state.status)
-            if is_older and is_meant:
+            if is_older and status in (None, task.state.status):
                 found.append(task.state)
         return found
 
@@ -82,9 +97,10 @@ class MemoryTaskStorage:
         return bisect_left(self._ranks, (task.priority, task.number))
 
     async def claim(
-        self, worker: str, limit: int, full: Collection[str] = ()
+        self, worker: str, limit: int, full: Collection[str] = (), *, is_own: bool = False
     ) -> Sequence[KeptTask]:
-        """Give queued tasks to the engine, the first in order."""
+        """Give queued tasks to the engine, the first in order: all are its own."""
+        del is_own
         found: list[KeptTask] = []
         open_lines = {name: line for name, line in self._lines.items() if name not in full}
         while len(found) < limit and open_lines:
@@ -180,9 +196,12 @@ class MemoryTaskStorage:
         return len(old)
 
     def _forget_task(self, task: KeptTask) -> None:
-        del self._tasks[task.state.id]
+        state = task.state
+        del self._tasks[state.id], self._by_owner[state.owner][state.id]
+        if not self._by_owner[state.owner]:
+            del self._by_owner[state.owner]
         if task.key is not None:
-            del self._by_key[task.state.owner, task.key]
+            del self._by_key[state.owner, task.key]
 
     def _queue_task(self, task: KeptTask) -> None:
         state = task.state

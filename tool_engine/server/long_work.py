@@ -41,8 +41,11 @@ class WaitQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = 0.0
 
 
-class ReasonQuery(msgspec.Struct, forbid_unknown_fields=True):
+class EndQuery(msgspec.Struct, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+    forget: Annotated[
+        bool, Meta(description="Whether it is forgotten, with its result and its key.")
+    ] = False
 
 
 class TaskPage(msgspec.Struct):
@@ -55,6 +58,8 @@ class TaskPage(msgspec.Struct):
 class TaskCancelled(msgspec.Struct):
     is_cancelled: bool
     """False: it had ended before."""
+    is_forgotten: bool = False
+    """True: it is not kept any more."""
 
 
 async def start_task(
@@ -121,14 +126,20 @@ async def get_task(asked: Asked) -> Any:
     "/v1/tasks/{task_id}",
     scope="call",
     answer=TaskCancelled,
-    query=ReasonQuery,
+    query=EndQuery,
     errors=(404,),
 )
 async def cancel_task(asked: Asked) -> Any:
-    """Cancel a task; its call ends with it."""
+    """Cancel a task; its call ends with it.
+
+    With `forget` it is not kept any more, which makes room for others; a task that another server
+    runs may have to end first: ask again.
+    """
     handle = await _find_task(asked)
-    reason = asked.query.reason or f"{asked.principal.name} wished so"
-    return TaskCancelled(await handle.cancel(reason))
+    query: EndQuery = asked.query
+    is_cancelled = await handle.cancel(query.reason or f"{asked.principal.name} wished so")
+    is_forgotten = query.forget and await asked.engine.tasks.forget(handle.id)
+    return TaskCancelled(is_cancelled, is_forgotten)
 
 
 async def _find_task(asked: Asked) -> TaskHandle:

@@ -26,7 +26,7 @@ class Served:
         self.epoch: str = engine.get_event_statistics()["epoch"]
         """Stands in the ids of events, where the next process gives out the same numbers."""
         self.description: bytes = b""
-        """The description of the API, as JSON."""
+        """The description of the API, as JSON; see `write_description`."""
 
     def end(self) -> None:
         """Take no more calls, and end the streams of events."""

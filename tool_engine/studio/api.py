@@ -87,11 +87,11 @@ class API:
         Raises:
             Problem: The API refuses it, or the stream says why it cannot go on.
         """
-        scope = self._make_scope(method, _fill_path(path, parts), query or {}, headers or {})
+        scope = self._make_scope(method, _fill_path(path, parts), query or {}, body, headers or {})
         scope["headers"].append((b"accept", b"text/event-stream"))
         scope["sent"][b"accept"] = b"text/event-stream"
         answer = _StreamedAnswer()
-        work = self._app(scope, self._give_body(body), answer.send)
+        work = self._app(scope, self._receive, answer.send)
         task = asyncio.create_task(work, name="tool-engine-studio-stream")
         task.add_done_callback(lambda _: answer.end())
         try:
@@ -109,8 +109,8 @@ class API:
         headers: Mapping[str, str],
     ) -> Any:
         answer = _Answer()
-        scope = self._make_scope(method, path, query, headers)
-        await self._app(scope, self._give_body(body), answer.send)
+        scope = self._make_scope(method, path, query, body, headers)
+        await self._app(scope, self._receive, answer.send)
         data = b"".join(answer.pieces)
         if answer.status == 0:
             raise Problem(499, "client-left", "the browser has left before the answer was there")
@@ -121,8 +121,14 @@ class API:
         return msgspec.json.decode(data) if answer.is_json else data.decode()
 
     def _make_scope(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        headers: Mapping[str, str],
     ) -> dict[str, Any]:
+        """Return what the guard of the API would pass on."""
         said = {name: value for name, value in query.items() if value != ""}
         sent = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
         return {
@@ -130,6 +136,8 @@ class API:
             "http_version": "1.1",
             "method": method,
             "path": path,
+            "inner_path": path,
+            "body": b"" if body is None else msgspec.json.encode(body),
             "root_path": "",
             "query_string": urlencode(said).encode(),
             "headers": list(sent.items()),
@@ -137,16 +145,6 @@ class API:
             "principal": self._principal,
             "is_known": self._is_known,
         }
-
-    def _give_body(self, body: Any) -> Any:
-        """Return a `receive` that gives a body first, and then what the browser does."""
-        data = b"" if body is None else msgspec.json.encode(body)
-        left = [{"type": "http.request", "body": data, "more_body": False}]
-
-        async def receive() -> Any:
-            return left.pop() if left else await self._receive()
-
-        return receive
 
 
 class _Answer:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from time import monotonic
 from typing import Any, Final
 
+from tool_engine.access.open_requests import OpenRequests
 from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem
 from tool_engine.access.rates import Rates
@@ -85,6 +86,7 @@ class Studio:
         auth: Knows tokens; None: none are asked for, and only this machine is heard.
         allowed_hosts: The names under which the server may be reached, beside this machine's.
         rates: How many requests a principal may send; None: any number.
+        open_requests: How many of them may be open at once; None: any number.
         mount: The path at which it stands.
     """
 
@@ -95,11 +97,13 @@ class Studio:
         *,
         allowed_hosts: Collection[str] = (),
         rates: Rates | None = None,
+        open_requests: OpenRequests | None = None,
         mount: str = "/studio",
     ) -> None:
         self._api = api
         self._mount = mount
         self._rates = rates
+        self._open = open_requests or OpenRequests(None)
         self.sign_ins: SignIns | None = None if auth is None else SignIns(auth)
         """Who is signed in; None: no one has to."""
         load_pages()
@@ -148,17 +152,19 @@ class Studio:
     async def _show_page(self, request: BrowserRequest, answer: _Sender) -> None:
         session = request.session
         assert session is not None  # noqa: S101 - the caller has looked
-        self._count_request(session.principal)
+        principal = session.principal
+        self._count_request(principal)
         route, parts = self._find_route(request)
         visit = self._make_visit(request, parts)
-        if not session.principal.may(route.scope):
+        if not principal.may(route.scope):
             raise Problem(
                 403,
                 "not-allowed",
-                f"{session.principal.name!r} may not do this; it takes the scope {route.scope!r}",
+                f"{principal.name!r} may not do this; it takes the scope {route.scope!r}",
             )
-        found = await route.handler(visit)
-        await self._send_answer(request, visit, found, answer)
+        with self._open.hold_place(principal.name):
+            found = await route.handler(visit)
+            await self._send_answer(request, visit, found, answer)
 
     async def _send_answer(
         self, request: BrowserRequest, visit: Visit, found: PageAnswer, answer: _Sender

@@ -226,6 +226,35 @@ async def test_a_long_call_is_a_task(engine: ToolEngine, gate: Gate) -> None:
     assert await outcomes_of(engine) == ["succeeded"]
 
 
+@pytest.mark.parametrize("records", [None, "kept.db"])
+async def test_more_tasks_than_a_principal_may_have(
+    tmp_path: Path, gate: Gate, records: str | None
+) -> None:
+    """One more call is none: its client waits for the result, and what runs only so is refused."""
+    url = None if records is None else f"sqlite:///{tmp_path / records}"
+    engine = open_engine(tmp_path, url, gate, max_tasks_per_owner=1)
+    server = MCPServer(engine, task_after=SOON, principal="ann")
+    async with asyncio.timeout(BOUND), engine, connect(server) as client:
+        task_id = await start(client, "report", {"year": 2026})
+        late = client.session.call_tool("report", {"year": 2027}, allow_claimed=True)
+        waiting = asyncio.create_task(late)
+        rooms = engine.tasks._quotas._rooms  # type: ignore[attr-defined]
+        while not rooms["ann"].full_until:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
+        assert [each.id for each in await engine.tasks.list()] == [task_id]
+        gate.open.set()
+        ended = await waiting
+        assert isinstance(ended, CallToolResult)
+        assert ended.structured_content == {"year": 2027}
+        # No room among those that ask for a slot: such a call would be kept at once.
+        engine.tasks.feeding.places.note_asking(1_000)  # type: ignore[attr-defined]
+        assert text_of(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
+        refused = await client.call_tool("report", {"year": 2028})
+        assert refused.is_error
+        assert "or allow more with max_tasks_per_owner" in text_of(refused)
+        assert len(await engine.tasks.list()) == 1
+
+
 async def test_a_client_that_polls_sees_a_plain_call(engine: ToolEngine, gate: Gate) -> None:
     """The SDK's client with an extension for tasks returns what the tool returned."""
     async with connect(MCPServer(engine, task_after=SOON)) as client:

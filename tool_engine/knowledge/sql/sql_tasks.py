@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -108,6 +108,22 @@ class SQLTaskStorage:
         found = await self._read_rows(_load_sql().select_task(_as_text(task_id)))
         return _task_of(found[0]) if found else None
 
+    async def get_by_key(self, owner: str, key: str) -> KeptTask | None:
+        """Return the task that an owner has started with a key, or None."""
+        found = await self._read_rows(_load_sql().select_by_key(_hash_owner(owner), key))
+        return _task_of(found[0]) if found else None
+
+    async def count_kept(self, owner: str) -> int:
+        """Return how many tasks of an owner are kept."""
+        rows = await self._read_rows(_load_sql().count_kept(_hash_owner(owner)))
+        return int(rows[0][0])
+
+    async def find_first_end(self, owner: str) -> datetime | None:
+        """Return when the first of an owner's ended tasks is forgotten."""
+        rows = await self._read_rows(_load_sql().select_first_end(_hash_owner(owner)))
+        first: float | None = rows[0][0]
+        return None if first is None else datetime.fromtimestamp(first, UTC)
+
     async def list(
         self, owner: str | None, status: str | None, limit: int, after: str | None
     ) -> Sequence[TaskState]:
@@ -123,10 +139,10 @@ class SQLTaskStorage:
         return int(rows[0][0])
 
     async def claim(
-        self, worker: str, limit: int, full: Collection[str] = ()
+        self, worker: str, limit: int, full: Collection[str] = (), *, is_own: bool = False
     ) -> Sequence[KeptTask]:
         """Give queued tasks to a worker, the first in order."""
-        return await self._change_all(_load_sql().claim_tasks(worker, limit, full))
+        return await self._change_all(_load_sql().claim_tasks(worker, limit, full, is_own=is_own))
 
     async def claim_expired(self, worker: str, now: datetime, limit: int) -> Sequence[KeptTask]:
         """Give queued tasks to a worker whose time is over."""

@@ -19,7 +19,12 @@ from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tool_engine.engine import ToolEngine
-from tool_engine.errors import RecordsUnavailableError, TaskNotFoundError, ToolEngineError
+from tool_engine.errors import (
+    RecordsUnavailableError,
+    TaskNotFoundError,
+    ToolEngineError,
+    TooManyTasksError,
+)
 from tool_engine.mcp_server.asking import ClientRequest, remember_request
 from tool_engine.mcp_server.finding import list_shown
 from tool_engine.mcp_server.identity import Principal, find_principal
@@ -162,7 +167,7 @@ class ClientTasks:
     async def _keep_task(self, handle: TaskHandle) -> bool:
         try:
             return await self._engine.tasks.keep(handle.id)
-        except RecordsUnavailableError:
+        except (RecordsUnavailableError, TooManyTasksError):
             # It goes on, and its client waits for it as others do.
             return False
 
