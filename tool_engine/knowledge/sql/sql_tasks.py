@@ -17,11 +17,12 @@ import msgspec
 from msgspec.structs import replace
 
 from tool_engine.knowledge.entry import VisibleCall
-from tool_engine.knowledge.snapshot import take_snapshot
+from tool_engine.knowledge.snapshot import restore_value, take_snapshot
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import read_row
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.json.copying import live
+from tool_engine.model.json.halves import escape_halves
 from tool_engine.model.json.output import plain
 from tool_engine.model.task import QUEUED, KeptTask, TaskState, fields_of
 from tool_engine.redaction import redact
@@ -237,21 +238,34 @@ async def _pack_aside(task: KeptTask, state: TaskState) -> bytes:
 
 
 def _pack_state(task: KeptTask, state: TaskState) -> bytes:
-    """Return what is written of a state: JSON values, with secrets hidden."""
+    """Return what is written of a state: JSON values, with secrets hidden.
+
+    Whatever a tool has returned: a task whose end cannot be written would run again and again.
+    """
     result = state.result
     if result is not None:
         output = result.output
         if task.is_bound and task.params is not None:
             secret = VisibleCall(take_snapshot(task.params), task.tool)
-            output = secret.value(plain(output))
+            output = secret.value(_make_plain(output))
         result = replace(
             result,
-            output=redact(plain(output)),
-            metadata=redact(plain(result.metadata)),
-            validation_errors=redact(plain(result.validation_errors)),
+            output=redact(_make_plain(output)),
+            metadata=redact(_make_plain(result.metadata)),
+            validation_errors=redact(_make_plain(result.validation_errors)),
         )
         state = replace(state, result=result)
-    return msgspec.json.encode(state, enc_hook=str)
+    try:
+        return msgspec.json.encode(state, enc_hook=str)
+    except UnicodeError:
+        return msgspec.json.encode(escape_halves(msgspec.to_builtins(state, enc_hook=str)))
+
+
+def _make_plain(value: Any) -> Any:
+    try:
+        return plain(value)
+    except Exception:  # noqa: BLE001 - a value of a tool may raise anything
+        return restore_value(take_snapshot(value))
 
 
 def _hash_owner(owner: str | None) -> str:
