@@ -180,6 +180,16 @@ async def test_two_engines(make: Make, work: Work) -> None:
     assert sorted(work.ran) == list(range(40))
 
 
+async def test_awaited_in_another_engine(make: Make, work: Work) -> None:
+    """A tool that is for no task runs, wherever, for a caller that waits and may ask again."""
+    keys = {"background": "never"}
+    engines = [await make(keys, run_tasks=False), await make(keys)]
+    engines[1].tasks.open()
+    work.gate.set()
+    handle = await engines[0].tasks.start("work", {"number": 1}, is_awaited=True)
+    assert (await handle.wait(BOUND)).output == {"number": 1}
+
+
 async def test_cancelled_from_elsewhere(make: Make) -> None:
     """A task is cancelled by any engine of its database, and its progress is seen there."""
     first, second = await make(), await make()
@@ -288,7 +298,7 @@ async def test_what_no_database_takes(
         ran.append(1)
         return await run()
 
-    work.run = note_run  # type: ignore[method-assign]
+    work.run = note_run  # type: ignore[method-assign, assignment]
     keys: dict[str, Any] = {"parameters": [], "effect": "read"}
     handle = await (await make(keys)).start("work")
     await handle.wait(BOUND)

@@ -44,6 +44,7 @@ class _Asked(msgspec.Struct, kw_only=True):
     ttl: float
     is_repeatable: bool
     digest: str
+    is_awaited: bool = False
 
 
 @live("open the same address again")
@@ -210,6 +211,7 @@ def _task_of(row: Any) -> KeptTask:
         definition_hash=asked.definition_hash,
         ttl=asked.ttl,
         is_repeatable=asked.is_repeatable,
+        is_awaited=asked.is_awaited,
         bound_to=bound_to,
         key=key,
         digest=asked.digest,
@@ -227,6 +229,7 @@ def _pack_asked(task: KeptTask) -> bytes:
         ttl=task.ttl,
         is_repeatable=task.is_repeatable,
         digest=task.digest,
+        is_awaited=task.is_awaited,
     )
     return msgspec.json.encode(asked)
 
