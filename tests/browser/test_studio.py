@@ -91,8 +91,8 @@ async def test_what_runs_and_waits_is_seen_as_it_happens(
     second = asyncio.create_task(engine.execute("steps", arguments))
     await page.find("table", "Waits, the next one first")
     text = await page.text()
-    held = re.findall(r"call-[0-9a-f-]+", text)
-    assert len(set(held)) == 2
+    seen = re.findall(r"…[0-9a-f]{8}", text)
+    assert len(set(seen)) == 2
     assert re.search(r"one.*1 / 1", text, re.DOTALL)
     # Stopped in the browser, the first one ends, and the second one has the slot.
     stop, *_ = await page.find_all("button", "Stop")

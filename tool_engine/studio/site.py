@@ -18,6 +18,7 @@ from tool_engine.studio.door import BrowserRequest, Door
 from tool_engine.studio.pages import (
     approvals_page,
     choices_page,
+    files_page,
     live_page,
     parser_page,
     tester_page,
@@ -35,12 +36,21 @@ from tool_engine.studio.visit import (
     Visit,
 )
 
-_PAGES: Final = (live_page, tools_page, tester_page, parser_page, approvals_page, choices_page)
+_PAGES: Final = (
+    live_page,
+    tools_page,
+    tester_page,
+    parser_page,
+    files_page,
+    approvals_page,
+    choices_page,
+)
 PANES: Final = (
     ("/", "Live", "read"),
     ("/tools", "Tools", "read"),
     ("/tester", "Tester", "call"),
     ("/parser", "Parser", "read"),
+    ("/files", "Files", "operate"),
     ("/approvals", "Approvals", "approve"),
 )
 """Where the menu leads, what it says, and the scope that each takes."""
@@ -164,11 +174,9 @@ class Studio:
             headers = {"content-type": found.media_type, "content-disposition": name}
             await answer.send_bytes(200, found.data, headers)
         else:
-            await self._send_pieces(visit, found, answer, request.receive)
+            await self._send_pieces(visit, found, answer)
 
-    async def _send_pieces(
-        self, visit: Visit, found: Pieces, answer: _Sender, receive: Any
-    ) -> None:
+    async def _send_pieces(self, visit: Visit, found: Pieces, answer: _Sender) -> None:
         """Send pieces of pages as events, until they end or the browser has left."""
         await answer.start_stream()
 
@@ -177,7 +185,7 @@ class Studio:
                 await answer.send_event(self._render_for(visit, page))
 
         async def wait_for_end() -> None:
-            while (await receive())["type"] != "http.disconnect":
+            while (await visit.receive())["type"] != "http.disconnect":
                 pass
 
         tasks = {asyncio.create_task(write()), asyncio.create_task(wait_for_end())}
@@ -279,6 +287,7 @@ class Studio:
             language=request.language,
             theme=request.theme,
             is_partial=request.is_partial,
+            receive=receive,
             can_sign_out=sign_ins is not None,
         )
 
