@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,16 @@ async def test_two_engines(make: Make, work: Work) -> None:
     assert sorted(work.ran) == list(range(40))
 
 
+async def test_awaited_in_another_engine(make: Make, work: Work) -> None:
+    """A tool that is for no task runs, wherever, for a caller that waits and may ask again."""
+    keys = {"background": "never"}
+    engines = [await make(keys, run_tasks=False), await make(keys)]
+    engines[1].tasks.open()
+    work.gate.set()
+    handle = await engines[0].tasks.start("work", {"number": 1}, is_awaited=True)
+    assert (await handle.wait(BOUND)).output == {"number": 1}
+
+
 async def test_cancelled_from_elsewhere(make: Make) -> None:
     """A task is cancelled by any engine of its database, and its progress is seen there."""
     first, second = await make(), await make()
@@ -240,6 +251,75 @@ async def test_arguments_that_only_memory_has(make: Make, work: Work) -> None:
     result = await (await later.tasks.get(handles[8].id)).wait(BOUND)
     assert result.error_type in ("worker_lost", "engine_closed")
     assert 8 not in work.ran
+
+
+@dataclass
+class Detached:
+    """A row that cannot be read any more, as those of ORMs can be."""
+
+    name: str = "a"
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "name":
+            raise RuntimeError("the connection is closed")
+        return super().__getattribute__(name)
+
+
+async def read_half() -> dict[str, Any]:
+    return {"caf\udce9": "caf\udce9", "caf\\udce9": 2, "size": 2**80}
+
+
+async def read_row() -> dict[str, Any]:
+    return {"row": Detached()}
+
+
+async def fail_over_half() -> None:
+    raise FileNotFoundError("there is no caf\udce9")
+
+
+@pytest.mark.parametrize(
+    ("run", "error", "output"),
+    [
+        (
+            read_half,
+            None,
+            {"caf\\udce9'": "caf\\udce9", "caf\\udce9": 2, "size": 2**80},
+        ),
+        (read_row, None, None),
+        (fail_over_half, "FileNotFoundError: there is no caf\\udce9", {}),
+    ],
+)
+async def test_what_no_database_takes(
+    make: Make, work: Work, run: Any, error: str | None, output: Any
+) -> None:
+    """A task ends once, whatever its tool returns: names of files that are not UTF-8, for one."""
+    ran = []
+
+    async def note_run() -> Any:
+        ran.append(1)
+        return await run()
+
+    work.run = note_run  # type: ignore[method-assign, assignment]
+    keys: dict[str, Any] = {"parameters": [], "effect": "read"}
+    handle = await (await make(keys)).start("work")
+    await handle.wait(BOUND)
+    found = await (await make(keys)).tasks.get(handle.id)
+    assert found.result is not None
+    assert (found.result.error, len(ran)) == (error, 1)
+    assert output in (None, found.result.output)
+
+
+async def test_a_reason_that_no_database_takes(make: Make, work: Work) -> None:
+    engine = await make()
+    handles = [await engine.start("work", {"number": each}) for each in range(9)]
+    await until(handles[0], "running")
+    for each in (handles[0], handles[8]):
+        assert await each.cancel("half \udce9 of it")
+        found = await (await make()).tasks.get(each.id)
+        assert (found.status, found.state.message) == (
+            "cancelled",
+            "the task was cancelled: half \\udce9 of it",
+        )
 
 
 async def test_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch, make: Make) -> None:

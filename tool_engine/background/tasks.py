@@ -349,6 +349,14 @@ class EngineTasks:
         """Run what is queued, from now on."""
         self.feeding.open()
 
+    def serve(self) -> None:
+        """Run what other programs start or leave behind, unless this engine leaves that to others.
+
+        An engine that found no task at its start looks for none until it has started one itself.
+        """
+        if self._storage.is_shared and self.runs_here:
+            self.feeding.open()
+
     async def close(self) -> None:
         """End, or leave to later engines, what has not ended; after the engine's calls."""
         await self.feeding.close()

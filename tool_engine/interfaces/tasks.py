@@ -65,5 +65,8 @@ class Tasks(Protocol):
     def open(self) -> None:
         """Run what is queued, from now on."""
 
+    def serve(self) -> None:
+        """Run what others start or leave behind, unless this engine leaves that to others."""
+
     async def close(self) -> None:
         """End, or leave to later engines, what has not ended."""

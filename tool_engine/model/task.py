@@ -80,7 +80,7 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     is_repeatable: bool = False
     """Whether it may run again where it is not known whether it ran."""
     is_awaited: bool = False
-    """Whether its caller waits for it, as one does that may ask again; known in this process."""
+    """Whether its caller waits for it, as one does that may ask again."""
     bound_to: str | None = None
     """The worker that alone can run it, since it alone has the arguments; None: any."""
     key: str | None = None

@@ -234,6 +234,7 @@ async def _serve_clients(
         approvals=_choose_approvals(engine, options),
     )
     engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
+    engine.tasks.serve()
     if address is None:
         await server.run_stdio()
         return

@@ -202,6 +202,7 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
 
     app = await asyncio.to_thread(make_app)
     engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
+    engine.tasks.serve()
     count = len(engine.list_names())
     await serve_app(
         app,

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.entry import VisibleCall
-from tool_engine.knowledge.snapshot import take_snapshot
+from tool_engine.knowledge.snapshot import restore_value, take_snapshot
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.held_records import HeldRecords
 from tool_engine.knowledge.sql.schema.damage import read_row
@@ -26,6 +26,7 @@ from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.json.copying import live
+from tool_engine.model.json.halves import escape_halves
 from tool_engine.model.json.output import plain
 from tool_engine.model.record import CallEntry
 from tool_engine.model.task import QUEUED, KeptTask, TaskState, fields_of
@@ -52,6 +53,7 @@ class _Asked(msgspec.Struct, kw_only=True):
     ttl: float
     is_repeatable: bool
     digest: str
+    is_awaited: bool = False
 
 
 @live("open the same address again")
@@ -267,6 +269,7 @@ def _task_of(row: Any) -> KeptTask:
         definition_hash=asked.definition_hash,
         ttl=asked.ttl,
         is_repeatable=asked.is_repeatable,
+        is_awaited=asked.is_awaited,
         bound_to=bound_to,
         key=key,
         digest=asked.digest,
@@ -284,18 +287,22 @@ def _pack_asked(task: KeptTask) -> bytes:
         ttl=task.ttl,
         is_repeatable=task.is_repeatable,
         digest=task.digest,
+        is_awaited=task.is_awaited,
     )
     return msgspec.json.encode(asked)
 
 
 def _pack_state(task: KeptTask, state: TaskState, harmless: Harmless | None = None) -> bytes:
-    """Return what is written of a state: JSON values, with secrets hidden."""
+    """Return what is written of a state: JSON values, with secrets hidden.
+
+    Whatever a tool has returned: a task whose end cannot be written would run again and again.
+    """
     result = state.result
     if result is not None:
         output = result.output
         if task.is_bound and task.params is not None:
             secret = VisibleCall(take_snapshot(task.params), task.tool)
-            output = secret.value(plain(output))
+            output = secret.value(_make_plain(output))
         if harmless is not None:
             harmless.refresh()
         result = replace(
@@ -305,13 +312,23 @@ def _pack_state(task: KeptTask, state: TaskState, harmless: Harmless | None = No
             validation_errors=_hide_in(result.validation_errors, harmless),
         )
         state = replace(state, result=result)
-    return msgspec.json.encode(state, enc_hook=str)
+    try:
+        return msgspec.json.encode(state, enc_hook=str)
+    except UnicodeError:
+        return msgspec.json.encode(escape_halves(msgspec.to_builtins(state, enc_hook=str)))
+
+
+def _make_plain(value: Any) -> Any:
+    try:
+        return plain(value)
+    except Exception:  # noqa: BLE001 - a value of a tool may raise anything
+        return restore_value(take_snapshot(value))
 
 
 def _hide_in(value: Any, harmless: Harmless | None) -> Any:
     if harmless is not None and harmless.is_so(value):
         return value
-    return redact(plain(value))
+    return redact(_make_plain(value))
 
 
 def _hash_owner(owner: str | None) -> str:
