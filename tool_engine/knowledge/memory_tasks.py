@@ -54,7 +54,12 @@ class MemoryTaskStorage:
         return self._tasks.get(task_id)
 
     async def list(
-        self, owner: str | None, status: str | None, limit: int, after: str | None
+        self,
+        owner: str | None,
+        status: str | None,
+        limit: int,
+        after: str | None,
+        tool_name: str | None = None,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         last = self._tasks.get(after) if after is not None else None
@@ -62,9 +67,10 @@ class MemoryTaskStorage:
         for task in reversed(self._tasks.values()):
             if len(found) >= limit:
                 break
+            state = task.state
             is_older = last is None or task.number < last.number
-            is_meant = owner in (None, task.state.owner) and status in (None, task.state.status)
-            if is_older and is_meant:
+            is_meant = owner in (None, state.owner) and status in (None, state.status)
+            if is_older and is_meant and tool_name in (None, state.tool_name):
                 found.append(task.state)
         return found
 

@@ -25,12 +25,15 @@ _Status: TypeAlias = Literal[
     "cancelled",
     "rejected",
 ]
+_Text: TypeAlias = Annotated[str, Meta(max_length=500)]
 _DEFAULT_TTL: Final = 3600.0
 _KEY_HOLDS: Final = 86_400.0
 
 
 class TaskQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     status: _Status | None = None
+    tool_name: _Text | None = None
+    owner: Annotated[_Text, Meta(description="The principal that started it.")] | None = None
     limit: Limit = 100
     cursor: Cursor | None = None
 
@@ -83,8 +86,13 @@ async def list_tasks(asked: Asked) -> Any:
     """List tasks, the newest first: the principal's own, or all for one that operates."""
     query: TaskQuery = asked.query
     after = None if query.cursor is None else read_cursor(query.cursor)
+    if asked.owner is not None and query.owner not in (None, asked.owner):
+        return TaskPage([])  # what others have started is not there
+    owner = asked.owner or query.owner
     try:
-        found = await asked.engine.tasks.list(asked.owner, query.status, query.limit + 1, after)
+        found = await asked.engine.tasks.list(
+            owner, query.status, query.limit + 1, after, query.tool_name
+        )
     except TaskNotFoundError as error:
         detail = "the task that the cursor stands for is gone; begin again without it"
         raise Problem(404, "unknown-cursor", detail) from error
