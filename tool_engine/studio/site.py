@@ -20,6 +20,7 @@ from tool_engine.studio.pages import (
     choices_page,
     live_page,
     parser_page,
+    tester_page,
     tools_page,
 )
 from tool_engine.studio.rendering import digest_static, list_static, load_pages, render_page
@@ -34,10 +35,11 @@ from tool_engine.studio.visit import (
     Visit,
 )
 
-_PAGES: Final = (live_page, tools_page, parser_page, approvals_page, choices_page)
+_PAGES: Final = (live_page, tools_page, tester_page, parser_page, approvals_page, choices_page)
 PANES: Final = (
     ("/", "Live", "read"),
     ("/tools", "Tools", "read"),
+    ("/tester", "Tester", "call"),
     ("/parser", "Parser", "read"),
     ("/approvals", "Approvals", "approve"),
 )

@@ -1,0 +1,242 @@
+"""Does the tester call a tool with what was filled in, and show what came of it?"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.server.conftest import Service
+from tests.studio.conftest import Browser, Shown
+from tool_engine import ToolEngine, ToolExecutionContext
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "title": "<b>Name</b>"},
+        "size": {"type": "integer", "minimum": 1},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "at": {"type": "string", "format": "date"},
+        "kind": {"enum": ["a", 1, None]},
+        "data": {"type": "string"},
+        "shape": {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "title": "Circle",
+                    "properties": {"radius": {"type": "number"}},
+                    "required": ["radius"],
+                },
+                {"type": "null"},
+            ]
+        },
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+TEXTS = re.compile(r'<textarea[^>]*name="([^"]*)"[^>]*>\n(.*?)</textarea>', re.DOTALL)
+CHOICES = re.compile(r'<select[^>]*name="([^"]*)"[^>]*>(.*?)</select>', re.DOTALL)
+
+
+@pytest.fixture
+def tools(engine: ToolEngine) -> list[Any]:
+    """A tool with controls of all kinds, and what it was called with."""
+    called: list[Any] = []
+
+    async def show_all(**arguments: Any) -> Any:
+        called.append(arguments)
+        return {"got": arguments}
+
+    engine.register_tool(
+        {
+            "name": "show_all",
+            "version": "1.0.0",
+            "description": "Show all.",
+            "effect": "read",
+            "parameters": [
+                {
+                    "name": name,
+                    "type": _type_of(each),
+                    "required": name == "name",
+                    "description": str(each.get("title", name)),
+                    "schema": {key: value for key, value in each.items() if key != "title"},
+                }
+                for name, each in SCHEMA["properties"].items()  # type: ignore[attr-defined]
+            ],
+        },
+        show_all,
+    )
+
+    @engine.tool(effect="read")
+    async def steps(count: int, context: ToolExecutionContext) -> str:
+        """Take steps.
+
+        Args:
+            count: How many.
+            context: Hears of each.
+        """
+        for step in range(count):
+            await context.report_progress(step + 1, count, f"step {step + 1} <i>")
+        return "done"
+
+    return called
+
+
+def _type_of(schema: Any) -> str:
+    return str(schema.get("type", "any"))
+
+
+def form_of(shown: Shown) -> dict[str, str]:
+    """What a browser would send of the form, as it is shown."""
+    whole = shown.text[shown.text.index('id="form"') :]
+    found: dict[str, str] = {}
+    for tag in re.findall(r"<input[^>]*>", whole):
+        name, value = re.search(r'name="([^"]*)"', tag), re.search(r'value="([^"]*)"', tag)
+        if name and "checkbox" not in tag and "file" not in tag:
+            found[name[1]] = "" if value is None else value[1]
+    found.update(TEXTS.findall(whole))
+    for name_, inside in CHOICES.findall(whole):
+        chosen = re.search(r'value="([^"]*)" selected', inside)
+        found[name_] = chosen[1] if chosen else "-"
+    found.pop("csrf", None)
+    return found
+
+
+async def test_a_form_that_is_filled_in(ann: Browser, tools: list[Any]) -> None:
+    shown = await ann.open("/studio/tester?tool=show_all")
+    assert shown.status == 200
+    fields = form_of(shown)
+    filled = {
+        **fields,
+        "a:v:/name": "x\r\ny",
+        "a:v:/size": "12345678901234567890",
+        "a:v:/kind": "1",
+    }
+    done = await ann.send("/studio/tester/run", filled)
+    assert tools == [{"name": "x\ny", "size": 12345678901234567890, "kind": 1}]
+    assert "succeeded" in done.words
+    assert form_of(done)["a:v:/size"] == "12345678901234567890"  # it stands there still
+
+
+async def test_what_is_missing_is_said_at_its_place(ann: Browser, tools: list[Any]) -> None:
+    fields = form_of(await ann.open("/studio/tester?tool=show_all"))
+    refused = await ann.send("/studio/tester/run", {**fields, "a:v:/size": "1.5"})
+    assert tools == []
+    assert refused.words.count("this is needed; fill it in") == 1
+    assert "write a whole number, such as 12" in refused.words
+    assert refused.text.count('aria-invalid="true"') == 2
+    assert form_of(refused)["a:v:/size"] == "1.5"
+
+
+async def test_parts_that_are_added_and_removed(ann: Browser, tools: list[Any]) -> None:
+    """All without a script: each button shows the form again, with what was typed."""
+    path = "/studio/tester/form"
+    fields = form_of(await ann.open("/studio/tester?tool=show_all")) | {"a:v:/name": "n"}
+    for text in ("one", "two", "three"):
+        fields = form_of(await ann.send(path, {**fields, "change": "add:/tags"}))
+        last = max(name for name in fields if name.startswith("a:v:/tags/"))
+        fields[last] = text
+    fields = form_of(await ann.send(path, {**fields, "change": "drop:/tags/1"}))
+    fields = form_of(await ann.send(path, {**fields, "a:u:/shape": "0"}))
+    fields["a:v:/shape/radius"] = "0.5"
+    await ann.send("/studio/tester/run", fields)
+    assert tools == [{"name": "n", "tags": ["one", "three"], "shape": {"radius": 0.5}}]
+    closed = form_of(await ann.send(path, {**fields, "change": "close:/tags"}))
+    await ann.send("/studio/tester/run", {**closed, "a:u:/shape": "1"})
+    assert tools[1:] == [{"name": "n", "shape": None}]
+
+
+async def test_the_same_as_json(ann: Browser, tools: list[Any]) -> None:
+    """From a form to JSON and back nothing is lost, and what is no JSON stays as it was typed."""
+    fields = form_of(await ann.open("/studio/tester?tool=show_all"))
+    fields |= {"a:v:/name": "n", "mode_wanted": "json"}
+    shown = await ann.send("/studio/tester/form", fields)
+    as_json = form_of(shown)
+    assert as_json["arguments"].replace("&#34;", '"') == '{\n  "name": "n"\n}'
+    wrong = await ann.send("/studio/tester/run", {**as_json, "arguments": '{"name": '})
+    assert "this is no JSON" in wrong.words
+    assert form_of(wrong)["arguments"] == "{&#34;name&#34;: "
+    text = '{"name": "m", "tags": ["a"]}'
+    back = form_of(
+        await ann.send("/studio/tester/form", {**as_json, "arguments": text, "mode_wanted": "form"})
+    )
+    assert (back["a:v:/name"], back["a:v:/tags/0"]) == ("m", "a")
+    await ann.send("/studio/tester/run", {**as_json, "arguments": text})
+    assert tools == [{"name": "m", "tags": ["a"]}]
+
+
+async def test_a_file(ann: Browser, studio: Service, tools: list[Any]) -> None:
+    """It is sent once: a form that is shown again has kept it."""
+    fields = form_of(await ann.open("/studio/tester?tool=show_all"))
+    form = aiohttp.FormData({"csrf": ann.csrf, **fields})
+    form.add_field("a:f:/data", b"\x00\xff", filename="x.bin")
+    again = await ann._ask("POST", "/studio/tester/run", {}, data=form)
+    kept = form_of(again)
+    assert kept["a:v:/data"] == base64.b64encode(b"\x00\xff").decode()
+    await ann.send("/studio/tester/run", {**kept, "a:v:/name": "n"})
+    assert tools == [{"name": "n", "data": "AP8="}]
+
+
+async def test_what_happens_as_it_happens(ann: Browser, tools: list[Any]) -> None:
+    """With scripts the answer is a stream of parts of the page; the last one has the result."""
+    fields = form_of(await ann.open("/studio/tester?tool=steps"))
+    answer = await ann.send("/studio/tester/run", {**fields, "a:v:/count": "2"}, hx_request="true")
+    assert answer.headers["content-type"] == "text/event-stream"
+    parts = answer.text.strip().split("\n\n")
+    assert "step" in answer.text
+    assert "<i>" not in answer.text
+    assert "succeeded" in parts[-1]
+    assert "done" in parts[-1]
+
+
+async def test_a_failure_and_its_copies(ann: Browser) -> None:
+    """The result says what failed; the same call is there as curl, Python, YAML and a link."""
+    fields = form_of(await ann.open("/studio/tester?tool=add"))
+    done = await ann.send("/studio/tester/run", {**fields, "a:v:/a": "1", "a:v:/b": "2"})
+    assert "curl -X POST" in done.words
+    assert "await engine.execute('add', {'a': 1, 'b': 2})" in done.words
+    link = re.search(r'href="(/studio/tester\?[^"]+)"[^>]*>A link to this', done.text)
+    assert link
+    again = await ann.open(link[1].replace("&amp;", "&"))
+    assert form_of(again)["a:v:/b"] == "2"
+    loaded = re.findall(r'href="(/studio/tester\?tool=add&amp;call=[^"]+)"', done.text)
+    assert form_of(await ann.open(loaded[0].replace("&amp;", "&")))["a:v:/a"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "says"),
+    [
+        ("tool=ad", 404, "did you mean 'add'"),
+        ("tool=a/b", 404, "nothing of that name"),
+        ("tool=add&arguments=%7B", 422, "no JSON"),
+        ("tool=add&call=no-such-call", 404, "no-such-call"),
+        ("", 200, "Type the name of a tool"),
+    ],
+)
+async def test_what_cannot_be_loaded(ann: Browser, query: str, status: int, says: str) -> None:
+    shown = await ann.open(f"/studio/tester?{query}")
+    assert shown.status == status
+    assert says in shown.words
+
+
+async def test_a_call_of_another_is_not_loaded(
+    ann: Browser, studio: Service, engine: ToolEngine
+) -> None:
+    context = ToolExecutionContext(caller_id="bob")
+    result = await engine.execute("add", {"a": 7, "b": 8}, context)
+    call_id = result.metadata["call_id"]
+    shown = await ann.open(f"/studio/tester?tool=add&call={call_id}")
+    assert shown.status == 404
+    assert form_of(shown)["a:v:/a"] == ""
+    refused = await ann.send("/studio/tester/result", {"call": call_id})
+    assert refused.status == 404
+
+
+async def test_one_that_may_not_call(studio: Service) -> None:
+    async with Browser(studio.url) as reader:
+        await reader.sign_in("token-of-reader")
+        assert "Tester" not in (await reader.open("/studio/tools")).words
+        assert (await reader.open("/studio/tester?tool=add")).status == 403

@@ -1,0 +1,278 @@
+"""What does a tool do with these arguments?"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.access.problem import Problem
+from tool_engine.model.outcome import outcome_of
+from tool_engine.studio.forms.controls import make_form
+from tool_engine.studio.forms.fields import fill_fields, write_json
+from tool_engine.studio.forms.form_changes import change_fields
+from tool_engine.studio.forms.reading import Arguments, Fault, read_arguments, take_files
+from tool_engine.studio.visit import Download, Page, PageAnswer, Pieces, Visit, show_at
+
+_LAST: Final = "10"
+"""Calls of one's own that are listed."""
+_MOST_NAMES: Final = 1_000
+"""Tools that are suggested while one types."""
+_LONGEST_LINK: Final = 4_000
+"""Characters of arguments that an address holds."""
+_PREFIX: Final = "a:"
+"""Before the names of fields that hold arguments; others are of the page."""
+
+
+class Trial(msgspec.Struct):
+    """What is filled in on the page."""
+
+    name: str
+    mode: str
+    """`form` or `json`."""
+    fields: dict[str, str]
+    text: str
+    """The arguments as JSON, in the mode `json`."""
+    timeout: str
+    conversation: str
+
+
+@show_at("GET", "/tester", scope="call")
+async def show_tester(visit: Visit) -> Page:
+    """Show the form of a tool, filled in as the address says."""
+    query = visit.query
+    name, mode = query.get("tool", "").strip(), query.get("mode", "form")
+    arguments, problem = await _find_arguments(visit)
+    tool = None
+    if name:
+        try:
+            tool = await visit.api.get("/v1/tools/{}", name)
+        except Problem as error:
+            problem = error
+    fields = {} if tool is None else fill_fields(tool["input_schema"], arguments or {})
+    is_raw = "j:" in fields
+    if is_raw:
+        fields, mode = {}, "json"
+    trial = Trial(
+        name,
+        "json" if mode == "json" else "form",
+        fields,
+        write_json(arguments or {}),
+        query.get("timeout", ""),
+        query.get("conversation", ""),
+    )
+    return await _show_page(visit, trial, tool, problem=problem)
+
+
+@show_at("POST", "/tester/form", scope="call")
+async def change_form(visit: Visit) -> Page:
+    """Show the form after a part was added, removed or opened, or in its other mode."""
+    trial = _read_trial(visit)
+    tool = await visit.api.get("/v1/tools/{}", trial.name)
+    schema = tool["input_schema"]
+    faults: list[Fault] = []
+    wanted = visit.form.get("mode_wanted", trial.mode)
+    if wanted != trial.mode:
+        said = _read_said(trial, schema)
+        faults = said.faults
+        if not (trial.mode == "json" and faults):
+            trial.text, trial.fields = write_json(said.value), fill_fields(schema, said.value)
+            trial.mode = "json" if wanted == "json" or "j:" in trial.fields else "form"
+    else:
+        trial.fields = change_fields(trial.fields, visit.form.get("change"))
+    if visit.is_partial:
+        return Page("tester_form.html", _fill_form(trial, tool, faults))
+    return await _show_page(visit, trial, tool, faults)
+
+
+@show_at("POST", "/tester/run", scope="call")
+async def run_tool(visit: Visit) -> PageAnswer:
+    """Call the tool, and show what happens as it happens."""
+    trial = _read_trial(visit)
+    tool = await visit.api.get("/v1/tools/{}", trial.name)
+    said = _read_said(trial, tool["input_schema"])
+    if not said.faults and not isinstance(said.value, dict):
+        said.faults.append(Fault("", "the arguments are one JSON object"))
+    if said.faults:
+        values = _fill_form(trial, tool, said.faults)
+        if visit.is_partial:
+            return Page("tester_refused.html", values)
+        return await _show_page(visit, trial, tool, said.faults)
+    body: dict[str, Any] = {"arguments": said.value}
+    if trial.timeout.strip():
+        body["timeout"] = _read_timeout(trial.timeout)
+    if trial.conversation.strip():
+        body["conversation_id"] = trial.conversation.strip()
+    if visit.is_partial:
+        return Pieces(_follow_call(visit, tool, body))
+    result = await visit.api.post("/v1/tools/{}/calls", tool["name"], body=body)
+    return await _show_page(visit, trial, tool, result=_describe_result(visit, tool, body, result))
+
+
+@show_at("POST", "/tester/result", scope="call")
+async def download_result(visit: Visit) -> Download:
+    """Send the whole output of a call, as its record has it."""
+    record = (await visit.api.get("/v1/calls/{}", visit.form.get("call")))["record"]
+    if record is None:
+        raise Problem(404, "unknown-record", "no result is kept of this call")
+    return Download(write_json(record["result"]).encode(), "result.json", "application/json")
+
+
+async def _find_arguments(visit: Visit) -> tuple[Any, Problem | None]:
+    """Return the arguments that an address names: JSON, or those of a call that was made."""
+    call_id, text = visit.query.get("call", ""), visit.query.get("arguments", "")
+    try:
+        if call_id:
+            record = (await visit.api.get("/v1/calls/{}", call_id))["record"]
+            return (None if record is None else record["params"]), None
+        return (json.loads(text) if text else None), None
+    except Problem as problem:
+        return None, problem
+    except (ValueError, RecursionError):
+        return None, Problem(422, "invalid-form", "the arguments in the address are no JSON")
+
+
+def _read_trial(visit: Visit) -> Trial:
+    form = visit.form
+    fields = {
+        name.removeprefix(_PREFIX): value
+        for name, value in reversed(form.fields)
+        if name.startswith(_PREFIX)
+    }
+    files = {
+        name.removeprefix(_PREFIX): data
+        for name, sent in form.files.items()
+        for _, data in sent[:1]
+        if data
+    }
+    return Trial(
+        form.get("tool").strip(),
+        "json" if form.get("mode") == "json" else "form",
+        # A file is sent once: its contents stand in the form that is shown next.
+        take_files(fields, files),
+        form.get("arguments").replace("\r\n", "\n"),
+        form.get("timeout"),
+        form.get("conversation"),
+    )
+
+
+def _read_said(trial: Trial, schema: Mapping[str, Any]) -> Arguments:
+    if trial.mode == "json":
+        return read_arguments({}, {"j:": trial.text or "{}"})
+    return read_arguments(schema, trial.fields)
+
+
+def _read_timeout(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise Problem(422, "invalid-form", "the time limit is a number of seconds") from None
+
+
+def _fill_form(trial: Trial, tool: Any, faults: list[Fault]) -> dict[str, Any]:
+    is_json = trial.mode == "json"
+    form = None if is_json else make_form(tool["input_schema"], trial.fields, faults)
+    return {
+        "trial": trial,
+        "tool": tool,
+        "form": form,
+        "faults": faults,
+        "newline": "\n",
+        "prefix": _PREFIX,
+    }
+
+
+async def _show_page(
+    visit: Visit,
+    trial: Trial,
+    tool: Any,
+    faults: list[Fault] | None = None,
+    problem: Problem | None = None,
+    result: Any = None,
+) -> Page:
+    found = await visit.api.get("/v1/tools", query={"limit": str(_MOST_NAMES)})
+    values = {
+        **({"trial": trial} if tool is None else _fill_form(trial, tool, faults or [])),
+        "tool": tool,
+        "names": [each["name"] for each in found["items"]],
+        "last": await _list_last(visit, trial.conversation.strip()),
+        "problem": problem,
+        "shown": result,
+    }
+    status = 200 if problem is None else problem.status
+    return Page("tester.html", values, status)
+
+
+async def _list_last(visit: Visit, conversation: str) -> list[Any]:
+    """Return the newest calls of one's own, or of a conversation."""
+    if not visit.principal.may("read"):
+        return []
+    query = {"limit": _LAST, "caller_id": visit.principal.name, "conversation_id": conversation}
+    found = await visit.api.get("/v1/records", query=query)
+    return [{**each, "outcome": outcome_of(each["error_type"]).value} for each in found["items"]]
+
+
+async def _follow_call(visit: Visit, tool: Any, body: Any) -> AsyncIterator[Page]:
+    """Yield what the page shows of a call, whenever something happened to it."""
+    shown: dict[str, Any] = {"call_id": None, "state": "sent", "progress": None, "events": []}
+    yield Page("tester_running.html", {"shown": shown})
+    try:
+        async with visit.api.stream(
+            "POST", "/v1/tools/{}/calls", tool["name"], body=body
+        ) as events:
+            async for name, data in events:
+                if name == "result":
+                    found = _describe_result(visit, tool, body, data)
+                    last = await _list_last(visit, str(body.get("conversation_id", "")))
+                    values = {"shown": found, "events": shown["events"], "last": last}
+                    yield Page("tester_done.html", values)
+                    return
+                _note_event(shown, name, data)
+                yield Page("tester_running.html", {"shown": shown})
+    except Problem as problem:
+        yield Page("problem_part.html", {"problem": problem})
+
+
+def _note_event(shown: dict[str, Any], name: str, data: Any) -> None:
+    shown["call_id"] = data.get("call_id") or shown["call_id"]
+    shown["events"].append({"name": name, "at": data.get("timestamp")})
+    del shown["events"][:-50]
+    if name == "execution_progress":
+        shown["progress"] = data.get("progress")
+    else:
+        shown["state"] = name
+
+
+def _describe_result(visit: Visit, tool: Any, body: Any, result: Any) -> dict[str, Any]:
+    metadata = result.get("metadata") or {}
+    arguments = json.dumps(body["arguments"], ensure_ascii=False)
+    return {
+        "result": result,
+        "call_id": metadata.get("call_id"),
+        "outcome": outcome_of(result.get("error_type")).value,
+        "link": visit.link("/tester", {"tool": tool["name"], "arguments": arguments})
+        if len(arguments) <= _LONGEST_LINK
+        else None,
+        "copies": _write_copies(tool["name"], body),
+    }
+
+
+def _write_copies(name: str, body: Any) -> list[tuple[str, str]]:
+    """Return the same call in other forms, by what each is called."""
+    data = json.dumps(body, ensure_ascii=False)
+    curl = (
+        f"curl -X POST {shlex.quote(f'http://127.0.0.1:8930/v1/tools/{name}/calls')} \\\n"
+        "  -H 'Content-Type: application/json' -H \"Authorization: Bearer $TOKEN\" \\\n"
+        f"  -d {shlex.quote(data)}"
+    )
+    python = f"result = await engine.execute({name!r}, {body['arguments']!r})"
+    test = "tests:\n  - name: as tried\n    params: " + json.dumps(
+        body["arguments"], ensure_ascii=False
+    )
+    return [("curl", curl), ("Python", python), ("YAML", test)]
+
+
+ROUTES = (show_tester, change_form, run_tool, download_result)
