@@ -201,7 +201,10 @@ async def test_what_happened_to_a_call(service: Service, ann: Client, engine: To
     await running
     for client in (ann, service.client("olga")):
         items = (await client.get(path)).json["items"]
-        assert [each["event_type"] for each in items] == ["execution_started", "execution_cancelled"]
+        assert [each["event_type"] for each in items] == [
+            "execution_started",
+            "execution_cancelled",
+        ]
         assert items[1]["error"].startswith("the call was cancelled")
     assert len((await ann.get(f"{path}?limit=1")).json["items"]) == 1
     for client, asked in ((service.client("bob"), path), (ann, "/v1/calls/none/events")):

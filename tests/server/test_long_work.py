@@ -98,6 +98,10 @@ async def test_pages(ann: Client) -> None:
             break
         cursor = f"&cursor={page['next']}"
     assert found == [each["id"] for each in reversed(started)]
+    await ann.get(f"/v1/tasks/{found[0]}?wait=10")
+    for query, has_result in (("", True), ("&results=false", False)):
+        (newest,) = (await ann.get(f"/v1/tasks?limit=1{query}")).json["items"]
+        assert (newest["result"] is not None) is has_result
 
 
 async def test_one_request_that_is_sent_twice(

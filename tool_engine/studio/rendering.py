@@ -24,6 +24,26 @@ _HERE: Final = Path(__file__).parent
 LANGUAGES: Final = {"en": "English", "zh": "中文"}
 _MOST_SHOWN: Final = 20_000
 """Letters of one value on a page; the whole of it can be downloaded."""
+_JSON: Final = json.JSONEncoder(indent=2, ensure_ascii=False)
+STATES: Final = {
+    "asking": "waits for consent",
+    "input_required": "waits for a person",
+    "queued": "waits for a slot",
+    "sharing": "shares a run",
+    "pausing": "pauses",
+}
+"""States that are shown in other words than their own."""
+_TONES: Final = {
+    "succeeded": "ok",
+    "failed": "bad",
+    "timeout": "warn",
+    "rejected": "warn",
+    "input_required": "warn",
+    "asking": "warn",
+    "cancelled": "still",
+    "queued": "still",
+}
+"""The colour of a state or an outcome; that of the others is neutral."""
 
 
 def load_pages() -> None:
@@ -96,6 +116,8 @@ def _make_environment() -> Environment:
         when=show_time,
     )
     environment.globals["_"] = _translate_here
+    environment.globals["tone_of"] = tone_of
+    environment.globals["say_state"] = _say_state_here
     environment.globals["static"] = _link_static
     return environment
 
@@ -104,6 +126,17 @@ def _make_environment() -> Environment:
 def _translate_here(context: Context, text: str, **values: Any) -> Markup:
     shown = escape(translate_text(text, context["language"]))
     return shown.format(**values) if values else shown
+
+
+def tone_of(state: str) -> str:
+    """Return the class of the tag of a state or an outcome."""
+    return _TONES.get(state, "info")
+
+
+@pass_context
+def _say_state_here(context: Context, state: str) -> Markup:
+    """Return what a state of a call or a task, or an outcome, is called."""
+    return _translate_here(context, STATES.get(state, state))
 
 
 @pass_context
@@ -120,9 +153,16 @@ def show_text(value: Any, most: int = 2_000) -> Markup:
 
 
 def show_json(value: Any) -> Markup:
-    """Return a value as JSON on several lines, its middle cut out where it is long."""
-    text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-    return show_text(text, _MOST_SHOWN)
+    """Return a value as JSON on several lines, as far as it is shown; of a text, both ends."""
+    if isinstance(value, str):
+        return show_text(value, _MOST_SHOWN)
+    pieces, size = [], 0
+    for piece in _JSON.iterencode(value):
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MOST_SHOWN:  # what is not shown is not written
+            return show_text(f"{cut_middle(''.join(pieces), _MOST_SHOWN)}\n…", 2 * _MOST_SHOWN)
+    return show_text("".join(pieces), _MOST_SHOWN)
 
 
 def show_seconds(value: float | None) -> str:
