@@ -143,7 +143,7 @@ async def test_why_it_waits(olga: Browser, engine: ToolEngine, running: str) -> 
     call_id = engine.calls.reserve_id()
     task = asyncio.create_task(engine.execute("add", {"a": 1, "b": 2}, ANN, call_id=call_id))
     async with asyncio.timeout(BOUND):
-        while not engine.controller.snapshot().waiting:
+        while not engine.controller.snapshot().waiting:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
     shown = await olga.open(path_of(call_id))
     assert "Why it waits" in shown.words

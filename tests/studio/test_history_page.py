@@ -131,13 +131,6 @@ async def test_filters_that_cannot_be(olga: Browser, query: str, status: int, sa
     assert 'id="filters"' in shown.text
 
 
-async def test_a_part_of_the_page(olga: Browser, engine: ToolEngine) -> None:
-    await call(engine, "add", {"a": 1, "b": 2})
-    shown = await olga.open("/studio/history?tool=add", hx_request="true")
-    assert rows_of(shown) == ["add"]
-    assert "<html" not in shown.text
-
-
 async def test_own_calls_only(ann: Browser, studio: Service, engine: ToolEngine) -> None:
     """Those of others are neither listed nor counted, whatever the address says."""
     await call(engine, "add", {"a": 1, "b": 2}, caller_id="bob")

@@ -33,7 +33,7 @@ async def start_endless(engine: ToolEngine) -> Any:
     """A task that has come half of its way, and never ends."""
     task = await start(engine, "endless")
     async with asyncio.timeout(BOUND):
-        while task.progress is None:
+        while task.progress is None:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
     return task
 
@@ -53,7 +53,7 @@ async def test_tasks(olga: Browser, engine: ToolEngine) -> None:
     await done.wait(BOUND)
     asks = await start(engine, "pay", {"amount": 1})
     async with asyncio.timeout(BOUND):
-        while asks.status != "input_required":
+        while asks.status != "input_required":  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
     shown = await olga.open("/studio/tasks")
     assert rows_of(shown) == [asks.id, done.id, runs.id]

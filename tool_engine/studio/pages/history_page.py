@@ -60,7 +60,7 @@ async def list_history(visit: Visit) -> Page:
         status = 200
     except Problem as problem:
         values["problem"], status = problem, problem.status
-    return Page("history_rows.html" if visit.is_partial else "history.html", values, status)
+    return Page("history.html", values, status)
 
 
 async def _find_rows(visit: Visit, said: Mapping[str, str]) -> dict[str, Any]:
