@@ -161,7 +161,10 @@ def show_json(value: Any) -> Markup:
         pieces.append(piece)
         size += len(piece)
         if size > _MOST_SHOWN:  # what is not shown is not written
-            return show_text(f"{cut_middle(''.join(pieces), _MOST_SHOWN)}\n…", 2 * _MOST_SHOWN)
+            text = "".join(pieces)
+            is_one_text = len(piece) > _MOST_SHOWN // 2
+            shown = cut_middle(text, _MOST_SHOWN) if is_one_text else text[:_MOST_SHOWN]
+            return show_text(f"{shown}\n…", 2 * _MOST_SHOWN)
     return show_text("".join(pieces), _MOST_SHOWN)
 
 
