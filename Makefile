@@ -125,7 +125,7 @@ proof: coverage ## Prove it: coverage, a million random operations, mutations, m
 	TESTS_EFFORT=whole $(BIN)/python -m tests.proof
 
 node: ## Install the programs of npm that some tests need, where npm is; else those are skipped
-	cd tests/mcp_server/node && npm install --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error
+	for folder in tests/mcp_server/node tests/browser/node; do (cd "$$folder" && npm install --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error) || exit; done
 
 docs: setup ## Build the documentation into docs/_build/html
 	$(SPHINX)

@@ -50,6 +50,7 @@ PARTS = {
     "meta": 1,
     "integration": 1,
     "server": 2,
+    "browser": 1,
 }
 """The rooms that take long, from the longest on, and in how many parts; the others share parts."""
 

@@ -103,6 +103,8 @@ async def _answer_until_end(app: Any, scope: Any, receive: Any, send: Any) -> No
     try:
         await app(scope, receive, send)
     except asyncio.CancelledError:
+        if scope["type"] != "http":
+            raise
         # Which of the two can be sent depends on how far the answer had come.
         with contextlib.suppress(RuntimeError):
             await send_problem(make_ended(), send)

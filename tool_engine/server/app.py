@@ -20,6 +20,7 @@ from tool_engine.server import (
     approvals,
     calls,
     events,
+    files,
     health,
     long_work,
     operating,
@@ -41,6 +42,7 @@ _ROOMS: Final = (
     events,
     approvals,
     operating,
+    files,
     replies,
     health,
 )

@@ -22,17 +22,11 @@ from tool_engine.visible import DECEPTIVE, cut_middle, visible
 
 _HERE: Final = Path(__file__).parent
 LANGUAGES: Final = {"en": "English", "zh": "中文"}
+_ID: Final = 8
+"""Characters of an id that are shown."""
 _MOST_SHOWN: Final = 20_000
 """Letters of one value on a page; the whole of it can be downloaded."""
 _JSON: Final = json.JSONEncoder(indent=2, ensure_ascii=False)
-STATES: Final = {
-    "asking": "waits for consent",
-    "input_required": "waits for a person",
-    "queued": "waits for a slot",
-    "sharing": "shares a run",
-    "pausing": "pauses",
-}
-"""States that are shown in other words than their own."""
 _TONES: Final = {
     "succeeded": "ok",
     "failed": "bad",
@@ -68,8 +62,8 @@ def render_page(template: str, values: Mapping[str, Any]) -> str:
 
 
 def translate_text(text: str, language: str) -> str:
-    """Return a text of the studio's own in a language."""
-    return text if language == "en" else _read_texts(language).get(text, text)
+    """Return a text of the studio's own in a language; words of the API become words of people."""
+    return _read_texts(language).get(text, text)
 
 
 @cache
@@ -108,6 +102,8 @@ def _make_environment() -> Environment:
     )
     environment.filters.update(
         visible=show_text,
+        beginning=show_beginning,
+        id=show_id,
         json=show_json,
         seconds=show_seconds,
         number=show_number,
@@ -117,7 +113,6 @@ def _make_environment() -> Environment:
     )
     environment.globals["_"] = _translate_here
     environment.globals["tone_of"] = tone_of
-    environment.globals["say_state"] = _say_state_here
     environment.globals["static"] = _link_static
     return environment
 
@@ -134,12 +129,6 @@ def tone_of(state: str) -> str:
 
 
 @pass_context
-def _say_state_here(context: Context, state: str) -> Markup:
-    """Return what a state of a call or a task, or an outcome, is called."""
-    return _translate_here(context, STATES.get(state, state))
-
-
-@pass_context
 def _link_static(context: Context, name: str) -> str:
     return f"{context['root']}/static/{digest_static(name)}/{name}"
 
@@ -150,6 +139,19 @@ def show_text(value: Any, most: int = 2_000) -> Markup:
     if DECEPTIVE.search(text):
         text = visible(text, keeps_lines=True)
     return Markup("<bdi>{}</bdi>").format(text)
+
+
+def show_beginning(value: str, most: int) -> Markup:
+    """Return the beginning of a foreign text, for a line of a list."""
+    return show_text(value if len(value) <= most else f"{value[:most].rstrip()}…")
+
+
+def show_id(value: str | None) -> Markup:
+    """Return the end of an id, enough to know it by; the whole is its title."""
+    if value is None:
+        return Markup("–")
+    end = value if len(value) <= _ID else f"…{value[-_ID:]}"
+    return Markup('<code title="{}">{}</code>').format(value, show_text(end))
 
 
 def show_json(value: Any) -> Markup:

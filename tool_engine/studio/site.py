@@ -19,6 +19,7 @@ from tool_engine.studio.pages import (
     approvals_page,
     call_page,
     choices_page,
+    files_page,
     history_page,
     live_page,
     parser_page,
@@ -45,6 +46,7 @@ _PAGES: Final = (
     tools_page,
     tester_page,
     parser_page,
+    files_page,
     approvals_page,
     tasks_page,
     choices_page,
@@ -55,6 +57,7 @@ PANES: Final = (
     ("/tools", "Tools", "read"),
     ("/tester", "Tester", "call"),
     ("/parser", "Parser", "read"),
+    ("/files", "Files", "operate"),
     ("/approvals", "Approvals", "approve"),
     ("/tasks", "Tasks", "call"),
 )
@@ -66,7 +69,8 @@ _CSP: Final = (
 _ALWAYS: Final = {
     "content-security-policy": _CSP,
     "cross-origin-opener-policy": "same-origin",
-    "referrer-policy": "no-referrer",
+    # With `no-referrer` a browser sends the forms of these pages as of no origin.
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
@@ -178,21 +182,20 @@ class Studio:
             headers = {"content-type": found.media_type, "content-disposition": name}
             await answer.send_bytes(200, found.data, headers)
         else:
-            await self._send_pieces(visit, found, answer, request.receive)
+            await self._send_pieces(visit, found, answer)
 
-    async def _send_pieces(
-        self, visit: Visit, found: Pieces, answer: _Sender, receive: Any
-    ) -> None:
+    async def _send_pieces(self, visit: Visit, found: Pieces, answer: _Sender) -> None:
         """Send pieces of pages as events, until they end or the browser has left."""
         await answer.start_stream()
 
         async def write() -> None:
             async for page in found.pages:
                 await answer.send_event(self._render_for(visit, page))
-            await answer.send_end()
+            if found.says_end:
+                await answer.send_end()
 
         async def wait_for_end() -> None:
-            while (await receive())["type"] != "http.disconnect":
+            while (await visit.receive())["type"] != "http.disconnect":
                 pass
 
         tasks = {asyncio.create_task(write()), asyncio.create_task(wait_for_end())}
@@ -294,6 +297,7 @@ class Studio:
             language=request.language,
             theme=request.theme,
             is_partial=request.is_partial,
+            receive=receive,
             can_sign_out=sign_ins is not None,
         )
 

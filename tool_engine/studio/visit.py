@@ -44,6 +44,8 @@ class Visit(msgspec.Struct):
     """`light`, `dark`, or empty: what the browser says."""
     is_partial: bool
     """Whether a part of a page is asked for, to be put into the page that is shown."""
+    receive: Any
+    """Says when the browser has left, or may not see more."""
     can_sign_out: bool = True
 
     def link(self, path: str, query: Mapping[str, Any] | None = None) -> str:
@@ -82,6 +84,8 @@ class Pieces(msgspec.Struct):
     """An answer that goes on: pieces of pages, each put into the page as it comes."""
 
     pages: AsyncIterator[Page]
+    says_end: bool = False
+    """Whether an event `end` says that none follows: who asked does not ask again."""
 
 
 PageAnswer: TypeAlias = Page | Move | Download | Pieces

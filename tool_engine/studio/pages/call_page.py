@@ -30,18 +30,6 @@ _MOST_ASKED: Final = 30
 """Calls of the tree whose own calls are asked for."""
 _MOST_ABOVE: Final = 10
 _PASSING: Final = ("execution_progress", "execution_logged")
-WORDS: Final = {
-    "execution_queued": "Waits for a slot",
-    "execution_started": "Has its slot, and runs",
-    "execution_retried": "An attempt failed, the next one begins",
-    "execution_completed": "Has succeeded",
-    "execution_failed": "Has failed",
-    "execution_cancelled": "Was cancelled",
-    "validation_error": "Its arguments were refused",
-    "approval_requested": "A person is asked",
-    "approval_answered": "A person has answered",
-}
-"""What an event of a call says."""
 _KNOWN: Final = frozenset(
     ("bucket", "queue_wait", "caller_id", "caller_type", "conversation_id", "session_id")
 ) | {"task_id", "parent_call_id"}
@@ -67,7 +55,7 @@ async def show_call(visit: Visit) -> Page:
 @show_at("GET", "/history/calls/{call_id}/stream", scope="call")
 async def follow_call(visit: Visit) -> Pieces:
     """Send the view of a call whenever something happens to it, until it has ended."""
-    return Pieces(_follow_call(visit))
+    return Pieces(_follow_call(visit), says_end=True)
 
 
 @show_at("POST", "/history/calls/{call_id}/stop", scope="call")
@@ -203,7 +191,6 @@ def _describe_event(event: dict[str, Any], first: dict[str, Any]) -> dict[str, A
     at, began = (datetime.fromisoformat(each["timestamp"]) for each in (event, first))
     return {
         **event,
-        "words": WORDS.get(event["event_type"], event["event_type"]),
         "facts": facts,
         "offset": max(0.0, (at - began).total_seconds()),
     }

@@ -23,7 +23,8 @@ _SAMPLES: Final = {
 async def show_parser(visit: Visit) -> Page:
     """Show a form for a reply."""
     protocols = await _list_protocols(visit)
-    protocol = visit.query.get("protocol") or protocols[0]
+    usual = next((name for name in _SAMPLES if name in protocols), protocols[0])
+    protocol = visit.query.get("protocol") or usual
     reply = visit.query.get("reply", "") or _SAMPLES.get(protocol, "")
     return Page("parser.html", _fill_page(protocols, protocol, reply, None))
 

@@ -241,7 +241,7 @@ def _note_event(shown: dict[str, Any], name: str, data: Any) -> None:
     shown["events"].append({"name": name, "at": data.get("timestamp")})
     del shown["events"][:-50]
     if name == "execution_progress":
-        shown["progress"] = data.get("progress")
+        shown["progress"] = data["data"]
     else:
         shown["state"] = name
 

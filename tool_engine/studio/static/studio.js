@@ -30,7 +30,7 @@
   }
 
   function showTimes() {
-    for (const each of document.querySelectorAll("time[datetime]:not([title])")) {
+    for (const each of document.querySelectorAll(":not([data-until]) > time[datetime]:not([title])")) {
       each.title = each.textContent;
       each.textContent = new Date(each.dateTime).toLocaleString(document.documentElement.lang);
     }
@@ -85,6 +85,8 @@
   }
 
   setInterval(grow, 500);
+  document.addEventListener("DOMContentLoaded", grow);
+  document.addEventListener("htmx:after:swap", grow);
   document.addEventListener("htmx:after:swap", countInTitle);
   document.addEventListener("DOMContentLoaded", showTimes);
   document.addEventListener("htmx:after:swap", showTimes);

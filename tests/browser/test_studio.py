@@ -1,0 +1,214 @@
+"""Can a person use the studio in a browser, whatever tools say?"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import NewPage
+from tests.browser.page import Page
+from tests.server.conftest import BOUND, Service
+from tool_engine import ConcurrencyConfig, ToolEngine, ToolExecutionContext
+
+PANES = ["/", "/tools", "/tools/pay", "/tester?tool=steps", "/parser", "/approvals"]
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp\x1b[2J"
+
+
+@pytest.fixture
+async def engine(engine: ToolEngine) -> AsyncIterator[ToolEngine]:
+    """One slot for `steps`, so that a second call waits."""
+    config = ConcurrencyConfig(max_concurrent=5, bucket_limits={"one": 1})
+    engine.controller.configure(config)
+    go_on = asyncio.Event()
+
+    @engine.tool(effect="read", concurrency={"bucket": "one"})
+    async def steps(count: int, note: str, context: ToolExecutionContext) -> str:
+        """Take steps, and then wait.
+
+        Args:
+            count: How many.
+            note: What to say.
+            context: Hears of each.
+        """
+        for step in range(count):
+            await context.report_progress(step + 1, count, note)
+        if count > 1:
+            await go_on.wait()
+        return note
+
+    yield engine
+    go_on.set()
+
+
+async def sign_in(page: Page, service: Service, name: str | None = None) -> None:
+    if name is None:
+        await page.open(service.url + service.app.studio.make_link())
+        await (await page.find("button", "Open the studio")).click_and_load()
+    else:
+        await page.open(service.url + "/studio/")
+        await (await page.find("textbox", "Token")).fill(f"token-of-{name}")
+        await (await page.find("button", "Sign in")).click_and_load()
+    await page.find("heading", "Live")
+
+
+def check_own(page: Page, service: Service) -> None:
+    """Nothing was asked of another host, refused by the policy, or went wrong."""
+    assert page.list_foreign(service.url) == []
+    assert page.violations == []
+    assert page.errors == []
+
+
+@pytest.mark.usefixtures("axe")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_every_pane_is_for_all(page: Page, studio: Service, scheme: str) -> None:
+    """No barrier that is serious, in both colours and on a small screen; nothing foreign."""
+    await page.prefer(scheme)
+    await page.set_size(1280, 900)
+    await sign_in(page, studio)
+    for pane in PANES:
+        await page.open(studio.url + "/studio" + pane)
+        assert await page.find_barriers() == [], pane
+        await page.set_size(320, 700)
+        wide = await page.evaluate(
+            "[...document.querySelectorAll('main > *, header')].map((e) => e.scrollWidth)"
+        )
+        assert max(wide) <= 320, pane
+        await page.set_size(1280, 900)
+        check_own(page, studio)
+
+
+async def test_what_runs_and_waits_is_seen_as_it_happens(
+    page: Page, studio: Service, engine: ToolEngine
+) -> None:
+    await sign_in(page, studio)
+    arguments = {"count": 2, "note": "x"}
+    first = asyncio.create_task(engine.execute("steps", arguments))
+    await page.find("table", "Runs, the oldest first")
+    second = asyncio.create_task(engine.execute("steps", arguments))
+    await page.find("table", "Waits, the next one first")
+    text = await page.text()
+    seen = re.findall(r"…[0-9a-f]{8}", text)
+    assert len(set(seen)) == 2
+    assert re.search(r"one.*1 / 1", text, re.DOTALL)
+    # Stopped in the browser, the first one ends, and the second one has the slot.
+    stop, *_ = await page.find_all("button", "Stop")
+    await stop.click_and_load()
+    async with asyncio.timeout(BOUND):
+        assert (await first).error_type == "cancelled"
+
+    async def look() -> bool:
+        return not await page.find_all("table", "Waits, the next one first")
+
+    await page.wait_until(look)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    check_own(page, studio)
+
+
+async def test_a_connection_that_is_cut_comes_back(
+    page: Page, studio: Service, engine: ToolEngine
+) -> None:
+    """What happened meanwhile is there, once."""
+    await sign_in(page, studio)
+    await page.set_network(is_there=False)
+    call = asyncio.create_task(engine.execute("steps", {"count": 2, "note": "x"}))
+    await asyncio.sleep(0)
+    await page.set_network(is_there=True)
+    await page.find("table", "Runs, the oldest first")
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_a_tool_is_tried(page: Page, studio: Service) -> None:
+    """Loaded by its name, filled in, run; what it says is inert, and what it did is listed."""
+    await sign_in(page, studio)
+    await page.open(studio.url + "/studio/tester")
+    await (await page.find("combobox", "Tool")).fill("steps")
+    await (await page.find("button", "Load")).click_and_load()
+    await (await page.find("button", "Run")).click()
+    await page.wait_for_text("this is needed; fill it in")
+    await (await page.find("textbox", "count needed")).fill("1")
+    await (await page.find("textbox", "note needed")).fill(HOSTILE.replace("\x1b", ""))
+    await (await page.find("button", "Run")).click()
+    await page.wait_for_text("succeeded")
+    assert "<img src=x onerror=alert(1)>" in await page.text()
+    assert (
+        await page.evaluate("document.querySelectorAll('#result img, #result script').length") == 0
+    )
+    await page.find("link", "Load")
+    check_own(page, studio)
+
+
+async def test_a_call_is_stopped_while_it_runs(
+    page: Page, studio: Service, engine: ToolEngine
+) -> None:
+    await sign_in(page, studio)
+    await page.open(
+        studio.url + "/studio/tester?tool=steps&arguments=%7B%22count%22:3,%22note%22:%22n%22%7D"
+    )
+    await (await page.find("button", "Run")).click()
+    await page.find("progressbar", "Progress")
+    await (await page.find("button", "Stop")).click()
+    await page.wait_for_text("cancelled")
+    assert engine.controller.snapshot().held == []
+    check_own(page, studio)
+
+
+async def test_two_people_answer_one_request(
+    new_page: NewPage, studio: Service, engine: ToolEngine
+) -> None:
+    """Both see it come; one answers, and it is gone for the other."""
+    async with new_page() as olga, new_page() as asker:
+        await sign_in(olga, studio, "olga")
+        await asker.open(studio.url + "/studio/")
+        await (await asker.find("textbox", "Token")).fill("token-of-asker")
+        await (await asker.find("button", "Sign in")).click_and_load()
+        for each in (olga, asker):
+            await each.open(studio.url + "/studio/approvals")
+        call = asyncio.create_task(engine.execute("pay", {"amount": 7}))
+        await asker.find("button", "Allow")
+        await (await olga.find("textbox", "Reason")).fill("too much")
+        await (await olga.find("button", "Refuse")).click_and_load()
+        async with asyncio.timeout(BOUND):
+            result = await call
+        assert "too much" in str(result.error)
+        await asker.wait_for_text("Nothing waits for consent")
+        check_own(olga, studio)
+
+
+async def test_without_scripts(page: Page, studio: Service, engine: ToolEngine) -> None:
+    """All is there but for what moves: forms and links do the rest."""
+    await page.set_scripts(are_run=False)
+    await sign_in(page, studio)
+    await page.open(studio.url + "/studio/tester?tool=add")
+    await (await page.find("textbox", "a needed")).fill("1")
+    await (await page.find("textbox", "b needed")).fill("2")
+    await (await page.find("button", "Run")).click_and_load()
+    await page.wait_for_text("succeeded")
+    call = asyncio.create_task(engine.execute("pay", {"amount": 7}))
+    async with asyncio.timeout(BOUND):
+        while not await engine.approvals.pending():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
+    await page.open(studio.url + "/studio/approvals")
+    await (await page.find("button", "Allow")).click_and_load()
+    async with asyncio.timeout(BOUND):
+        assert (await call).is_success
+
+
+async def test_the_search_finds_while_one_types(page: Page, studio: Service) -> None:
+    await sign_in(page, studio)
+    await page.open(studio.url + "/studio/tools")
+    await page.press("/")
+    assert await page.evaluate("document.activeElement.id") == "query"
+    await (await page.find("searchbox", "Search")).fill("add numbers")
+
+    async def look() -> Any:
+        return await page.find_all("link", "add") and not await page.find_all("link", "pay")
+
+    await page.wait_until(look)
+    assert "query=add" in await page.evaluate("location.search")
+    check_own(page, studio)

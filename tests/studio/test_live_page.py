@@ -1,0 +1,152 @@
+"""Does an operator see what runs, what waits and why, and what another limit would do?"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.server.conftest import BOUND, Service, write_tokens
+from tests.studio.conftest import Browser
+from tool_engine import ConcurrencyConfig, ToolEngine, ToolExecutionContext
+from tool_engine.access import streams
+
+
+@pytest.fixture
+async def busy(engine: ToolEngine) -> AsyncIterator[list[asyncio.Task[Any]]]:
+    """A bucket with one slot: a call of ann's holds it, one of hers and one of bob's wait."""
+    engine.controller.configure(ConcurrencyConfig(max_concurrent=5, bucket_limits={"one": 1}))
+    started = asyncio.Event()
+
+    @engine.tool(effect="read", concurrency={"bucket": "one"})
+    async def hold() -> None:
+        """Hold a slot."""
+        started.set()
+        await asyncio.Event().wait()
+
+    calls = []
+    for name in ("ann", "ann", "bob"):
+        context = ToolExecutionContext(caller_id=name)
+        calls.append(asyncio.create_task(engine.execute("hold", {}, context)))
+        async with asyncio.timeout(BOUND):
+            await started.wait()
+    while len(engine.controller.snapshot().waiting) < 2:  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0.01)
+    yield calls
+    for each in calls:
+        each.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_who_holds_and_who_waits(olga: Browser, engine: ToolEngine, busy: list[Any]) -> None:
+    snapshot = engine.controller.snapshot()
+    shown = await olga.open("/studio/")
+    calls = [each.call_id for each in snapshot.held] + [each.call_id for each in snapshot.waiting]
+    assert [each for each in calls if str(each) not in shown.text] == []
+    assert "1 / 1" in shown.words
+    # Why, and behind whom: the holder stands in the row of the first that waits.
+    row = shown.text[shown.text.index("Waits, the next one first") :]
+    assert str(snapshot.held[0].call_id) in row[: row.index("</tr>", row.index("<td"))]
+
+
+async def test_others_are_not_seen(ann: Browser, engine: ToolEngine, busy: list[Any]) -> None:
+    """One that does not operate sees its own calls, and ends no other one."""
+    snapshot = engine.controller.snapshot()
+    shown = await ann.open("/studio/")
+    of_bob = str(snapshot.waiting[1].call_id)
+    assert str(snapshot.waiting[0].call_id) in shown.text
+    assert of_bob not in shown.text
+    await ann.send(f"/studio/live/calls/{of_bob}/stop")
+    assert len(engine.controller.snapshot().waiting) == 2
+    await ann.send(f"/studio/live/calls/{snapshot.held[0].call_id}/stop")
+    async with asyncio.timeout(BOUND):
+        assert (await busy[0]).error_type == "cancelled"
+
+
+async def test_what_if(olga: Browser, engine: ToolEngine) -> None:
+    """The newest calls are replayed under another limit, which is then set with one click."""
+    for number in range(3):
+        await engine.execute("add", {"a": number, "b": 1})
+    shown = await olga.open("/studio/live/what-if?bucket=custom&limit=8")
+    assert "The last 3 calls, as they went and with 8 slots" in shown.words
+    assert engine.controller.config.bucket_limits == {}
+    await olga.open("/studio/")
+    await olga.send("/studio/live/limits", {"bucket": "custom", "limit": "8"})
+    assert engine.controller.config.bucket_limits == {"custom": 8}
+    await olga.send("/studio/live/limits", {"bucket": "*", "limit": "7"})
+    assert engine.controller.config.max_concurrent == 7
+
+
+@pytest.mark.parametrize("limit", ["", "-1", "x", "1.5", "9" * 30])
+async def test_limits_that_are_none(olga: Browser, engine: ToolEngine, limit: str) -> None:
+    await olga.open("/studio/")
+    before = engine.controller.config
+    refused = await olga.send("/studio/live/limits", {"bucket": "custom", "limit": limit})
+    assert refused.status == 422
+    assert engine.controller.config == before
+
+
+async def test_pause_and_resume(olga: Browser, engine: ToolEngine) -> None:
+    await olga.open("/studio/")
+    shown = await olga.send("/studio/live/pause")
+    assert "Paused: no call starts" in shown.words
+    assert engine.controller.snapshot().is_paused
+    assert "Paused" not in (await olga.send("/studio/live/resume")).words
+    assert not engine.controller.snapshot().is_paused
+    assert (await olga.send("/studio/live/explode")).status == 404
+
+
+async def test_the_timeline(olga: Browser, engine: ToolEngine) -> None:
+    """A call that ended, one that failed and one that runs have their bars; a refused one none."""
+    await engine.execute("add", {"a": 1, "b": 2})
+    await engine.execute("add", {"a": "x"})
+    running = asyncio.create_task(engine.execute("endless", {}))
+    while not engine.controller.snapshot().held:  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0.01)
+    shown = await olga.open("/studio/live/timeline")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert sorted(re.findall(r'<rect class="(\w+)"', shown.text)) == ["running", "succeeded"]
+
+
+async def read_until(answer: aiohttp.ClientResponse, text: str) -> str:
+    said = ""
+    async with asyncio.timeout(BOUND):
+        while text not in said:
+            piece = await answer.content.readany()
+            assert piece, f"the stream ended: {said[-300:]}"
+            said += piece.decode()
+    return said
+
+
+async def test_the_view_follows(olga: Browser, engine: ToolEngine) -> None:
+    """Each change is sent, as a part of the page."""
+    async with olga._http.get(olga.url + "/studio/live/stream") as answer:
+        await read_until(answer, "0<span")
+        call = asyncio.create_task(engine.execute("endless", {}))
+        said = await read_until(answer, "endless")
+        assert "<html" not in said
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await read_until(answer, "0<span")
+
+
+async def test_a_view_ends_with_its_token(
+    studio: Service, ann: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that was open when its token was taken back shows nothing more."""
+    monkeypatch.setattr(streams, "_LOOK", 0.05)
+    async with ann._http.get(ann.url + "/studio/live/stream") as answer:
+        await read_until(answer, "0<span")
+        monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+        studio.app.studio.sign_ins._auth._next_look = 0.0
+        people = {"bob": {"scopes": ["read"]}}
+        await asyncio.to_thread(write_tokens, tmp_path / "tokens.yaml", people)
+        async with asyncio.timeout(BOUND):
+            while await answer.content.readany():
+                pass
