@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import itertools
 import os
-import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,22 @@ import aiohttp
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 START_LIMIT = 60.0
+END_LIMIT = 5.0
 BOUND = 20.0
-_ADDRESS = re.compile(r"DevTools listening on (ws://\S+)")
+OPTIONS = (
+    "--headless=new",
+    "--remote-debugging-port=0",
+    "--remote-debugging-pipe",  # the browser ends when its other end is closed
+    "--no-sandbox",  # root has none, as in a container
+    "--no-first-run",
+    "--no-proxy-server",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-sync",
+)
 
 
 def find_chromium() -> str | None:
@@ -29,42 +43,48 @@ def find_chromium() -> str | None:
 
 @contextlib.contextmanager
 def run_chromium(path: str, folder: Path) -> Iterator[str]:
-    """Runs a browser, and yields its address; all its processes are ended by their group."""
-    process = subprocess.Popen(
-        [
-            path,
-            "--headless=new",
-            "--remote-debugging-port=0",
-            f"--user-data-dir={folder}",
-            "--no-sandbox",  # root has none, as in a container
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-dev-shm-usage",
-            "--disable-gpu",
-            "--disable-sync",
-            "about:blank",
-        ],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-    )
+    """Runs a browser, and yields its address; it ends with this process, however that ends.
+
+    All that it writes is below the folder, and no name but the loopback's leads anywhere.
+    """
+    log, place = folder / "log", folder / "profile" / "DevToolsActivePort"
+    own = {name: str(folder) for name in ("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}
+    with log.open("wb") as said:  # a pipe that is not read would hold the browser up
+        options = [*OPTIONS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
+        process = subprocess.Popen(
+            ["sh", "-c", 'exec "$0" "$@" 3<&0 4>&1', path, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,
+            env=os.environ | own,
+        )
     try:
-        assert process.stderr is not None
-        said = ""
-        while (found := _ADDRESS.search(said)) is None:
-            line = process.stderr.readline()
-            assert line, f"the browser did not start:\n{said}"
-            said += line
-        yield found[1]
+        yield _read_address(process, place, log)
     finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_LIMIT)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        if process.stderr is not None:
-            process.stderr.close()
+
+
+def _read_address(process: subprocess.Popen[bytes], place: Path, log: Path) -> str:
+    end = time.monotonic() + START_LIMIT
+    while True:
+        # The second line is there once the file is whole.
+        with contextlib.suppress(FileNotFoundError):
+            port, _, target = place.read_text("utf-8").partition("\n")
+            if target:
+                return f"ws://127.0.0.1:{port}{target}"
+        has_time = process.poll() is None and time.monotonic() < end
+        assert has_time, f"the browser did not start:\n{log.read_text('utf-8', 'replace')}"
+        time.sleep(0.02)
+
+
+OnEvent = Callable[[str, Any], None]
 
 
 class DevTools:
@@ -74,7 +94,8 @@ class DevTools:
         self._socket = socket
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._listeners: dict[str, Callable[[str, Any], None]] = {}
+        self._listeners: dict[str, list[OnEvent]] = {}
+        self.is_closed = False
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -97,25 +118,39 @@ class DevTools:
         Raises:
             AssertionError: It refuses it, or does not answer.
         """
+        assert not self.is_closed, f"{method}: the browser has ended"
         number = next(self._ids)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
         message = {"id": number, "method": method, "params": params}
         await self._socket.send_json(message | ({"sessionId": session} if session else {}))
-        async with asyncio.timeout(BOUND):
-            found = await answer
+        try:
+            async with asyncio.timeout(BOUND):
+                found = await answer
+        finally:
+            self._answers.pop(number, None)
         assert "error" not in found, f"{method}: {found['error']}"
         return found["result"]
 
-    def listen(self, session: str, on_event: Callable[[str, Any], None]) -> None:
-        self._listeners[session] = on_event
+    def listen(self, session: str, on_event: OnEvent) -> Callable[[], None]:
+        """Hears of the events of a session, "" is the browser's own; returns what ends it."""
+        listeners = self._listeners.setdefault(session, [])
+        listeners.append(on_event)
+        return lambda: listeners.remove(on_event)
 
     async def _read(self) -> None:
-        async for message in self._socket:
-            data = message.json()
-            if "id" in data:
-                answer = self._answers.pop(data["id"])
-                if not answer.done():
+        try:
+            async for message in self._socket:
+                data = message.json()
+                if "id" not in data:
+                    for on_event in [*self._listeners.get(data.get("sessionId", ""), [])]:
+                        on_event(data["method"], data["params"])
+                elif (answer := self._answers.get(data["id"])) and not answer.done():
                     answer.set_result(data)
-            elif (on_event := self._listeners.get(data.get("sessionId", ""))) is not None:
-                on_event(data["method"], data["params"])
+        finally:
+            # What still waits for an answer need not wait for its bound.
+            self.is_closed = True
+            ended = {"error": "the browser has ended"}
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_result(ended)

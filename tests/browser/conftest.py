@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +19,15 @@ NewPage = Callable[[], AbstractAsyncContextManager[Page]]
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def chromium() -> Iterator[str]:
     path = find_chromium()
     if path is None:
         pytest.skip("there is no Chromium on the PATH")
-    with run_chromium(path, tmp_path_factory.mktemp("chromium")) as address:
+    # Short: the browser makes a socket below it, whose path has a bound.
+    with (
+        tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as folder,
+        run_chromium(path, Path(folder)) as address,
+    ):
         yield address
 
 
@@ -33,11 +39,13 @@ async def new_page(chromium: str) -> AsyncIterator[NewPage]:
         @contextlib.asynccontextmanager
         async def open_page() -> AsyncIterator[Page]:
             context = await tools.send("Target.createBrowserContext")
-            async with Page.opened(tools, context["browserContextId"]) as page:
-                yield page
-            await tools.send(
-                "Target.disposeBrowserContext", browserContextId=context["browserContextId"]
-            )
+            try:
+                async with Page.opened(tools, context["browserContextId"]) as page:
+                    yield page
+            finally:
+                await tools.send(
+                    "Target.disposeBrowserContext", browserContextId=context["browserContextId"]
+                )
 
         yield open_page
 

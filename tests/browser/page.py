@@ -13,34 +13,41 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.browser.chromium import BOUND, DevTools
+from tests.browser.element import Element
 
 AXE = Path(__file__).parent / "node/node_modules/axe-core/axe.min.js"
-_KEYS = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32, "ArrowDown": 40}
-_IS_HIT = """function(x, y) {
-  const hit = document.elementFromPoint(x, y);
-  if (hit === null) return false;
-  return this.contains(hit) || hit.closest("label")?.control === this;
-}"""
-_CHOOSE = """function(value) {
-  if (this instanceof HTMLSelectElement) {
-    const is = (each) => each.text.trim() === value || each.value === value;
-    const found = [...this.options].find(is);
-    if (!found) throw new Error("no such option: " + value);
-    this.value = found.value;
-  } else this.value = value;
-  this.dispatchEvent(new Event("input", {bubbles: true}));
-  this.dispatchEvent(new Event("change", {bubbles: true}));
-}"""
+_KEYS = {
+    "Backspace": 8,
+    "Tab": 9,
+    "Enter": 13,
+    "Escape": 27,
+    " ": 32,
+    "PageUp": 33,
+    "PageDown": 34,
+    "End": 35,
+    "Home": 36,
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+    "Delete": 46,
+}
+_REACHES_ITS_HOST = """fetch(location.href, {method: "HEAD", cache: "no-store"}).then(
+  () => true, () => false)"""
+_MODIFIERS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
 
 
 class Page:
     """One tab."""
 
-    def __init__(self, tools: DevTools, session: str) -> None:
+    def __init__(self, tools: DevTools, session: str, context: str) -> None:
         self._tools = tools
         self._session = session
+        self._context = context
+        self._preferred: dict[str, str] = {}
         self._loaded = asyncio.Event()
         self.requests: list[str] = []
+        """Of the page, its frames and its sockets."""
         self.errors: list[str] = []
         """What the console says is wrong, and exceptions of scripts."""
         self.violations: list[str] = []
@@ -56,10 +63,10 @@ class Page:
         attached = await tools.send(
             "Target.attachToTarget", targetId=target["targetId"], flatten=True
         )
-        page = cls(tools, attached["sessionId"])
-        for domain in ("Page", "Runtime", "Network", "Log", "Audits", "DOM", "Accessibility"):
-            await page.send(f"{domain}.enable")
+        page = cls(tools, attached["sessionId"], context)
         try:
+            for domain in ("Page", "Runtime", "Network", "Log", "Audits", "DOM", "Accessibility"):
+                await page.send(f"{domain}.enable")
             yield page
         finally:
             await tools.send("Target.closeTarget", targetId=target["targetId"])
@@ -68,10 +75,16 @@ class Page:
         return await self._tools.send(method, self._session, **params)
 
     async def open(self, url: str) -> None:
-        """Goes to a place, and waits until it is loaded."""
+        """Goes to a place, and waits until it is loaded.
+
+        Raises:
+            AssertionError: The place cannot be reached.
+        """
         self._loaded.clear()
-        await self.send("Page.navigate", url=url)
-        await self.wait_for_load()
+        found = await self.send("Page.navigate", url=url)
+        assert "errorText" not in found, f"{url}: {found['errorText']}"
+        if "loaderId" in found:  # else only the fragment is another
+            await self.wait_for_load()
 
     async def wait_for_load(self) -> None:
         async with asyncio.timeout(BOUND):
@@ -86,38 +99,53 @@ class Page:
         return found["result"].get("value")
 
     async def find_all(self, role: str, name: str | None = None) -> list[Element]:
-        """What has a role, and a name if one is given, as assistive technology sees it."""
+        """What has a role now, and a name if one is given, as assistive technology sees it."""
         document = await self.send("DOM.getDocument", depth=0)
-        wanted = {"role": role} if name is None else {"role": role, "accessibleName": name}
         found = await self.send(
-            "Accessibility.queryAXTree", backendNodeId=document["root"]["backendNodeId"], **wanted
+            "Accessibility.queryAXTree",
+            backendNodeId=document["root"]["backendNodeId"],
+            role=role,
         )
-        return [
-            Element(self, each["backendDOMNodeId"], each.get("name", {}).get("value", ""))
+        elements = [
+            # Space around the words of a label is in its name, and is not heard.
+            Element(self, each["backendDOMNodeId"], each.get("name", {}).get("value", "").strip())
             for each in found["nodes"]
             if not each["ignored"] and "backendDOMNodeId" in each
         ]
+        return [each for each in elements if name is None or each.name == name]
 
     async def find(self, role: str, name: str | None = None) -> Element:
-        """The one that has a role and a name, as soon as it is there."""
+        """The one that has a role and a name, as soon as it is there.
+
+        Where the page puts another in its place, it is found again.
+        """
 
         async def look() -> list[Element]:
             return await self.find_all(role, name)
 
         found: list[Element] = await self.wait_until(look)
         assert len(found) == 1, f"{len(found)} of {role} {name!r}: {[each.name for each in found]}"
+        found[0].query = (role, name)
         return found[0]
 
     async def wait_until(self, look: Callable[[], Awaitable[Any]]) -> Any:
-        """What a look finds, as soon as that is something."""
+        """What a look finds, as soon as that is something.
+
+        Raises:
+            AssertionError: It does not come, or the browser has ended.
+        """
         end = time.monotonic() + BOUND
         while True:
-            # A page that is being replaced has no document for a moment.
-            with contextlib.suppress(AssertionError):
-                found = await look()
-                if found:
+            failure = None
+            try:
+                if found := await look():
                     return found
-            assert time.monotonic() < end, f"it did not come: {await self.text()}"
+            # A page that is being replaced has no document for a moment.
+            except AssertionError as error:
+                failure = error
+            if time.monotonic() > end or self._tools.is_closed:
+                text = "" if failure else f": {await self.text()}"
+                raise AssertionError(f"it did not come{text}") from failure
             await asyncio.sleep(0.02)
 
     async def wait_for_text(self, text: str) -> None:
@@ -130,16 +158,21 @@ class Page:
         """What can be read on the page."""
         return str(await self.evaluate("document.body.innerText"))
 
-    async def press(self, key: str) -> None:
+    async def press(self, keys: str) -> None:
+        """Presses a key as `KeyboardEvent.key` names it, or several: `Shift+Tab`."""
+        *held, key = keys.split("+") if len(keys) > 1 else [keys]
         code = _KEYS.get(key, ord(key.upper()[0]))
+        modifiers = sum(_MODIFIERS[each] for each in held)
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        is_command = bool(modifiers & ~_MODIFIERS["Shift"])
         for kind in ("keyDown", "keyUp"):
             await self.send(
                 "Input.dispatchKeyEvent",
                 type=kind,
                 key=key,
+                modifiers=modifiers,
                 windowsVirtualKeyCode=code,
-                **({"text": text} if text and kind == "keyDown" else {}),
+                **({"text": text} if text and kind == "keyDown" and not is_command else {}),
             )
 
     async def set_size(self, width: int, height: int) -> None:
@@ -153,13 +186,21 @@ class Page:
 
     async def prefer(self, scheme: str) -> None:
         """Prefers `light` or `dark`."""
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        await self.send("Emulation.setEmulatedMedia", features=[feature])
+        await self._prefer("prefers-color-scheme", scheme)
+
+    async def prefer_motion(self, *, is_reduced: bool) -> None:
+        await self._prefer("prefers-reduced-motion", "reduce" if is_reduced else "no-preference")
+
+    async def _prefer(self, feature: str, value: str) -> None:
+        self._preferred[feature] = value
+        features = [{"name": name, "value": value} for name, value in self._preferred.items()]
+        await self.send("Emulation.setEmulatedMedia", features=features)
 
     async def set_scripts(self, *, are_run: bool) -> None:
         await self.send("Emulation.setScriptExecutionDisabled", value=not are_run)
 
     async def set_network(self, *, is_there: bool) -> None:
+        """Cuts the network of a page that is open, or brings it back."""
         await self.send(
             "Network.emulateNetworkConditions",
             offline=not is_there,
@@ -168,9 +209,52 @@ class Page:
             uploadThroughput=-1,
         )
 
+        async def look() -> bool:
+            # The process that sends hears of it a moment after the answer.
+            return bool(await self.evaluate(_REACHES_ITS_HOST)) is is_there
+
+        await self.wait_until(look)
+
     async def take_screenshot(self, path: Path, *, is_whole: bool = False) -> None:
         found = await self.send("Page.captureScreenshot", captureBeyondViewport=is_whole)
         await asyncio.to_thread(path.write_bytes, base64.b64decode(found["data"]))
+
+    async def download(self, begin: Callable[[], Awaitable[Any]], folder: Path) -> Path:
+        """The file that comes when something is begun, such as a click; below its own name.
+
+        Raises:
+            AssertionError: None comes, or not all of it.
+        """
+        names: dict[str, str] = {}
+        ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def on_event(method: str, params: Any) -> None:
+            if method == "Browser.downloadWillBegin":
+                names[params["guid"]] = params["suggestedFilename"]
+            is_end = method == "Browser.downloadProgress" and params["state"] != "inProgress"
+            if is_end and params["guid"] in names and not ended.done():
+                ended.set_result(params)
+
+        forget = self._tools.listen("", on_event)
+        try:
+            await self._tools.send(
+                "Browser.setDownloadBehavior",
+                behavior="allowAndName",
+                downloadPath=str(folder),
+                browserContextId=self._context,
+                eventsEnabled=True,
+            )
+            await begin()
+            try:
+                async with asyncio.timeout(BOUND):
+                    found = await ended
+            except TimeoutError:
+                raise AssertionError(f"no file came: {await self.text()}") from None
+        finally:
+            forget()
+        name = names[found["guid"]]
+        assert found["state"] == "completed", f"{name} was not received: {found['state']}"
+        return await asyncio.to_thread((folder / found["guid"]).rename, folder / Path(name).name)
 
     async def find_barriers(self) -> list[str]:
         """What axe-core finds that is serious or critical: the rule, and the first places."""
@@ -196,71 +280,16 @@ class Page:
             self._loaded.set()
         elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
+        elif method in ("Network.webSocketCreated", "Network.webTransportCreated"):
+            self.requests.append(params["url"])
         elif method == "Runtime.exceptionThrown":
             self.errors.append(json.dumps(params["exceptionDetails"])[:500])
+        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "assert"):
+            said = [str(each.get("value", each.get("description"))) for each in params["args"]]
+            self.errors.append(" ".join(said)[:500])
         elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
             self.errors.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
         elif method == "Audits.issueAdded":
             issue = params["issue"]
             if issue["code"] == "ContentSecurityPolicyIssue":
                 self.violations.append(json.dumps(issue["details"])[:500])
-
-
-class Element:
-    """A part of a page."""
-
-    def __init__(self, page: Page, node: int, name: str) -> None:
-        self._page = page
-        self._node = node
-        self.name = name
-
-    async def call(self, function: str, *arguments: Any) -> Any:
-        """What a function of a script returns, with the element as its `this`."""
-        found = await self._page.send("DOM.resolveNode", backendNodeId=self._node)
-        result = await self._page.send(
-            "Runtime.callFunctionOn",
-            objectId=found["object"]["objectId"],
-            functionDeclaration=function,
-            arguments=[{"value": each} for each in arguments],
-            returnByValue=True,
-        )
-        assert "exceptionDetails" not in result, result["exceptionDetails"]
-        return result["result"].get("value")
-
-    async def click(self) -> None:
-        """Clicks in its middle, where it can be seen.
-
-        Raises:
-            AssertionError: Something lies over it.
-        """
-        await self._page.send("DOM.scrollIntoViewIfNeeded", backendNodeId=self._node)
-        quads = await self._page.send("DOM.getContentQuads", backendNodeId=self._node)
-        corners = quads["quads"][0]
-        x, y = sum(corners[0::2]) / 4, sum(corners[1::2]) / 4
-        assert await self.call(_IS_HIT, x, y), f"something lies over {self.name!r}"
-        for kind in ("mousePressed", "mouseReleased"):
-            await self._page.send(
-                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
-            )
-
-    async def click_and_load(self) -> None:
-        """Clicks what leads to another page, and waits for that."""
-        self._page._loaded.clear()
-        await self.click()
-        await self._page.wait_for_load()
-
-    async def fill(self, text: str) -> None:
-        """Types a text in the place of what is there."""
-        await self._page.send("DOM.focus", backendNodeId=self._node)
-        await self.call("function() { this.select(); }")
-        await self._page.send("Input.insertText", text=text)
-
-    async def choose(self, value: str) -> None:
-        """Chooses an option by its words, or a date."""
-        await self.call(_CHOOSE, value)
-
-    async def text(self) -> str:
-        return str(await self.call("function() { return this.innerText ?? this.value; }"))
-
-    async def value(self) -> str:
-        return str(await self.call("function() { return this.value; }"))
