@@ -12,12 +12,10 @@ from tests.calls.samples import bare
 from tool_engine import (
     Outcome,
     ToolEngine,
-    ToolEngineEvent,
     ToolExecutionContext,
     ToolExecutionError,
 )
 from tool_engine.executors.builtin import EchoExecutor
-from tool_engine.knowledge.snapshot import pack, restore_value
 
 ADD = {
     "name": "add",
@@ -430,32 +428,3 @@ async def test_failing_subscribers_change_nothing(engine: ToolEngine, audit: Aud
     engine.subscribe(broken_later)
     assert (await engine.execute("add", {"a": 1})).is_success
     assert audit.kinds() == ["execution_started", "execution_completed"]
-
-
-async def test_a_large_output_is_cut_before_it_is_handed_over(engine: ToolEngine) -> None:
-    """D20: of millions of values the record has the beginning, and nobody has to read them all."""
-    handed: list[bytes] = []
-    events: list[ToolEngineEvent] = []
-    values = [number / 7 for number in range(300_000)]
-
-    async def many() -> list[float]:
-        return values
-
-    def reading(data: bytes) -> Any:
-        handed.append(data)
-        return restore_value(data)
-
-    engine.register_tool(bare("many"), many)
-    engine.subscribe(events.append)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tool_engine.knowledge.entry.restore_value", reading)
-        result = await engine.execute("many")
-        assert handed == []
-    assert result.output == {"result": values}
-    event = events[-1]
-    (record,) = await engine.store.query_call_records()
-    assert record.result["_truncated"] == {"size": len(pack({"result": values}))}
-    assert record.result["result"][:1_000] == values[:1_000]
-    assert "more]" in record.result["result"][-1]
-    assert event.execution_result is not None
-    assert event.execution_result.output == record.result

@@ -1,4 +1,4 @@
-"""Does a call fail where its output is not what its tool declares?"""
+"""Does a call fail where its output is not as declared, and what is kept of a large one?"""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.calls.samples import bare
 from tests.growth import growth_of
 from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionResult
 from tool_engine.calls.returned_value import UNCHECKED, choose_readying
+from tool_engine.knowledge.snapshot import pack, restore_value
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.validation.output import OutputCheck
 
@@ -229,3 +230,32 @@ async def test_a_tool_without_a_typed_output_pays_nothing(engine: ToolEngine) ->
         tool = engine.get("give")
         assert tool is not None
         assert choose_readying(tool) is UNCHECKED
+
+
+async def test_a_large_output_is_cut_before_it_is_handed_over(engine: ToolEngine) -> None:
+    """D20: of millions of values the record has the beginning, and nobody has to read them all."""
+    handed: list[bytes] = []
+    events: list[ToolEngineEvent] = []
+    values = [number / 7 for number in range(300_000)]
+
+    async def many() -> list[float]:
+        return values
+
+    def reading(data: bytes) -> Any:
+        handed.append(data)
+        return restore_value(data)
+
+    engine.register_tool(bare("many"), many)
+    engine.subscribe(events.append)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tool_engine.knowledge.entry.restore_value", reading)
+        result = await engine.execute("many")
+        assert handed == []
+    assert result.output == {"result": values}
+    event = events[-1]
+    (record,) = await engine.store.query_call_records()
+    assert record.result["_truncated"] == {"size": len(pack({"result": values}))}
+    assert record.result["result"][:1_000] == values[:1_000]
+    assert "more]" in record.result["result"][-1]
+    assert event.execution_result is not None
+    assert event.execution_result.output == record.result

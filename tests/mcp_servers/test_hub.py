@@ -205,21 +205,6 @@ async def test_a_slow_server_is_not_waited_for_and_comes_later(folder: Path) -> 
         assert any("'hangs' has not" in text for _, text in engine.load_errors)
 
 
-async def test_an_address_that_is_silent_holds_up_no_start(folder: Path) -> None:
-    """It accepts and never answers; what others give is there, and it is named."""
-    writers: list[asyncio.StreamWriter] = []
-    silent = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/mcp"
-    name_servers(folder, silent={"url": url}, one=entry("one"))
-    async with silent, engine_of(folder, mcp_start_timeout=600.0) as engine:
-        assert await said(engine, "echo", text="hi") == "hi"
-        ((_, error),) = engine.load_errors
-        assert "the server 'silent' has not answered within" in error
-        assert "as others have; its tools come when it does" in error
-    for each in writers:
-        each.close()
-
-
 async def test_a_program_of_a_file_does_not_run_before_it_is_approved(folder: Path) -> None:
     trace = folder / "trace"
     code = f"open({str(trace)!r}, 'a').write('x')"

@@ -24,6 +24,7 @@ from tool_engine.executors.calculator import calculate
 from tool_engine.executors.sql.rows import _make_distinct
 from tool_engine.knowledge.snapshot import restore_value, shorten_snapshot, take_snapshot
 from tool_engine.model.json.output import as_output, to_text
+from tool_engine.model.json.weighing import measure_packed
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols import get_protocol
 from tool_engine.protocols.arguments.argument_text import read_arguments
@@ -121,6 +122,7 @@ OBJECTS: Final[dict[str, Callable[[Any], object]]] = {
     "readings of a secret": lambda value: [*list_readings(value, ())],
     "result": text_in_pieces,
     "output": lambda value: to_text(as_output(value)),
+    "size": measure_packed,
     "record": lambda value: shorten_snapshot(take_snapshot(value)),
     "variable": lambda value: copy_value(value, in_pieces=True),
     "is it short": is_quick,

@@ -6,9 +6,11 @@ attacks there, so that no megabyte does for 40 ms.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.calls.samples import bare
@@ -28,6 +30,39 @@ PLACES: dict[str, Any] = {
     "a reference": {"$ref": "#/$defs/u"},
     "plain, behind a reference": {"$ref": "#/$defs/plain"},
 }
+
+
+LARGE: dict[str, Any] = {
+    "letters": lambda: {"content": [{"type": "text", "text": "é" * 75_000_000}]},
+    "letters alone": lambda: "é" * 75_000_000,
+    "letters among numbers": lambda: {"status": 0, "stdout": "é" * 75_000_000},
+    "numbers": lambda: {"rows": [0] * 15_000_000},
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+async def test_the_heart_beats_on_while_a_large_output_is_kept(tmp_path: Path, kind: str) -> None:
+    """It is passed on as it is, and its record says how large it was."""
+    values: list[Any] = []
+    results: list[ToolExecutionResult] = []
+    async with ToolEngine(ToolEngineConfig(str(tmp_path), auto_reload=False)) as engine:
+
+        async def give() -> Any:
+            return values[-1]
+
+        def call() -> Awaitable[Any]:
+            values.append(LARGE[kind]())
+            return keep_result()
+
+        async def keep_result() -> None:
+            results.append(await engine.execute("give", {}))
+
+        engine.register_tool(bare("give"), give)
+        await assert_beats_on(call)
+        record, *_ = await engine.store.query_call_records()
+    output = results[-1].output
+    assert (output.get("result") if kind == "letters alone" else output) is values[-1]
+    assert record.result["_truncated"] == {"size": len(msgspec.msgpack.encode(output))}
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from gc import is_tracked
 from typing import Any, Final, NamedTuple
 
 from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, keep_beginning, pack_plain, take_snapshot
 from tool_engine.model.call import ValidationError
 from tool_engine.model.json.output import PLAIN, as_output
+from tool_engine.model.json.weighing import measure_packed
 from tool_engine.model.tool import Tool
 from tool_engine.output.limited import LimitedOutput
-from tool_engine.output.plain import check_unfolding, may_unfold, plain_at_once, plain_output
+from tool_engine.output.plain import (
+    LONG,
+    check_unfolding,
+    may_take_long,
+    plain_at_once,
+    plain_output,
+)
 from tool_engine.validation.output import OutputCheck, OutputMismatchError, check_for
 
 Ready = tuple[LimitedOutput | None, dict[str, Any], bytes]
 """The limited output, if there are limits; the output; and what the record keeps of it."""
 Note = Callable[[list[ValidationError]], None]
 """Takes what differs in an output that is returned all the same."""
+_ATOMS: Final = PLAIN - {list}
 _AT_ONCE: Final = 16_384
 """Bytes of an output that is checked on the event loop; a larger one is checked in a thread."""
 
@@ -40,12 +47,14 @@ def ready_at_once(value: Any) -> Ready | None:
     returned = value
     if (kind := type(value)) is not dict:
         if kind in PLAIN:
+            if kind is str and len(value) > LONG:
+                return None
             value = {"result": value}
         elif kind is LimitedOutput:
             return value, value.output, value.kept.result
     try:
         output: dict[str, Any] = value if type(value) is dict else as_output(value)
-        if is_tracked(output) and may_unfold(output):
+        if kind not in _ATOMS and may_take_long(output):
             return None
         kept = pack_plain(output)
     except Exception:  # noqa: BLE001 - foreign objects raise anything
@@ -56,16 +65,29 @@ def ready_at_once(value: Any) -> Ready | None:
 
 
 def ready_in_thread(note: Note, value: Any) -> Ready:
-    """Do the same as `ready_at_once` for other classes, whose code runs.
+    """Do the same as `ready_at_once` for large values, and other classes, whose code runs.
 
     Raises:
         ToolExecutionError: Something in it has no form in JSON.
     """
     del note
     check_unfolding(value)
+    if (ready := _ready_in_pieces(value)) is not None:
+        return ready
     output = plain_output(value)
     check_unfolding(output)
     return None, output, take_snapshot(output)
+
+
+def _ready_in_pieces(value: Any) -> Ready | None:
+    """Do the same as `ready_at_once`, while others have their turn; None: it is for other means."""
+    try:
+        output = as_output(value)
+        size = measure_packed(output)
+        kept = pack_plain(output) if size <= MAX_SNAPSHOT else keep_beginning(output, size)
+    except Exception:  # noqa: BLE001 - foreign objects raise anything
+        return None
+    return None, output, kept
 
 
 UNCHECKED: Final = Readying(ready_at_once, ready_in_thread)

@@ -34,6 +34,8 @@ _LEEWAY: Final = 5.0
 """Seconds that a reading may take beyond the time to connect."""
 _ADDRESS_PATIENCE: Final = 3.0
 """Seconds that a server at an address is waited for when all others have answered."""
+_DIALLING_PATIENCE: Final = 0.2
+"""Seconds that one is waited for beyond all others whose address takes no connection."""
 _QUICK: Final = 1.0
 """Seconds between two looks at the configuration's file where changes are watched for."""
 Error = tuple[str, str]
@@ -229,28 +231,34 @@ class ServerHub:
                 self._late[name] = self._spawn_task(self._take_late(name, follower, task))
 
     async def _wait_for_answers(self, tasks: dict[str, asyncio.Task[Reading]]) -> float:
-        """Wait for readings while they may come in time, and return for how many seconds.
-
-        A program may have to be fetched before it starts. What is at an address is there already:
-        of those that are silent much longer than the others took none holds up all.
-        """
+        """Wait for readings while they may come in time, and return for how many seconds."""
         now = asyncio.get_running_loop().time
         begun, slowest = now(), 0.0
-        programs = {task for name, task in tasks.items() if self._sources[name].is_program}
-        waiting = set(tasks.values())
-        while waiting:
-            limit = self._patience
-            if slowest and not waiting & programs:
-                limit = min(limit, max(_ADDRESS_PATIENCE, 2 * slowest))
-            left = max(0.0, begun + limit - now())
-            done, waiting = await asyncio.wait(
-                waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not done:
+        names = {task: name for name, task in tasks.items()}
+        while names:
+            left = begun + self._find_limit(names.values(), slowest) - now()
+            if left <= 0:
                 break
+            done, _ = await asyncio.wait(names, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                del names[task]
             if any(not task.cancelled() and task.result().tools is not None for task in done):
                 slowest = now() - begun
         return now() - begun
+
+    def _find_limit(self, silent: Iterable[str], slowest: float) -> float:
+        """Return how many seconds silent servers have, the slowest of the others having answered.
+
+        A program may have to be fetched before it starts. What is at an address is there already:
+        of those that are silent much longer than the others took none holds up all, and one that
+        does not even take a connection is most likely gone.
+        """
+        sources = [self._sources[name] for name in silent]
+        if not slowest or any(each.is_program for each in sources):
+            return self._patience
+        if any(each.is_reached for each in sources):
+            return min(self._patience, max(_ADDRESS_PATIENCE, 2 * slowest))
+        return min(self._patience, slowest + _DIALLING_PATIENCE)
 
     async def _take_late(self, name: str, follower: Follower, task: asyncio.Task[Reading]) -> None:
         reading = await task
@@ -324,7 +332,8 @@ class ServerHub:
         self._reloader.note_server_errors(found)
 
     def _describe_late(self, name: str) -> str:
-        late = f"the server {name!r} has not answered within {self._waited:.1f} s"
+        done = "answered" if self._sources[name].is_reached else "been reached"
+        late = f"the server {name!r} has not {done} within {self._waited:.1f} s"
         if self._waited < self._patience:
             return f"{late}, as others have; its tools come when it does"
         return f"{late}; its tools come when it does, or raise mcp_start_timeout"

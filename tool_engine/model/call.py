@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from copy import copy
 from datetime import UTC, datetime
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -22,6 +21,7 @@ from tool_engine.model.progress import REPORTED, Reported, ToolLogLine, ToolProg
 
 _LARGEST: Final = sys.float_info.max
 """Larger whole numbers are finite, but no clock can count so many seconds."""
+_set_field: Final = msgspec.structs.force_setattr
 _UNBOUND: Final = (
     "this context is not bound to a running call; "
     "use the context that the engine passes to the handler"
@@ -191,6 +191,10 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     _task: Any = None
     """What runs the call as a task; None: its caller waits for it."""
 
+    if TYPE_CHECKING:
+
+        def __copy__(self) -> Self: ...
+
     def __post_init__(self) -> None:
         timeout = self.timeout
         if timeout is not DEFAULT_TIMEOUT and timeout is not None:
@@ -224,13 +228,21 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         self, call: Any, nest: Callable[..., Awaitable[ToolExecutionResult]], **fields: Any
     ) -> Self:
         """Return a copy for the tool that `call` runs; `nest` accepts its nested calls."""
-        return msgspec.structs.replace(self, _nested=nest, _call=call, _task=None, **fields)
+        # Not `replace`, which checks again what was checked: that costs more than to admit a call.
+        own = self.__copy__()
+        _set_field(own, "_nested", nest)
+        _set_field(own, "_call", call)
+        _set_field(own, "_task", None)
+        for name, value in fields.items():
+            _set_field(own, name, value)
+        return own
 
     def for_task(self, task_id: str, task: Any, listener: Callable[[ToolProgress], object]) -> Self:
         """Return a copy for the call that a task makes; it was checked when it was made."""
-        own = copy(self)
-        for name, value in (("task_id", task_id), ("_task", task), ("on_progress", listener)):
-            msgspec.structs.force_setattr(own, name, value)
+        own = self.__copy__()
+        _set_field(own, "task_id", task_id)
+        _set_field(own, "_task", task)
+        _set_field(own, "on_progress", listener)
         return own
 
     @property

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
-from collections.abc import Mapping, Sequence, ValuesView
+from collections.abc import Iterator, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from enum import Enum
 from gc import get_referents, is_tracked
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.content.pieces import Content
 from tool_engine.model.json.output import as_output, fields_of, is_path
+from tool_engine.model.json.weighing import PIECE
 
 _MAX_DEPTH: Final = 64
 _MOST: Final = 1_000_000
@@ -34,6 +36,15 @@ _MOST_WRITTEN: Final = 500_000
 """The most lists and mappings in the JSON of a value that holds some of them many times."""
 _MANY: Final = 10
 """How often it holds each of them."""
+_MOST_AT_ONCE: Final = 262_144
+"""Entries of a value that is written on the event loop: some ten milliseconds."""
+_PER_ENTRY: Final = 16
+"""Characters of texts that count for one of them."""
+LONG: Final = _MOST_AT_ONCE * _PER_ENTRY
+"""Characters of a text that is not written on the event loop."""
+_FEW_PARTS: Final = 8
+"""Parts of a list or mapping that are looked at; of one with more, fewer."""
+_FEWER_PARTS: Final = 4
 _SAMPLE: Final = 16
 _DEEPEST: Final = 1_000
 _CONTAINERS: Final = frozenset((dict, list, tuple))
@@ -54,40 +65,122 @@ def plain_output(value: Any) -> dict[str, Any]:
     return as_output(_Taking().plain(lay_out(value), "", 0))
 
 
-def may_unfold(value: Any) -> bool:
-    """Return True if its JSON may be much larger than the value; only a few parts are counted."""
-    level, count = [value], 1.0
+def may_take_long(value: dict[str, Any]) -> bool:
+    """Return True if its JSON may be very large; only a few parts are looked at.
+
+    Another thread may change it meanwhile: the values of mappings are taken in one step.
+    """
+    if not is_tracked(value):
+        return _weigh_leaf(value) > LONG
+    level: list[Any] = [value]
+    count = 1.0
     for _ in range(_MAX_DEPTH):
         some = level if len(level) <= _SAMPLE else level[:: len(level) // _SAMPLE]
-        level = _list_inside(some)
+        count /= len(some)
+        level, weight = [], 0
+        for each in some:
+            if (length := len(each)) > _FEW_PARTS:
+                weight += _look_at_few(each, level)
+                continue
+            weight += length * _PER_ENTRY
+            for entry in [*each.values()] if type(each) is dict else each:
+                if (kind := type(entry)) is str:
+                    weight += len(entry)
+                elif kind in _CONTAINERS:
+                    level.append(entry)
         if not level:
-            return False
-        count *= len(level) / len(some)
-        if count > _MOST_WRITTEN:
-            break
+            return count * weight > LONG
+        if count * (weight + len(level) * _PER_ENTRY) > LONG:
+            return True
+        count *= len(level)
     return True
 
 
+def _look_at_few(value: Any, level: list[Any]) -> int:
+    """Return the letters in a list or mapping, as far as some of its entries show.
+
+    What is to be looked into is added to `level`: all of it, unless the value is very large.
+    """
+    count = len(value)
+    if count > _MOST_AT_ONCE:
+        return count * _PER_ENTRY
+    inside = filter(is_tracked, get_referents(value))
+    level += [each for each in inside if type(each) in _CONTAINERS]
+    letters, step = 0, count // _FEWER_PARTS | 1
+    for entry in [*islice(value.values() if type(value) is dict else value, 0, None, step)]:
+        if type(entry) is str:
+            letters += len(entry)
+        elif type(entry) is dict and not is_tracked(entry):
+            letters += _weigh_leaf(entry)
+    return count * _PER_ENTRY + letters * step
+
+
+def _weigh_leaf(value: dict[Any, Any]) -> int:
+    """Return the letters in what the garbage collector does not track: texts and numbers alone.
+
+    Each entry counts for some letters itself.
+    """
+    letters, count = 0, len(value)
+    if count > _FEW:
+        few = [*islice(value.values(), _FEW)]
+        return count * (_PER_ENTRY + sum([len(each) for each in few if type(each) is str]) // _FEW)
+    for each in [*value.values()]:
+        if type(each) is str:
+            letters += len(each)
+    return count * _PER_ENTRY + letters
+
+
 def check_unfolding(value: Any) -> None:
-    """Raise `ToolExecutionError` if its JSON is much larger than the value; may take its time."""
+    """Raise `ToolExecutionError` if its JSON is much larger than the value; may take its time.
+
+    Other threads have their turn meanwhile.
+    """
     level, count = [value], 1
     for _ in range(_DEEPEST):
         level = _list_inside(level)
         count += len(level)
         if not level:
             return
-        if count > _MOST_WRITTEN and len(set(map(id, level))) * _MANY < len(level):
+        if count > _MOST_WRITTEN and _count_different(level) * _MANY < len(level):
             raise ToolExecutionError(
                 "the tool has run, but it returned the same lists or mappings so often that their "
                 f"JSON has more than {_MOST_WRITTEN:,} of them: return each of them once"
             )
 
 
+def _count_different(level: list[Any]) -> int:
+    seen: set[int] = set()
+    for at in range(0, len(level), PIECE):
+        seen.update(map(id, level[at : at + PIECE]))
+    return len(seen)
+
+
 def _list_inside(level: list[Any]) -> list[Any]:
     """Return the lists and mappings in some others; those without any others may be left out."""
-    # What the garbage collector does not track holds texts and numbers alone.
-    found = filter(is_tracked, get_referents(*level))
-    return [each for each in found if type(each) in _CONTAINERS]
+    found: list[Any] = []
+    for some in _list_steps(level):
+        inside = filter(is_tracked, get_referents(*some))
+        found += [each for each in inside if type(each) in _CONTAINERS]
+    return found
+
+
+def _list_steps(level: list[Any]) -> Iterator[list[Any]]:
+    """Yield lists and mappings, in parts where they are large, with few entries together."""
+    some: list[Any] = []
+    total = 0
+    for each in level:
+        length = 1 + (len(each) if type(each) in _CONTAINERS else 0)
+        if length > PIECE:
+            entries = iter(each.values() if type(each) is dict else each)
+            while part := list(islice(entries, PIECE)):
+                yield [part]
+            continue
+        if total + length > PIECE:
+            yield some
+            some, total = [], 0
+        some.append(each)
+        total += length
+    yield some
 
 
 def plain_at_once(value: Any) -> dict[str, Any] | None:

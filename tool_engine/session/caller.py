@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import force_setattr as set_field
@@ -17,7 +16,7 @@ from tool_engine.session.narrowing import find_replies
 from tool_engine.session.toolbox.toolbox import Toolbox
 
 _CALLER: Final = "conversation_agent"
-_copy: Final[Callable[..., Any]] = ToolExecutionContext.__copy__  # type: ignore[attr-defined]
+_copy: Final = ToolExecutionContext.__copy__
 """Copies a context, without the detour of `copy.copy`."""
 _UNSET: Final = 30.0
 """The default `timeout`, at which the tool's own timeout decides."""

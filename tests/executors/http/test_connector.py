@@ -13,12 +13,8 @@ from aiohttp.resolver import ThreadedResolver
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.addresses import AddressRefusedError, AllowList
-from tool_engine.executors.http.connector import (
-    MAX_THREADS,
-    GuardedResolver,
-    NameResolver,
-    NameThreads,
-)
+from tool_engine.executors.http.connector import GuardedResolver, NameResolver
+from tool_engine.executors.http.name_threads import MAX_THREADS, NameThreads
 
 LIMIT = 20.0
 

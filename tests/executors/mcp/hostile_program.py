@@ -195,6 +195,9 @@ CALLS: dict[str, Callable[[Message], None]] = {
     "no_result": lambda asked: write(answer(asked, {"content": 3})),
     "empty_result": lambda asked: write(answer(asked, {})),
     "nan": lambda asked: write(answer(asked, {"content": [], "structuredContent": {"a": 1e999}})),
+    "late_nan": lambda asked: write(
+        answer(asked, {"content": [], "structuredContent": {"a": [0] * 150_000 + [1e999]}})
+    ),
     "no_kind": lambda asked: write({"jsonrpc": "2.0", "id": asked["id"]}),
     "surrogate": lambda asked: write(
         f'{{"jsonrpc": "2.0", "id": {asked["id"]}, "result": '

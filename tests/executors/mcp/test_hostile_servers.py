@@ -17,6 +17,7 @@ from tests.executors.mcp.conftest import LIMIT, running
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionResult
 from tool_engine.executors.mcp.mcp_source import MCPSource, shorten_name
+from tool_engine.executors.mcp.peer import _check_numbers
 
 pytestmark = pytest.mark.timeout(90)
 PROGRAM = str(Path(__file__).with_name("hostile_program.py"))
@@ -129,6 +130,7 @@ async def test_odd_tools_do_not_hide_the_others(engine: ToolEngine) -> None:
         ("empty_result", "execution_error", "its answer is no result: content is missing"),
         ("input", "execution_error", "its answer is no result"),
         ("nan", "execution_error", "its answer holds a number that JSON has not (NaN or Infinity)"),
+        ("late_nan", "execution_error", "its answer holds a number that JSON has not"),
         ("no_kind", "execution_error", "did not answer as it should: its answer is no message of"),
         (
             "deep_answer",
@@ -165,6 +167,13 @@ async def test_much_does_not_hold_the_loop(engine: ToolEngine, name: str) -> Non
     """Other calls go on while a server sends much."""
     await engine.add_source(make_source("calls", "10000"))
     await assert_beats_on(lambda: call(engine, name))
+
+
+def test_many_numbers_are_looked_at_in_turns() -> None:
+    """The SDK has read them in one turn; the loop is not held for another."""
+    few: Any = {"a": [1, {"b": 2.5}, "c"]}
+    many: Any = {"structuredContent": {"rows": [0] * 200_000, "b": {"c": few}}}
+    assert [len(list(_check_numbers(each))) for each in (few, many)] == [0, 4]
 
 
 @pytest.mark.parametrize("name", ["fork_and_stay", "fork_and_die"])

@@ -391,13 +391,12 @@ async def test_a_name_that_leads_to_this_machine(
     dialled = []
     other = await asyncio.start_server(lambda *streams: dialled.append(1), "127.0.0.1", 0)
     port = other.sockets[0].getsockname()[1]
-    loop = asyncio.get_running_loop()
-    look_up = loop.getaddrinfo
+    look_up = socket.getaddrinfo
 
-    async def lead_here(host: str, *args: Any, **options: Any) -> Any:
-        return await look_up("127.0.0.1" if host == "evil.example" else host, *args, **options)
+    def lead_here(host: str, *args: Any, **options: Any) -> Any:
+        return look_up("127.0.0.1" if host == "evil.example" else host, *args, **options)
 
-    monkeypatch.setattr(loop, "getaddrinfo", lead_here)
+    monkeypatch.setattr(socket, "getaddrinfo", lead_here)
     async with other, serving(send(echo)) as site:
         await add(engine, site, auth=Elsewhere(f"http://evil.example:{port}/token"))
     faults = str(engine.load_errors)

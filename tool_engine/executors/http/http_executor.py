@@ -40,11 +40,11 @@ from tool_engine.executors.http.connector import (
     GuardedConnector,
     GuardedResolver,
     NameResolver,
-    NameThreads,
 )
 from tool_engine.executors.http.decompression import accepted_encodings
 from tool_engine.executors.http.download import Download
 from tool_engine.executors.http.http_entry import HTTPEntry, compile_entry
+from tool_engine.executors.http.name_threads import NameThreads
 from tool_engine.executors.http.pages import read_pages
 from tool_engine.executors.http.plan_entry import METHODS, SAFE_METHODS, RequestPlan
 from tool_engine.executors.http.request import HTTPRequest, request_of_call, request_of_plan

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
@@ -72,8 +72,10 @@ class Connection:
         """What is wrong with tools that are not in the list, by name."""
         self.peer_version = ""
         """The name and the version that it gives itself."""
+        self.is_reached = False
+        """Whether its address has taken a connection since the last try to connect began."""
         self._on_change = on_change
-        self._options = options
+        self._options = {**options, "on_reach": self._note_reached}
         self._peer: Peer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -125,6 +127,9 @@ class Connection:
         """Why the last try failed; empty: it did not."""
         return self._reason
 
+    def _note_reached(self) -> None:
+        self.is_reached = True
+
     def start(self) -> None:
         """Connect, in a task of its own.
 
@@ -155,15 +160,15 @@ class Connection:
         """Have the list read again."""
         self._stale.set()
 
-    async def call(
+    def call(
         self,
         name: str,
         arguments: dict[str, Any],
         on_progress: OnProgress | None = None,
         *,
         is_repeatable: bool = False,
-    ) -> dict[str, Any]:
-        """Call a tool and return its result as it stands on the wire, secrets hidden.
+    ) -> Awaitable[dict[str, Any]]:
+        """Call a tool; its result comes as it stands on the wire, secrets hidden.
 
         Args:
             name: The server's own name of the tool.
@@ -176,11 +181,11 @@ class Connection:
             TimeoutError: It gave no sign of progress for `idle_timeout` seconds.
         """
         self._require_own()
-        running = asyncio.get_running_loop()
-        if self._loop is not None and self._loop is not running:
-            work = self._run_call(name, arguments, on_progress, is_repeatable)
-            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-        return await self._run_call(name, arguments, on_progress, is_repeatable)
+        work = self._run_call(name, arguments, on_progress, is_repeatable)
+        if self._loop is None or self._loop is asyncio.get_running_loop():
+            # Not awaited here: each function in between costs at each step of the call.
+            return work
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def close(self) -> None:
         """End the connection, after the calls that run; at once where that is cancelled."""
@@ -219,38 +224,29 @@ class Connection:
         is_repeatable: bool,
     ) -> dict[str, Any]:
         self._running += 1
+        is_again = False
         try:
-            try:
+            while True:
                 peer = self._peer or await self._wait_for_peer()
-                return await self._send_to(peer, name, arguments, on_progress)
-            except NotSentError:
-                # It has not run: what a new connection can do is done.
-                peer = await self._wait_for_peer()
-                return await self._send_to(peer, name, arguments, on_progress)
-            except ServerLostError:
-                if not is_repeatable:
-                    raise
-                peer = await self._wait_for_peer()
-                return await self._send_to(peer, name, arguments, on_progress)
-        except NotSentError as error:
-            raise self._make_failure(f"cannot be called: {error}") from None
+                try:
+                    if self.settings.idle_timeout is None:
+                        result = await peer.call(name, arguments, on_progress)
+                    else:
+                        result = await self._call_while_heard(peer, name, arguments, on_progress)
+                    hidden: dict[str, Any] = self._secrets.hide(result)
+                    return hidden
+                except (LostError, NotSentError, BadServerError, RefusedError) as error:
+                    # What has not run is tried once more, with what a new connection can do.
+                    may_run = isinstance(error, NotSentError)
+                    may_run |= isinstance(error, LostError) and is_repeatable
+                    failure = self._read_failure(peer, error)
+                    if is_again or not may_run:
+                        raise failure from None
+                    is_again = True
         finally:
             self._running -= 1
             if not self._running:
                 self._idle.set()
-
-    async def _send_to(
-        self, peer: Peer, name: str, arguments: dict[str, Any], on_progress: OnProgress | None
-    ) -> dict[str, Any]:
-        try:
-            if self.settings.idle_timeout is None:
-                result = await peer.call(name, arguments, on_progress)
-            else:
-                result = await self._call_while_heard(peer, name, arguments, on_progress)
-        except (LostError, NotSentError, BadServerError, RefusedError) as error:
-            raise self._read_failure(peer, error) from None
-        hidden: dict[str, Any] = self._secrets.hide(result)
-        return hidden
 
     async def _call_while_heard(
         self, peer: Peer, name: str, arguments: dict[str, Any], on_progress: OnProgress | None
@@ -259,11 +255,11 @@ class Connection:
         idle = self.settings.idle_timeout or 0.0
         loop = asyncio.get_running_loop()
 
-        def take_progress(done: float, total: float | None, message: str | None) -> None:
+        async def take_progress(progress: float, total: float | None, message: str | None) -> None:
             if not bound.expired():
                 bound.reschedule(loop.time() + idle)
             if on_progress is not None:
-                on_progress(done, total, message)
+                await on_progress(progress, total, message)
 
         try:
             async with asyncio.timeout(idle) as bound:
@@ -279,7 +275,7 @@ class Connection:
         if isinstance(error, NotSentError) or peer.link.is_lost:
             self._drop_peer(peer)
         if isinstance(error, NotSentError):
-            return error
+            return self._make_failure(f"cannot be called: {error}")
         if isinstance(error, LostError):
             fault = self._hide_secrets(str(error))
             return ServerLostError(
@@ -324,7 +320,7 @@ class Connection:
         pause = _FIRST_PAUSE
         task = asyncio.current_task()
         while not self._is_closing:
-            self._begun, self._is_trying = self._begun + 1, True
+            self._begun, self._is_trying, self.is_reached = self._begun + 1, True, False
             self._wanted.clear()
             reason = ""
             try:

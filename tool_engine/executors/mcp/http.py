@@ -1,9 +1,8 @@
-"""How is a server reached over HTTP, and which addresses may it lead us to?
+"""How is a server reached over HTTP, and what becomes of answers that are none?
 
-Every request is dialled to an address that was checked, so that a name that is bound anew between a
-check and the dialling gains nothing. What the network does wrong ends the request that it happened
-to, as an error of that request: the SDK would end the whole connection with it. For the same reason
-an answer is read before the SDK has it, unless it is a stream.
+What the network does wrong ends the request that it happened to, as an error of that request: the
+SDK would end the whole connection with it. For the same reason an answer is read before the SDK has
+it, unless it is a stream.
 """
 
 from __future__ import annotations
@@ -12,15 +11,13 @@ import asyncio
 import json
 import logging
 import re
-import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from contextvars import ContextVar
-from functools import cache, lru_cache
-from ipaddress import ip_address
+from functools import cache
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import httpx2
 from mcp.client.sse import sse_client
@@ -33,6 +30,7 @@ from tool_engine.executors.http.decompression import (
     accepted_encodings,
     decoder_for,
 )
+from tool_engine.executors.mcp.dialling import Dialler
 from tool_engine.executors.mcp.faults import BROKEN, NOT_SENT, UNREADABLE, BadServerError
 from tool_engine.executors.mcp.server_settings import describe_address
 from tool_engine.redaction import words_of
@@ -50,7 +48,6 @@ _REDIRECT: Final = re.compile(r"Redirect to (\S+) not followed")
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _NOT_FOUND: Final = 404
-_LONGEST_LABEL: Final = 64
 _ERRORS: Final = 400
 _INTERNAL: Final = -32_603
 _CURES: Final = {
@@ -59,37 +56,6 @@ _CURES: Final = {
     404: "; correct the path of its url",
     405: "; correct its url, or its type",
 }
-
-
-def allow_of(url: str, allow: Iterable[str]) -> AllowList:
-    """Return what may be dialled: public addresses, the server's own and those of `allow`.
-
-    Raises:
-        BadServerError: The URL has no host, or an entry of `allow` is none.
-    """
-    try:
-        own = _read_origin(url)
-        AllowList.parse((own,))
-    except ValueError:
-        # What stands in it may be a secret.
-        raise BadServerError(
-            "its url is none of a server; write http://host:port/path or https://"
-        ) from None
-    try:
-        return AllowList.parse((own, *allow))
-    except ValueError as error:
-        raise BadServerError(f"its allow is wrong: {error}") from None
-
-
-def _read_origin(url: str) -> str:
-    """Return the host and port of a URL; raise `ValueError` if it has none."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    is_host = all(0 < len(label) < _LONGEST_LABEL for label in host.rstrip(".").split("."))
-    if parts.scheme not in ("http", "https") or not is_host:
-        raise ValueError(host)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def open_http(url: str, client: httpx2.AsyncClient) -> AbstractAsyncContextManager[tuple[Any, Any]]:
@@ -114,7 +80,9 @@ async def make_client(
     headers: Mapping[str, str],
     allow: AllowList,
     auth: httpx2.Auth | None,
+    *,
     on_error: Callable[[], None] | None = None,
+    on_reach: Callable[[], None] | None = None,
 ) -> httpx2.AsyncClient:
     """Return an HTTP client that dials permitted addresses only.
 
@@ -123,6 +91,7 @@ async def make_client(
         allow: The addresses, beside public ones.
         auth: Adds to requests what they need.
         on_error: Called after each message that was not taken.
+        on_reach: Called when the first connection is there.
 
     Raises:
         BadServerError: A header cannot be sent.
@@ -135,7 +104,7 @@ async def make_client(
         auth=auth,
         # How long an answer may take is the call's own matter.
         timeout=httpx2.Timeout(_CONNECT, read=None),
-        transport=GuardedTransport(allow, tls),
+        transport=_GuardedTransport(Dialler(allow, tls, on_reach)),
     )
 
 
@@ -214,67 +183,19 @@ class _Client(httpx2.AsyncClient):
         return response
 
 
-class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Sends requests to permitted addresses, and bounds what it reads.
+class _GuardedTransport(httpx2.AsyncBaseTransport):
+    """Sends requests to permitted addresses, and bounds what it reads."""
 
-    Args:
-        allow: The addresses, beside public ones.
-        tls: What holds for encrypted connections.
-    """
-
-    def __init__(self, allow: AllowList, tls: ssl.SSLContext) -> None:
-        self._allow = allow
-        self._inner = httpx2.AsyncHTTPTransport(
-            verify=tls, limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-        )
+    def __init__(self, dialler: Dialler) -> None:
+        self._dialler = dialler
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request, and read its answer unless that is a stream of events."""
-        return await _read_answer(await self._dial_and_send(request))
+        return await _read_answer(await self._dialler.send(request))
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._inner.aclose()
-
-    async def _dial_and_send(self, request: httpx2.Request) -> httpx2.Response:
-        host, url = request.url.host, request.url
-        port = url.port or (443 if url.scheme == "https" else 80)
-        addresses = await self._find_addresses(host, port)
-        problem: httpx2.TransportError | None = None
-        for address in addresses:
-            dialled = httpx2.Request(
-                request.method,
-                url if address == host else url.copy_with(host=address),
-                headers=request.headers,
-                stream=request.stream,
-                extensions={**request.extensions, "sni_hostname": host},
-            )
-            try:
-                return await self._inner.handle_async_request(dialled)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                problem = error
-        raise problem or httpx2.ConnectError(f"{host} has no address")
-
-    async def _find_addresses(self, host: str, port: int) -> list[str]:
-        if _is_address(host):
-            # A look-up goes through a thread, which costs more than all the rest of the request.
-            return self._allow.permitted(host, port, [host])
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise httpx2.ConnectError(f"{host} cannot be looked up: {error.strerror}") from error
-        addresses = dict.fromkeys(str(each[4][0]) for each in found)
-        return self._allow.permitted(host.rstrip("."), port, addresses)
-
-
-@lru_cache(maxsize=256)
-def _is_address(host: str) -> bool:
-    """Return True for an address that is written as the system would write it."""
-    try:
-        return str(ip_address(host)) == host and "%" not in host
-    except ValueError:
-        return False
+        await self._dialler.close()
 
 
 class _DecodedStream(httpx2.AsyncByteStream):

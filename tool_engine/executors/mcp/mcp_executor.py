@@ -53,10 +53,10 @@ class MCPExecutor(ToolExecutor):
         """
         plan = self._plans.of(tool)
 
-        def report(done: float, total: float | None, message: str | None) -> None:
+        async def report(progress: float, total: float | None, message: str | None) -> None:
             # What a server reports need not be an amount, and may come late.
             with suppress(ToolEngineError):
-                context.report_progress(done, total, message)
+                context.report_progress(progress, total, message)
 
         result = await self._connection.call(
             plan.name, params, report, is_repeatable=plan.is_repeatable

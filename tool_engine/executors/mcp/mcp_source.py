@@ -90,6 +90,11 @@ class MCPSource(CatalogSource):
         """True if its server is a program that is started here."""
         return bool(self.settings.command)
 
+    @property
+    def is_reached(self) -> bool:
+        """False while there is not even a connection to the address of its server."""
+        return not self.settings.url or self.connection.is_reached
+
     def take_settings(self, settings: MCPServerSettings) -> None:
         """Have others hold for its tools, from the next reading on; the connection stays."""
         self.settings = self.connection.settings = settings

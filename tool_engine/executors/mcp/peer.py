@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
+from itertools import islice
 from math import isfinite
 from typing import Any, Final
 
 from mcp import Client
 from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -33,6 +35,7 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from tool_engine.executors.mcp.dialling import allow_of
 from tool_engine.executors.mcp.faults import (
     BROKEN,
     NOT_SENT,
@@ -43,7 +46,6 @@ from tool_engine.executors.mcp.faults import (
     RefusedError,
 )
 from tool_engine.executors.mcp.http import (
-    allow_of,
     make_client,
     open_http,
     open_sse,
@@ -64,6 +66,8 @@ _RESULT: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 """A result as it stands on the wire: the SDK has compared it with the revision before."""
 _MOST_ROUNDS: Final = 10
 """How often a server may ask for input in one call."""
+_STEP: Final = 65_536
+"""Values that are looked at in one turn of the loop."""
 SHORTEST_TTL: Final = 300.0
 """The fewest seconds between two readings of a list that may change unheard."""
 _LONGEST_TTL: Final = 86_400.0
@@ -77,7 +81,7 @@ _UNPARSED: Final = "Failed to parse"
 _ENDED: Final = (_CLOSED, "SSE stream")
 """How its messages begin about answers that do not come any more."""
 
-OnProgress = Callable[[float, float | None, str | None], object]
+OnProgress = ProgressFnT
 
 
 # What the SDK would write to standard error, with the trace, is in the errors of ours.
@@ -171,17 +175,33 @@ class Peer:
         if self.link.is_lost:
             raise NotSentError(self.link.find_fault())
         params = CallToolRequestParams(name=name, arguments=arguments)
-        for _ in range(_MOST_ROUNDS):
-            result = await self._send_call(params, on_progress)
+        rounds, is_listed_again = 0, False
+        while rounds < _MOST_ROUNDS:
+            try:
+                # Not `call_tool`, which checks results again that the engine checks.
+                result: dict[str, Any] = await self._client.session.send_request(
+                    CallToolRequest(params=params), _RESULT, progress_callback=on_progress
+                )
+            except ValidationError as error:
+                raise BadServerError(
+                    f"its answer is no result: {describe_invalid(error)}"
+                ) from None
+            except MCPError as error:
+                if error.code == HEADER_MISMATCH and self.is_modern and not is_listed_again:
+                    is_listed_again = True
+                    await self.list_tools()
+                    continue
+                raise self._read_error(error) from None
             if result.get("resultType") != "input_required":
-                _check_numbers(result)
+                for _ in _check_numbers(result):
+                    await asyncio.sleep(0)
                 return result
+            rounds, is_listed_again = rounds + 1, False
             asked = InputRequiredResult.model_validate(result, by_name=False)
-            answers = await self._answer_questions(asked)
             params = CallToolRequestParams(
                 name=name,
                 arguments=arguments,
-                input_responses=answers,
+                input_responses=await self._answer_questions(asked),
                 request_state=asked.request_state,
             )
         raise BadServerError(f"it asked for input {_MOST_ROUNDS} times")
@@ -215,33 +235,6 @@ class Peer:
         if not self._tells_of_changes:
             seconds = (milliseconds or 0) / 1000
             self.ttl = min(max(seconds, SHORTEST_TTL), _LONGEST_TTL)
-
-    async def _send_call(
-        self, params: CallToolRequestParams, on_progress: OnProgress | None
-    ) -> dict[str, Any]:
-        async def report(progress: float, total: float | None, message: str | None) -> None:
-            if on_progress is not None:
-                on_progress(progress, total, message)
-
-        for is_last in (False, True):
-            try:
-                # Not `call_tool`, which checks results again that the engine checks.
-                result: dict[str, Any] = await self._client.session.send_request(
-                    CallToolRequest(params=params),
-                    _RESULT,
-                    progress_callback=None if on_progress is None else report,
-                )
-                return result
-            except ValidationError as error:
-                raise BadServerError(
-                    f"its answer is no result: {describe_invalid(error)}"
-                ) from None
-            except MCPError as error:
-                if error.code == HEADER_MISMATCH and self.is_modern and not is_last:
-                    await self.list_tools()
-                    continue
-                raise self._read_error(error) from None
-        raise AssertionError
 
     def _read_error(self, error: MCPError) -> Exception:
         if error.code == NOT_SENT:
@@ -291,7 +284,8 @@ async def open_peer(
         secrets: Hides them.
         on_change: Called when the server says that its tools have changed.
         options: `server`: one of this process; `auth`: an `httpx2.Auth`; `callbacks`: those of the
-            SDK's client, by their names there.
+            SDK's client, by their names there; `on_reach`: called when its address has taken a
+            connection.
 
     Raises:
         BadServerError: It cannot be used.
@@ -319,19 +313,36 @@ async def open_peer(
         yield Peer(client, link)
 
 
-def _check_numbers(result: dict[str, Any]) -> None:
-    """Raise `BadServerError` for numbers that JSON has not: no later stage could write them."""
+def _check_numbers(result: dict[str, Any]) -> Iterator[None]:
+    """Raise `BadServerError` for numbers that JSON has not: no later stage could write them.
+
+    Yields where others should have their turn.
+    """
     found: list[Any] = [result]
+    left = _STEP
     for each in found:
-        for part in each.values() if type(each) is dict else each:
-            kind = type(part)
-            if kind is dict or kind is list:
-                found.append(part)
-            elif kind is float and not isfinite(part):
-                raise BadServerError(
-                    "its answer holds a number that JSON has not (NaN or Infinity); have the "
-                    "server send null or a text in its place"
-                )
+        parts = each.values() if type(each) is dict else each
+        left -= len(parts)
+        if left >= 0:
+            _check_parts(parts, found)
+            continue
+        remaining, left = iter(parts), _STEP
+        while some := list(islice(remaining, _STEP)):
+            _check_parts(some, found)
+            yield
+
+
+def _check_parts(parts: Iterable[Any], found: list[Any]) -> None:
+    """Check the numbers among some values, and add to `found` what is to be looked into."""
+    for part in parts:
+        kind = type(part)
+        if kind is dict or kind is list:
+            found.append(part)
+        elif kind is float and not isfinite(part):
+            raise BadServerError(
+                "its answer holds a number that JSON has not (NaN or Infinity); have the "
+                "server send null or a text in its place"
+            )
 
 
 def _mode_of(revision: str | None) -> str:
@@ -360,7 +371,11 @@ async def _make_transport(
     is_sse = settings.transport == "sse"
     # The SDK sends nothing more there after a message that was not taken.
     client = await make_client(
-        settings.headers, allow, options.get("auth"), link.end if is_sse else None
+        settings.headers,
+        allow,
+        options.get("auth"),
+        on_error=link.end if is_sse else None,
+        on_reach=options.get("on_reach"),
     )
     if is_sse:
         return open_sse(settings.url, client)

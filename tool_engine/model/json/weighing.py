@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from gc import get_referents
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,10 @@ _AT_ONCE: Final = 524_288
 """Bytes of its packed form."""
 _PER_ENTRY: Final = 16
 """Bytes that each entry counts for where entries are many."""
+_STEP: Final = 8_192
+"""Entries that are looked at together."""
+_TEXT_HEADS: Final = ((1, 31), (2, 255), (3, 65_535))
+_ENTRY_HEADS: Final = ((1, 15), (3, 65_535))
 _pack: Final = msgspec.msgpack.Encoder().encode
 _CONTAINERS: Final = (dict, list, tuple)
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
@@ -35,6 +40,84 @@ def packed_size(value: Any) -> int | None:
         return len(_pack(value))
     except Exception:  # noqa: BLE001 - what has no such form is weighed
         return None
+
+
+def measure_packed(value: Any, levels: int = _DEEPEST) -> int:
+    """Return the same, found in pieces, between which other threads have their turn.
+
+    Args:
+        value: The value.
+        levels: How deep it may nest, as far as it is large.
+
+    Raises:
+        RecursionError: It nests deeper, or holds itself.
+        Exception: It has no packed form; any that `msgspec` raises.
+    """
+    if levels < 0:
+        raise RecursionError("it nests too deep")
+    kind = type(value)
+    if kind is str and len(value) > PIECE:
+        if value.isascii():
+            return len(value) + _head_of_text(len(value))
+        size = sum([len(value[at : at + PIECE].encode()) for at in _list_steps(value)])
+        return size + _head_of_text(size)
+    if kind is not dict and kind is not list and kind is not tuple:
+        return len(_pack(value))
+    size = _measure_entries(value, levels - 1)
+    if kind is dict:
+        size += _measure_entries(value.values(), levels - 1)
+    return size + _head_of_entries(len(value))
+
+
+def _measure_entries(entries: Collection[Any], levels: int) -> int:
+    remaining, size = iter(entries), 0
+    while some := list(islice(remaining, _STEP)):
+        size += _measure_some(some, levels)
+    return size
+
+
+def _measure_some(some: list[Any], levels: int) -> int:
+    if _is_quick(some):
+        return len(_pack(some)) - _head_of_entries(len(some))
+    if len(some) == 1:
+        return measure_packed(some[0], levels)
+    # What may hold much is kept apart, and else looked for in ever smaller parts.
+    one = [each for each in some if type(each) in _CONTAINERS]
+    if 0 < len(one) < len(some):
+        other = [each for each in some if type(each) not in _CONTAINERS]
+    else:
+        half = len(some) // 2
+        one, other = some[:half], some[half:]
+    return _measure_some(one, levels) + _measure_some(other, levels)
+
+
+def _is_quick(level: list[Any]) -> bool:
+    """Return True if what some values hold together is processed in a moment."""
+    left = PIECE
+    for _ in range(_DEEPEST):
+        left -= len(level)
+        kinds = set(map(type, level))
+        if str in kinds:
+            left -= sum([len(each) for each in level if type(each) is str])
+        if not kinds.isdisjoint(_CONTAINERS):
+            level = [each for each in level if type(each) in _CONTAINERS]
+            left -= sum(map(len, level))
+        else:
+            level = []
+        if left < 0 or not level:
+            return left >= 0
+        level = get_referents(*level)
+    return False
+
+
+def _head_of_text(size: int) -> int:
+    """Return the bytes that MessagePack puts before a text of so many."""
+    return next((head for head, most in _TEXT_HEADS if size <= most), 5)
+
+
+def _head_of_entries(count: int) -> int:
+    """Return the bytes that MessagePack puts before so many entries."""
+    return next((head for head, most in _ENTRY_HEADS if count <= most), 5)
 
 
 def pack_small(value: Any, most: int) -> bytes | None:
