@@ -175,6 +175,8 @@ async def test_lists(storage: TaskStorage) -> None:
     assert await ids(None, None, 9, "t3") == ["t2", "t1", "t0"]
     assert await ids("ann", None, 9, None) == ["mine", "t3", "t1"]
     assert await ids("ann", "queued", 9, None) == ["t3", "t1"]
+    assert await ids(None, None, 9, "t4", "other") == []
+    assert await ids(None, "queued", 2, None, task.state.tool_name) == ["t4", "t3"]
 
 
 async def test_expiry(storage: TaskStorage) -> None:

@@ -77,7 +77,11 @@ async def test_a_task_that_runs(service: Service, ann: Client, olga: Client) -> 
             answer = await bob.send(method, task_path)
             shown = task_path.rpartition("/")[2]
             assert answer.json["detail"] == f"there is no task {shown!r}"
-    assert len((await olga.get("/v1/tasks")).json["items"]) == 1
+    for query, count in (("", 1), ("?owner=ann&tool_name=endless", 1), ("?owner=bob", 0)):
+        assert len((await olga.get(f"/v1/tasks{query}")).json["items"]) == count
+    assert (await olga.get("/v1/tasks?tool_name=add")).json == {"items": [], "next": None}
+    for client, owner in ((ann, "bob"), (bob, "ann")):
+        assert (await client.get(f"/v1/tasks?owner={owner}")).json == {"items": [], "next": None}
     assert (await ann.get(f"{path}?wait=0.05")).json["status"] == "running"
     assert (await ann.send("DELETE", f"{path}?reason=enough")).json["is_cancelled"] is True
     ended = (await ann.get(path)).json
@@ -97,6 +101,10 @@ async def test_pages(ann: Client) -> None:
             break
         cursor = f"&cursor={page['next']}"
     assert found == [each["id"] for each in reversed(started)]
+    await ann.get(f"/v1/tasks/{found[0]}?wait=10")
+    for query, has_result in (("", True), ("&results=false", False)):
+        (newest,) = (await ann.get(f"/v1/tasks?limit=1{query}")).json["items"]
+        assert (newest["result"] is not None) is has_result
 
 
 async def test_one_request_that_is_sent_twice(

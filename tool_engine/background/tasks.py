@@ -208,6 +208,7 @@ class EngineTasks:
         status: str | None = None,
         limit: int = 100,
         after: str | None = None,
+        tool_name: str | None = None,
     ) -> Sequence[TaskState]:
         """Return tasks as they are, the newest first.
 
@@ -216,6 +217,7 @@ class EngineTasks:
             status: Which; None: all.
             limit: The most of them.
             after: The id of the last one of the page before.
+            tool_name: Of which tool; None: of all.
 
         Raises:
             ConfigurationError: There is no such status, or the limit is below 1.
@@ -227,7 +229,7 @@ class EngineTasks:
         check_count("limit", limit, minimum=1)
         if after is not None:
             await self.get(after, owner)
-        found = await self._storage.list(owner, status, limit, after)
+        found = await self._storage.list(owner, status, limit, after, tool_name)
         states = []
         for each in found:
             kept = self._live.get(each.id)

@@ -40,15 +40,21 @@ class TaskStorage(Protocol):
         """Return when the first of an owner's ended tasks is forgotten; None: none has ended."""
 
     async def list(
-        self, owner: str | None, status: str | None, limit: int, after: str | None
+        self,
+        owner: str | None,
+        status: str | None,
+        limit: int,
+        after: str | None,
+        tool_name: str | None = None,
     ) -> Sequence[TaskState]:
-        """Return states, the newest first; None: of every owner, or status.
+        """Return states, the newest first; None: of every owner, status, or tool.
 
         Args:
             owner: The owner.
             status: The status.
             limit: The most of them.
             after: The id of a task, whose next older ones are asked for.
+            tool_name: The tool.
         """
 
     async def count_ahead(self, task: KeptTask) -> int:

@@ -25,6 +25,7 @@ class Tasks(Protocol):
         status: str | None = None,
         limit: int = 100,
         after: str | None = None,
+        tool_name: str | None = None,
     ) -> Sequence[TaskState]:
         """Return tasks as they are, the newest first."""
 

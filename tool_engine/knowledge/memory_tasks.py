@@ -71,7 +71,12 @@ class MemoryTaskStorage:
         return min((each.state.expires_at for each in own if each.state.is_final), default=None)
 
     async def list(
-        self, owner: str | None, status: str | None, limit: int, after: str | None
+        self,
+        owner: str | None,
+        status: str | None,
+        limit: int,
+        after: str | None,
+        tool_name: str | None = None,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         last = self._tasks.get(after) if after is not None else None
@@ -80,9 +85,11 @@ class MemoryTaskStorage:
         for task in reversed(known.values()):
             if len(found) >= limit:
                 break
+            state = task.state
             is_older = last is None or task.number < last.number
-            if is_older and status in (None, task.state.status):
-                found.append(task.state)
+            is_meant = status in (None, state.status) and tool_name in (None, state.tool_name)
+            if is_older and is_meant:
+                found.append(state)
         return found
 
     async def count_ahead(self, task: KeptTask) -> int:

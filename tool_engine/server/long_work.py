@@ -7,13 +7,16 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from tool_engine.access.problem import Problem
 from tool_engine.errors import TaskNotFoundError
 from tool_engine.model.task import TaskHandle, TaskState
+from tool_engine.server.endpoint import Sized
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.paging import Cursor, Limit, make_cursor, read_cursor
 from tool_engine.server.problems import make_unknown
+from tool_engine.server.results import show_tasks
 
 _Status: TypeAlias = Literal[
     "queued",
@@ -25,12 +28,16 @@ _Status: TypeAlias = Literal[
     "cancelled",
     "rejected",
 ]
+_Text: TypeAlias = Annotated[str, Meta(max_length=500)]
 _DEFAULT_TTL: Final = 3600.0
 _KEY_HOLDS: Final = 86_400.0
 
 
 class TaskQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     status: _Status | None = None
+    tool_name: _Text | None = None
+    owner: Annotated[_Text, Meta(description="The principal that started it.")] | None = None
+    results: Annotated[bool, Meta(description="Whether each one has its result.")] = True
     limit: Limit = 100
     cursor: Cursor | None = None
 
@@ -88,15 +95,24 @@ async def list_tasks(asked: Asked) -> Any:
     """List tasks, the newest first: the principal's own, or all for one that operates."""
     query: TaskQuery = asked.query
     after = None if query.cursor is None else read_cursor(query.cursor)
+    if asked.owner is not None and query.owner not in (None, asked.owner):
+        return TaskPage([])  # what others have started is not there
+    owner = asked.owner or query.owner
     try:
-        found = await asked.engine.tasks.list(asked.owner, query.status, query.limit + 1, after)
+        found = await asked.engine.tasks.list(
+            owner, query.status, query.limit + 1, after, query.tool_name
+        )
     except TaskNotFoundError as error:
         detail = "the task that the cursor stands for is gone; begin again without it"
         raise Problem(404, "unknown-cursor", detail) from error
     page = found[: query.limit]
-    shown = [each.to_dict() for each in page if asked.principal.may_use(each.tool_name)]
+    if not query.results:
+        page = [replace(each, result=None) for each in page]
+    own = [each for each in page if asked.principal.may_use(each.tool_name)]
+    shown, is_large = await show_tasks(own)
     is_more = len(found) > query.limit
-    return {"items": shown, "next": make_cursor(page[-1].id) if is_more else None}
+    answer = {"items": shown, "next": make_cursor(page[-1].id) if is_more else None}
+    return Sized(answer) if is_large else answer
 
 
 @serve_at(
@@ -118,7 +134,8 @@ async def get_task(asked: Asked) -> Any:
         with suppress(TimeoutError):
             await handle.wait(asked.query.wait)
         handle = await _find_task(asked)
-    return handle.state.to_dict()
+    (shown,), is_large = await show_tasks([handle.state])
+    return Sized(shown) if is_large else shown
 
 
 @serve_at(

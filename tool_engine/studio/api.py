@@ -20,6 +20,8 @@ from tool_engine.access.problem import Problem, ProblemDetails
 _KIND: Final = "urn:tool-engine:"
 _UNREAD: Final = 64
 """Pieces of a stream that wait for their reader before its writer does."""
+_AT_ONCE: Final = 1 << 17
+"""Bytes that are read on the event loop; more in a thread."""
 _read_problem: Final = msgspec.json.Decoder(ProblemDetails).decode
 
 
@@ -57,6 +59,13 @@ class API:
             Problem: The API refuses it.
         """
         return await self._ask_for("GET", _fill_path(path, parts), query or {}, None, {})
+
+    async def download(
+        self, path: str, *parts: str, query: Mapping[str, str] | None = None
+    ) -> bytes:
+        """Return the body of what a GET answers, as it was written; see `get`."""
+        filled = _fill_path(path, parts)
+        return (await self._read_answer("GET", filled, query or {}, None, {})).data
 
     async def post(
         self,
@@ -108,17 +117,32 @@ class API:
         body: Any,
         headers: Mapping[str, str],
     ) -> Any:
+        answer = await self._read_answer(method, path, query, body, headers)
+        data = answer.data
+        if not data:
+            return None
+        if not answer.is_json:
+            return data.decode()
+        if len(data) > _AT_ONCE:
+            return await asyncio.to_thread(msgspec.json.decode, data)
+        return msgspec.json.decode(data)
+
+    async def _read_answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        headers: Mapping[str, str],
+    ) -> _Answer:
         answer = _Answer()
         scope = self._make_scope(method, path, query, body, headers)
         await self._app(scope, self._receive, answer.send)
-        data = b"".join(answer.pieces)
         if answer.status == 0:
             raise Problem(499, "client-left", "the browser has left before the answer was there")
         if answer.status >= 400:
-            raise _make_problem(data)
-        if not data:
-            return None
-        return msgspec.json.decode(data) if answer.is_json else data.decode()
+            raise _make_problem(answer.data)
+        return answer
 
     def _make_scope(
         self,
@@ -154,6 +178,10 @@ class _Answer:
         self.status = 0
         self.is_json = False
         self.pieces: list[bytes] = []
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.pieces)
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -193,7 +221,7 @@ class _StreamedAnswer(_Answer):
                 if data:
                     yield name, msgspec.json.decode(data)
         if self.status >= 400:
-            raise _make_problem(b"".join(self.pieces))
+            raise _make_problem(self.data)
 
 
 def _read_event(text: bytes) -> tuple[str, bytes]:

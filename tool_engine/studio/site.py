@@ -18,10 +18,13 @@ from tool_engine.studio.api import API
 from tool_engine.studio.door import BrowserRequest, Door
 from tool_engine.studio.pages import (
     approvals_page,
+    call_page,
     choices_page,
     files_page,
+    history_page,
     live_page,
     parser_page,
+    tasks_page,
     tester_page,
     tools_page,
 )
@@ -39,20 +42,25 @@ from tool_engine.studio.visit import (
 
 _PAGES: Final = (
     live_page,
+    history_page,
+    call_page,
     tools_page,
     tester_page,
     parser_page,
     files_page,
     approvals_page,
+    tasks_page,
     choices_page,
 )
 PANES: Final = (
     ("/", "Live", "read"),
+    ("/history", "History", "read"),
     ("/tools", "Tools", "read"),
     ("/tester", "Tester", "call"),
     ("/parser", "Parser", "read"),
     ("/files", "Files", "operate"),
     ("/approvals", "Approvals", "approve"),
+    ("/tasks", "Tasks", "call"),
 )
 """Where the menu leads, what it says, and the scope that each takes."""
 _CSP: Final = (
@@ -189,6 +197,8 @@ class Studio:
         async def write() -> None:
             async for page in found.pages:
                 await answer.send_event(self._render_for(visit, page))
+            if found.says_end:
+                await answer.send_end()
 
         async def wait_for_end() -> None:
             while (await visit.receive())["type"] != "http.disconnect":
@@ -368,6 +378,11 @@ class _Sender:
     async def send_event(self, html: str) -> None:
         lines = html.replace("\r", "").encode("utf-8", "backslashreplace").split(b"\n")
         body = b"".join(b"data: %s\n" % line for line in lines) + b"\n"
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def send_end(self) -> None:
+        """Say that no piece comes any more: an element with `hx-sse:close="end"` asks for none."""
+        body = b"event: end\ndata: \n\n"
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def end_stream(self) -> None:

@@ -127,11 +127,17 @@ class SQLTaskStorage:
         return None if first is None else datetime.fromtimestamp(first, UTC)
 
     async def list(
-        self, owner: str | None, status: str | None, limit: int, after: str | None
+        self,
+        owner: str | None,
+        status: str | None,
+        limit: int,
+        after: str | None,
+        tool_name: str | None = None,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         named = None if owner is None else _hash_owner(owner)
-        rows = await self._read_rows(_load_sql().select_tasks(named, status, limit, after))
+        tool = None if tool_name is None else _as_text(tool_name)
+        rows = await self._read_rows(_load_sql().select_tasks(named, status, limit, after, tool))
         tasks = await _make_tasks(rows)
         return [task.state for task in tasks]
 

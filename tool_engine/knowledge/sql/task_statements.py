@@ -108,7 +108,7 @@ def select_first_end(owner: str) -> Select[Any]:
 
 
 def select_tasks(
-    owner: str | None, status: str | None, limit: int, after: str | None
+    owner: str | None, status: str | None, limit: int, after: str | None, tool_name: str | None
 ) -> Select[Any]:
     """Tasks, the newest first."""
     found = select(*_ROW)
@@ -116,6 +116,8 @@ def select_tasks(
         found = found.where(tasks.c.owner == owner)
     if status is not None:
         found = found.where(tasks.c.status == status)
+    if tool_name is not None:
+        found = found.where(tasks.c.tool_name == tool_name)
     if after is not None:
         number = select(tasks.c.number).where(tasks.c.task_id == after).scalar_subquery()
         found = found.where(tasks.c.number < number)
