@@ -340,22 +340,21 @@ async def test_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch, make: Make) 
     assert handle.status == "running"
 
 
-def take_away(folder: Path, place: Path) -> None:
-    """Leaves in its place what is no folder."""
-    folder.rename(place)
-    folder.touch()
-
-
-def bring_back(folder: Path, place: Path) -> None:
-    folder.unlink()
-    place.rename(folder)
+def lead_to(folder: Path, place: Path) -> None:
+    """Makes a folder another one, or none, in one step: an engine looks at any moment."""
+    link = folder.with_suffix(".next")
+    link.symlink_to(place)
+    link.replace(folder)
 
 
 async def test_a_database_that_is_gone(
     tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An engine that runs tasks says it once, however often it asks, until it was answered."""
-    folder, away = tmp_path / "records", tmp_path / "elsewhere"
+    folder, there, nowhere = tmp_path / "records", tmp_path / "there", tmp_path / "no-folder"
+    there.mkdir()
+    nowhere.touch()
+    lead_to(folder, there)
     config = ToolEngineConfig(
         tools_directory=str(tmp_path / "tools"),
         auto_reload=False,
@@ -383,10 +382,10 @@ async def test_a_database_that_is_gone(
         assert (await (await engine.start("work", {"number": 1})).wait(BOUND)).is_success
         with capture_logs() as lines:
             for time in (1, 2):
-                await asyncio.to_thread(take_away, folder, away)
+                await asyncio.to_thread(lead_to, folder, nowhere)
                 await until_asked(asked._value + 4)
                 assert [each["event"] for each in lines] == ["tasks_not_read"] * time
-                await asyncio.to_thread(bring_back, folder, away)
+                await asyncio.to_thread(lead_to, folder, there)
                 await until_asked(asked._value + 4)
         assert "cannot be kept or read" in lines[0]["error"]
         assert (await (await engine.start("work", {"number": 2})).wait(BOUND)).is_success
