@@ -36,6 +36,7 @@ from tests.benchmarks.searching import searching
 from tests.benchmarks.serving import serving
 from tests.benchmarks.sessions import sessions
 from tests.benchmarks.sources import sources
+from tests.benchmarks.studio import studio
 from tests.benchmarks.tasks import tasks
 
 TOOLS = 1000
@@ -132,6 +133,7 @@ async def main() -> bool:
         kept &= protocols()
         kept &= serving()
         kept &= await calling()
+        kept &= await asyncio.to_thread(studio)
         kept &= await listening()
         kept &= await clients(str(directory / "clients"))
 
