@@ -82,7 +82,6 @@ NOT_QUICK = (
     "test_hostile_arguments.py",
     "test_known.py",
     "test_layout.py",
-    "test_limited.py",
     "test_subject.py",
     "test_many_calls.py",
     "test_markdown.py",

@@ -50,6 +50,7 @@ from tool_engine.errors import (
     ToolExecutionError,
     ToolNotFoundError,
     ToolQuarantinedError,
+    TooManyTasksError,
     UnboundContextError,
     VariableError,
 )
@@ -225,6 +226,7 @@ __all__ = [
     "TaskNotFoundError",
     "TaskState",
     "TextContent",
+    "TooManyTasksError",
     "Tool",
     "ToolCall",
     "ToolCallConfig",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tool_engine.calls.home_loop import at_home
+from tool_engine.calls.home_loop import HomeLoop, at_home
 from tool_engine.catalog.generations import ReloadChanges, changes_between
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.interfaces import CatalogSource, ToolExecutor
@@ -31,6 +31,7 @@ class AddsSources(StartsTasks):
     _followers: SourceFollowers
     _reloader: Reloader
     _searched: ToolIndex = ToolIndex()
+    _home: HomeLoop
     _run_at_home: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Coroutine[Any, Any, Any]]
 
     if TYPE_CHECKING:

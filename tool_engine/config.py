@@ -309,6 +309,9 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """Which records a database keeps; a `RecordRetention` or a mapping of its fields."""
     run_tasks: bool = True
     """Runs, from `load` on, the tasks that earlier engines have left in the database."""
+    max_tasks_per_owner: int | None = 10_000
+    """The most tasks of one owner that are kept, those that have ended among them. The owner is the
+    `caller_id`, over HTTP whose token it is; tasks without one are not counted. None: no bound."""
 
     def __post_init__(self) -> None:
         directory = check_path("tools_directory", self.tools_directory)
@@ -323,6 +326,8 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
         check_timeout("mcp_start_timeout", self.mcp_start_timeout)
         msgspec.structs.force_setattr(self, "mcp_servers", _checked_servers(self.mcp_servers))
         check_count("max_records", self.max_records, minimum=1)
+        if self.max_tasks_per_owner is not None:
+            check_count("max_tasks_per_owner", self.max_tasks_per_owner, minimum=1)
         check_count("max_threads", self.max_threads, minimum=1)
         check_count("keep_events", self.keep_events)
         check_choice("reload_policy", self.reload_policy, RELOAD_POLICIES)

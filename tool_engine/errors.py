@@ -88,6 +88,17 @@ class TaskConflictError(TaskError):
     error_type = "task_conflict"
 
 
+class TooManyTasksError(TaskError):
+    """The owner has as many tasks as it may have, those that have ended among them."""
+
+    error_type = "too_many_tasks"
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds until the first of those that have ended is forgotten; None: none has ended."""
+
+
 class TaskNotFoundError(ToolEngineError, LookupError):
     """No task has this id, or it is that of another owner."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ class StartsTasks:
             made = self.__dict__.setdefault("_tasks", mine)
         return made
 
-    async def start(
+    def start(
         self,
         tool_name: str,
         params: Mapping[str, Any] | None = None,
@@ -44,8 +44,8 @@ class StartsTasks:
         *,
         ttl: float = 3600.0,
         idempotency_key: str | None = None,
-    ) -> TaskHandle:
-        """Start a call that outlives its caller: a task.
+    ) -> Coroutine[Any, Any, TaskHandle]:
+        """Start a call that outlives its caller: `handle = await engine.start(...)`.
 
         It is kept before this returns: with `records` in their database, else in memory. It waits
         for a slot however long that takes; the deadline of its call begins with the slot. What
@@ -62,10 +62,11 @@ class StartsTasks:
             ConfigurationError: The context is none, or `ttl` or the key is wrong.
             TaskConflictError: Another call was started with that key.
             TaskError: A tool or a conversation asks for it.
+            TooManyTasksError: The owner has as many as `max_tasks_per_owner` allows.
             EngineClosedError: The engine is closed.
             RecordsUnavailableError: The database does not answer; nothing was started.
         """
-        return await self.tasks.start(
+        return self.tasks.start(
             tool_name, params, context, ttl=ttl, idempotency_key=idempotency_key
         )
 

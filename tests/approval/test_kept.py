@@ -117,6 +117,18 @@ async def test_who_is_first_decides(asked: Asked) -> None:
         await asked.there.approvals.answer(request.token, True)
 
 
+@pytest.mark.parametrize("is_allowed", [True, False])
+async def test_who_is_first_elsewhere_decides(asked: Asked, is_allowed: bool) -> None:
+    """Until the call has read an answer, its own process takes no other one."""
+    calling = asyncio.create_task(call(asked.here, amount=3))
+    request = await asked.find_request(asked.there)
+    await asked.there.approvals.answer(request.token, is_allowed)
+    assert await asked.here.approvals.pending() == []
+    with pytest.raises(ApprovalError):
+        await asked.here.approvals.answer(request.token, not is_allowed)
+    assert (await calling).is_success is is_allowed
+
+
 async def test_a_server_that_ends_closes_its_questions(asked: Asked) -> None:
     calling = asyncio.create_task(call(asked.here, amount=3))
     request = await asked.find_request(asked.there)

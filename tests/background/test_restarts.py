@@ -6,10 +6,12 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.background.test_tasks import BOUND, Work, until
 from tests.effort import IS_WHOLE
@@ -179,6 +181,16 @@ async def test_two_engines(make: Make, work: Work) -> None:
     assert sorted(work.ran) == list(range(40))
 
 
+async def test_awaited_in_another_engine(make: Make, work: Work) -> None:
+    """A tool that is for no task runs, wherever, for a caller that waits and may ask again."""
+    keys = {"background": "never"}
+    engines = [await make(keys, run_tasks=False), await make(keys)]
+    engines[1].tasks.open()
+    work.gate.set()
+    handle = await engines[0].tasks.start("work", {"number": 1}, is_awaited=True)
+    assert (await handle.wait(BOUND)).output == {"number": 1}
+
+
 async def test_cancelled_from_elsewhere(make: Make) -> None:
     """A task is cancelled by any engine of its database, and its progress is seen there."""
     first, second = await make(), await make()
@@ -241,6 +253,75 @@ async def test_arguments_that_only_memory_has(make: Make, work: Work) -> None:
     assert 8 not in work.ran
 
 
+@dataclass
+class Detached:
+    """A row that cannot be read any more, as those of ORMs can be."""
+
+    name: str = "a"
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "name":
+            raise RuntimeError("the connection is closed")
+        return super().__getattribute__(name)
+
+
+async def read_half() -> dict[str, Any]:
+    return {"caf\udce9": "caf\udce9", "caf\\udce9": 2, "size": 2**80}
+
+
+async def read_row() -> dict[str, Any]:
+    return {"row": Detached()}
+
+
+async def fail_over_half() -> None:
+    raise FileNotFoundError("there is no caf\udce9")
+
+
+@pytest.mark.parametrize(
+    ("run", "error", "output"),
+    [
+        (
+            read_half,
+            None,
+            {"caf\\udce9'": "caf\\udce9", "caf\\udce9": 2, "size": 2**80},
+        ),
+        (read_row, None, None),
+        (fail_over_half, "FileNotFoundError: there is no caf\\udce9", {}),
+    ],
+)
+async def test_what_no_database_takes(
+    make: Make, work: Work, run: Any, error: str | None, output: Any
+) -> None:
+    """A task ends once, whatever its tool returns: names of files that are not UTF-8, for one."""
+    ran = []
+
+    async def note_run() -> Any:
+        ran.append(1)
+        return await run()
+
+    work.run = note_run  # type: ignore[method-assign, assignment]
+    keys: dict[str, Any] = {"parameters": [], "effect": "read"}
+    handle = await (await make(keys)).start("work")
+    await handle.wait(BOUND)
+    found = await (await make(keys)).tasks.get(handle.id)
+    assert found.result is not None
+    assert (found.result.error, len(ran)) == (error, 1)
+    assert output in (None, found.result.output)
+
+
+async def test_a_reason_that_no_database_takes(make: Make, work: Work) -> None:
+    engine = await make()
+    handles = [await engine.start("work", {"number": each}) for each in range(9)]
+    await until(handles[0], "running")
+    for each in (handles[0], handles[8]):
+        assert await each.cancel("half \udce9 of it")
+        found = await (await make()).tasks.get(each.id)
+        assert (found.status, found.state.message) == (
+            "cancelled",
+            "the task was cancelled: half \\udce9 of it",
+        )
+
+
 async def test_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch, make: Make) -> None:
     """A clock that jumps by a day neither ends a task nor keeps one."""
     engine = await make()
@@ -257,6 +338,57 @@ async def test_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch, make: Make) 
     after = engine.tasks.feeding._clock.now()  # type: ignore[attr-defined]
     assert (after - before).total_seconds() < 60
     assert handle.status == "running"
+
+
+def lead_to(folder: Path, place: Path) -> None:
+    """Makes a folder another one, or none, in one step: an engine looks at any moment."""
+    link = folder.with_suffix(".next")
+    link.symlink_to(place)
+    link.replace(folder)
+
+
+async def test_a_database_that_is_gone(
+    tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that runs tasks says it once, however often it asks, until it was answered."""
+    folder, there, nowhere = tmp_path / "records", tmp_path / "there", tmp_path / "no-folder"
+    there.mkdir()
+    nowhere.touch()
+    lead_to(folder, there)
+    config = ToolEngineConfig(
+        tools_directory=str(tmp_path / "tools"),
+        auto_reload=False,
+        records=f"sqlite:///{folder / 'kept.db'}",
+    )
+    engine = ToolEngine(config)
+    work.add_to(engine)
+    work.gate.set()
+    own: Any = engine.tasks
+    own.feeding.lease = 0.1
+    asked, claim_expired = asyncio.Semaphore(0), own.feeding.storage.claim_expired
+
+    def ask(*values: Any) -> Any:
+        asked.release()
+        return claim_expired(*values)
+
+    monkeypatch.setattr(own.feeding.storage, "claim_expired", ask)
+
+    async def until_asked(times: int) -> None:
+        async with asyncio.timeout(BOUND):
+            for _ in range(times):
+                await asked.acquire()
+
+    async with engine:
+        assert (await (await engine.start("work", {"number": 1})).wait(BOUND)).is_success
+        with capture_logs() as lines:
+            for time in (1, 2):
+                await asyncio.to_thread(lead_to, folder, nowhere)
+                await until_asked(asked._value + 4)
+                assert [each["event"] for each in lines] == ["tasks_not_read"] * time
+                await asyncio.to_thread(lead_to, folder, there)
+                await until_asked(asked._value + 4)
+        assert "cannot be kept or read" in lines[0]["error"]
+        assert (await (await engine.start("work", {"number": 2})).wait(BOUND)).is_success
 
 
 async def test_killed_at_any_moment(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ class TaskMachine(RuleBasedStateMachine):
     async def settle(self) -> None:
         """Let the engines see what has happened, until nothing changes any more."""
         for live in self.lives:
-            if live.feeding.is_open:
+            if live.feeding.runs_all:
                 for other in self.dead:
                     worker = other.feeding.worker
                     beat = live.feeding._seen.get(worker, (0, 0.0))[0]
@@ -276,7 +276,7 @@ class TaskMachine(RuleBasedStateMachine):
         live = self.draw_live(data)
         self.lives.remove(live)
         self.dead.append(live)
-        if live.feeding.is_open:
+        if live.feeding.runs_all:
             self.do(die(live.engine))
 
     @precondition(lambda self: len(self.lives) > 1)

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -22,6 +22,7 @@ from tool_engine import (
     ToolEngineConfig,
     ToolEngineEventType,
     ToolExecutionContext,
+    TooManyTasksError,
 )
 
 EXECUTION_STARTED = ToolEngineEventType.EXECUTION_STARTED
@@ -65,12 +66,14 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path, work: Work) -> As
 
     async def make_one(keys: dict[str, Any] | None = None, **options: Any) -> ToolEngine:
         limits = options.pop("limits", {"max_concurrent": 2})
+        most = options.pop("max_tasks_per_owner", 10_000)
         records = f"sqlite:///{tmp_path / 'kept.db'}" if request.param == "sqlite" else None
         config = ToolEngineConfig(
             tools_directory=str(tmp_path / "tools"),
             auto_reload=False,
             records=records,
             close_timeout=0.2,
+            max_tasks_per_owner=most,
         )
         engine = ToolEngine(config, concurrency=ConcurrencyConfig(**limits), **options)
         made.append(engine)
@@ -237,6 +240,117 @@ async def test_one_key_one_task(make: Make, work: Work) -> None:
     for handle in (*handles, bob):
         await handle.wait(BOUND)
     assert sorted(work.ran) == [1, 2]
+
+
+async def test_more_than_an_owner_may_have(make: Make, work: Work) -> None:
+    """What has ended counts; others, those of no owner, and a known key have what is theirs."""
+    work.gate.set()
+    engine = await make(max_tasks_per_owner=20)
+    ann = ToolExecutionContext("ann")
+    kept = [await engine.start("work", {"number": 1}, ann, idempotency_key="one", ttl=50.0)]
+    kept += await asyncio.gather(
+        *(engine.start("work", {"number": number}, ann) for number in range(19))
+    )
+    for handle in kept:
+        await handle.wait(BOUND)
+    cure = "forget some that have ended, start tasks with a shorter ttl, or allow more with"
+    for _ in range(2):
+        with pytest.raises(TooManyTasksError, match=cure) as raised:
+            await engine.start("work", {"number": 2}, ann)
+        assert raised.value.error_type == "too_many_tasks"
+        assert 30 < (raised.value.retry_after or 0) <= 50
+    again = await engine.start("work", {"number": 1}, ann, idempotency_key="one", ttl=50.0)
+    assert again.id == kept[0].id
+    with pytest.raises(TaskConflictError):
+        await engine.start("work", {"number": 2}, ann, idempotency_key="one", ttl=50.0)
+    for other in (ToolExecutionContext("bob"), None):
+        await (await engine.start("work", {"number": 3}, other)).wait(BOUND)
+    assert len(await engine.tasks.list("ann")) == 20
+    assert await engine.tasks.forget(kept[1].id)
+    assert (await (await engine.start("work", {"number": 4}, ann)).wait(BOUND)).is_success
+    with pytest.raises(TooManyTasksError):
+        await engine.start("work", {"number": 5}, ann)
+
+
+async def test_many_starts_at_once_and_an_owner_that_may_have_few(make: Make, work: Work) -> None:
+    """However many come at once, no more are kept; the refused ones ran nothing."""
+    work.gate.set()
+    engine = await make(max_tasks_per_owner=7)
+    ann = ToolExecutionContext("ann")
+    starts = (engine.start("work", {"number": number}, ann) for number in range(50))
+    found = await asyncio.gather(*starts, return_exceptions=True)
+    handles = [each for each in found if isinstance(each, TaskHandle)]
+    assert len(handles) == 7
+    assert {type(each) for each in found if each not in handles} == {TooManyTasksError}
+    for each in handles:
+        await each.wait(BOUND)
+    assert len(work.ran) == len(await engine.tasks.list("ann")) == len(handles)
+
+
+_KEYED: Final[dict[str, Any]] = {
+    "caller_id": "ann",
+    "timeout": 5.0,
+    "variables": {"a": 1, "b": [2]},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"timeout": 6.0},
+        {"timeout": None},
+        {"priority": 1},
+        {"conversation_id": "other"},
+        {"workflow_id": "other"},
+        {"session_id": "other"},
+        {"max_retries": 0},
+        {"variables": {"a": 2}},
+        {"ttl": 7.0},
+        {"tool": "again"},
+    ],
+)
+async def test_a_key_of_another_request(make: Make, work: Work, change: dict[str, Any]) -> None:
+    """What is asked for in another way is another request, whose key has to be another."""
+    work.gate.set()
+    engine = await make()
+    engine.register_tool({"name": "again", "description": "Does it"}, lambda: 1)
+
+    async def start(tool: str = "work", ttl: float = 60.0, **fields: Any) -> TaskHandle:
+        context = ToolExecutionContext(**fields)
+        return await engine.start(tool, {"number": 1}, context, ttl=ttl, idempotency_key="monday")
+
+    first = await start(**_KEYED)
+    with pytest.raises(TaskConflictError, match="use one key for one call"):
+        await start(**{**_KEYED, **change})
+    assert (await start(**_KEYED)).id == first.id
+
+
+@pytest.mark.parametrize(
+    "change", [{"retry_count": 1}, {"caller_type": "http"}, {"variables": {"b": [2], "a": 1}}]
+)
+async def test_a_key_of_the_same_request(make: Make, work: Work, change: dict[str, Any]) -> None:
+    """Which try it is, and the order of what is named, make no other request of it."""
+    work.gate.set()
+    engine = await make()
+    both = [
+        await engine.start(
+            "work", {"number": 1}, ToolExecutionContext(**each), idempotency_key="monday"
+        )
+        for each in (_KEYED, {**_KEYED, **change})
+    ]
+    assert both[0].id == both[1].id
+
+
+@pytest.mark.parametrize("odd", ["\ud800", 1 << 70, {1: 2, "a": 3}, object])
+async def test_a_key_beside_odd_values(make: Make, work: Work, odd: Any) -> None:
+    """A request has its key whatever stands in it."""
+    work.gate.set()
+    engine = await make()
+    context = ToolExecutionContext("ann", variables={"odd": odd})
+    both = [
+        await engine.start("work", {"number": 1}, context, idempotency_key="a") for _ in range(2)
+    ]
+    assert both[0].id == both[1].id
 
 
 async def test_a_storm_of_questions(make: Make, work: Work) -> None:

@@ -11,6 +11,7 @@ from statistics import median
 
 from tests.benchmarks import report
 from tests.benchmarks.admission import admission
+from tests.benchmarks.calling import calling
 from tests.benchmarks.calls import BY_HAND, ENGINE, engine_rows, hand_rows
 from tests.benchmarks.clients import clients
 from tests.benchmarks.http import CONCURRENCY, http_rates
@@ -35,6 +36,7 @@ from tests.benchmarks.searching import searching
 from tests.benchmarks.serving import serving
 from tests.benchmarks.sessions import sessions
 from tests.benchmarks.sources import sources
+from tests.benchmarks.studio import studio
 from tests.benchmarks.tasks import tasks
 
 TOOLS = 1000
@@ -130,6 +132,8 @@ async def main() -> bool:
         kept &= await records()
         kept &= protocols()
         kept &= serving()
+        kept &= await calling()
+        kept &= await asyncio.to_thread(studio)
         kept &= await listening()
         kept &= await clients(str(directory / "clients"))
 

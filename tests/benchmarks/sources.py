@@ -1,13 +1,15 @@
 """How long does a source of 10,000 tools take to come, to change in one of them, and to go?
 
 Counted is the processor time of the whole process, threads included: what others compute beside it
-adds little. All mappings are made anew for each reading, as a source does that reads a list from
-elsewhere.
+adds little, and what the tables before it have left is collected before it begins: of two million
+objects a collection takes 0.2 s. All mappings are made anew for each reading, as a source does that
+reads a list from elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
@@ -112,6 +114,7 @@ async def _times(directory: Path, make: Callable[..., Any]) -> dict[str, float]:
                 raise AssertionError("the tool was not replaced")
             return took
 
+        gc.collect()
         return {
             "all added": await _work_of(lambda: engine.add_source(source)),
             "one replaced": min([await change(number) for number in range(1, REPEATS + 1)]),

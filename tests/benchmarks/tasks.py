@@ -9,32 +9,41 @@ import asyncio
 import gc
 import sys
 import tempfile
-import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 
 from tests.benchmarks import report
 from tests.benchmarks.calls import engine_for
 from tests.benchmarks.measure import measure
-from tests.benchmarks.rows import Row, add_suspending
-from tool_engine import ToolEngine, ToolEngineConfig
+from tests.benchmarks.rows import Batch, Row, add_suspending
+from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig
 
 __all__ = ["tasks"]
 
 PLAIN = "engine.execute"
 APART = "asyncio.create_task(engine.execute(...))"
 TASK = "engine.start, handle.wait"
-BUDGET = 8.0
-"""Times a call that is waited for, of a tool that suspends once."""
-FILE_BUDGET = 2.0
-"""Milliseconds in a SQLite file: kept, begun and ended, each of them committed."""
+BUDGET = 5.5
+"""Times a call that is waited for, of a tool that suspends once.
+
+Three times is out of reach: the same call in an asyncio task of its own costs 1.6, and what a task
+says of itself, and who may see it, has to be made beside it.
+"""
+COMMITTED = "engine.execute, its record committed"
+FILE_BUDGET = 2.8
+"""Times a call whose record is committed before its result is there, in a file of the same kind.
+
+A task has two commits where that call has one: it is kept before its id is given out, and its end
+is there before it is told.
+"""
+AT_ONCE_BUDGET = 4.0
+"""The same for many callers, whose calls share commits, and whose tasks do."""
 SIZE_BUDGET = 2.0
 """Kilobytes of a task that waits."""
 _WAITING = 20_000
-_IN_FILE = 200
-_TURNS = 5
+_AT_ONCE = 16
 _TRIES = 3
 
 
@@ -50,8 +59,9 @@ async def tasks(directory: str) -> bool:
     report.calls("One task of add(a, b), which suspends once", [*figures.values()], plain, [])
     kept = report.budget(f"{TASK} / {PLAIN}", figures[TASK].ratio(plain), BUDGET, "x")
     if find_spec("sqlalchemy") is not None and find_spec("aiosqlite") is not None:
-        milliseconds = await _time_in_file()
-        kept &= report.budget("a task in a SQLite file", milliseconds, FILE_BUDGET, " ms")
+        kept &= await _compare_in_file(1, "One task in a SQLite file", FILE_BUDGET)
+        title = f"{_AT_ONCE} tasks in a SQLite file, of as many callers at once"
+        kept &= await _compare_in_file(_AT_ONCE, title, AT_ONCE_BUDGET)
     size = await _measure_size(directory)
     return kept & report.budget("a task that waits, in memory", size, SIZE_BUDGET, " KB")
 
@@ -79,22 +89,58 @@ def _rows(engine: ToolEngine) -> list[Row]:
     ]
 
 
-async def _time_in_file() -> float:
-    """Milliseconds from the start of a task in a file to the end of the wait, one at a time."""
-    with tempfile.TemporaryDirectory() as folder:
-        settings = ToolEngineConfig(
-            tools_directory=folder, auto_reload=False, records=f"sqlite:///{folder}/tasks.db"
-        )
-        found = []
-        async with ToolEngine(settings) as engine:
-            engine.tool(description="Adds")(add_suspending)
-            for _ in range(_TURNS):
-                began = time.perf_counter()
-                for number in range(_IN_FILE):
-                    handle = await engine.start("add_suspending", {"a": number, "b": 2})
-                    await handle.wait()
-                found.append((time.perf_counter() - began) / _IN_FILE * 1e3)
-    return median(found)
+async def _compare_in_file(callers: int, title: str, budget: float) -> bool:
+    """Measures calls and tasks of so many callers; whether one of a few tries is in budget.
+
+    `durability="call"` is what promises that a record is committed when its call has ended; then a
+    commit waits for the disk, those of tasks as well.
+    """
+    for attempt in range(_TRIES):
+        with tempfile.TemporaryDirectory() as folder:
+            settings = ToolEngineConfig(
+                tools_directory=folder,
+                auto_reload=False,
+                records=f"sqlite:///{folder}/tasks.db",
+                durability="call",
+            )
+            limits = ConcurrencyConfig(max_concurrent=2 * _AT_ONCE)
+            async with ToolEngine(settings, concurrency=limits) as engine:
+                for number in range(callers):
+                    engine.tool(name=f"add_{number}")(add_suspending)
+                rows = _rows_in_file(engine, callers)
+                figures = {each.row.name: each for each in await measure(rows)}
+        ratio = figures[TASK].ratio(figures[COMMITTED])
+        if ratio <= budget or attempt == _TRIES - 1:
+            break
+    report.calls(title, [*figures.values()], figures[COMMITTED], [])
+    return report.budget(f"{TASK} / {COMMITTED}", ratio, budget, "x")
+
+
+def _rows_in_file(engine: ToolEngine, callers: int) -> list[Row]:
+    async def call(name: str) -> None:
+        result = await engine.execute(name, {"a": 1, "b": 2})
+        assert "record" not in result.metadata
+
+    async def start(name: str) -> None:
+        handle = await engine.start(name, {"a": 1, "b": 2})
+        await handle.wait()
+
+    def batch_of(make: Callable[[str], Awaitable[None]]) -> Batch:
+        async def repeat(name: str, n: int) -> None:
+            for _ in range(n):
+                await make(name)
+
+        async def batch(n: int) -> None:
+            async with asyncio.TaskGroup() as group:
+                for number in range(callers):
+                    group.create_task(repeat(f"add_{number}", n))
+
+        return batch
+
+    return [
+        Row(COMMITTED, "all of a call, and the commit of its record", batch_of(call)),
+        Row(TASK, "all of a task, and its commits: kept, ended with its record", batch_of(start)),
+    ]
 
 
 async def _measure_size(directory: str) -> float:

@@ -17,11 +17,14 @@ FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 ARGUMENTS = quote('{"pages": 8}')
 PANES = {
     "live": "/",
+    "history": "/history",
+    "call": "/history?tool=read_archive",
     "tools": "/tools",
     "tester": f"/tester?tool=read_archive&arguments={ARGUMENTS}",
     "parser": "/parser",
     "files": "/files",
     "approvals": "/approvals",
+    "tasks": "/tasks",
 }
 WIDTHS = {"": 1280, "-narrow": 390}
 HEIGHT = 900
@@ -45,6 +48,10 @@ async def use_pane(page: Page, name: str) -> None:
     """Does what makes a pane show something."""
     if name == "live":
         await page.find("table", "Waits, the next one first")
+    elif name == "call":
+        newest, *_ = await page.find_all("link", "read_archive")
+        await newest.click_and_load()
+        await page.find("heading", "Timeline")
     elif name == "tester":
         await (await page.find("button", "Run")).click()
         await page.find("progressbar", "Progress")

@@ -14,15 +14,8 @@ from tests.browser.page import Page
 from tests.server.conftest import BOUND, Service
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolExecutionContext
 
-PANES = [
-    "/",
-    "/tools",
-    "/tools/pay",
-    "/tester?tool=steps",
-    "/parser",
-    "/approvals",
-    "/sessions",
-]
+PANES = ["/", "/tools", "/tools/pay", "/tester?tool=steps", "/parser", "/approvals"]
+PANES += ["/history", "/tasks", "/sessions"]
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp\x1b[2J"
 
 

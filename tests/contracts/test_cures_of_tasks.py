@@ -5,6 +5,7 @@ The rows are as those of `test_cures_of_errors`, which counts what is tried.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tool_engine import (
     ToolEngine,
     ToolEngineConfig,
     ToolExecutionContext,
+    TooManyTasksError,
 )
 
 LONGER = "background/feeding.py: start it with a longer one"
@@ -41,7 +43,23 @@ NAMED = (
     "cli/background/task_command.py: name one with --records URL or the variable "
     "TOOL_ENGINE_RECORDS"
 )
-TRIED = {LONGER, AGAIN, FORGOTTEN, GOES_ON, RUN_HERE, OF_PROGRAM, ONE_KEY, REQUIRED, LISTED, NAMED}
+ROOM = (
+    "background/quotas.py: forget some that have ended, start tasks with a shorter ttl, or allow "
+    "more with max_tasks_per_owner"
+)
+TRIED = {
+    ROOM,
+    LONGER,
+    AGAIN,
+    FORGOTTEN,
+    GOES_ON,
+    RUN_HERE,
+    OF_PROGRAM,
+    ONE_KEY,
+    REQUIRED,
+    LISTED,
+    NAMED,
+}
 
 
 @pytest.fixture
@@ -88,6 +106,38 @@ async def test_listed_and_waited_for(engine: ToolEngine, work: Work) -> None:
         await handle.wait(0.01)
     work.gate.set()
     assert (await handle.wait(BOUND)).is_success
+
+
+async def has_started(engine: ToolEngine, context: ToolExecutionContext) -> bool:
+    try:
+        await engine.start("work", {"number": 3}, context)
+    except TooManyTasksError:
+        return False
+    return True
+
+
+async def test_room_for_one_more(tmp_path: Path, work: Work) -> None:
+    work.gate.set()
+    ann = ToolExecutionContext("ann")
+    place: dict[str, Any] = {"tools_directory": "none", "auto_reload": False}
+    config = ToolEngineConfig(**place, max_tasks_per_owner=1)
+    async with ToolEngine(config) as engine:
+        work.add_to(engine)
+        first = await engine.start("work", {"number": 1}, ann)
+        await first.wait(BOUND)
+        with pytest.raises(TooManyTasksError) as raised:
+            await engine.start("work", {"number": 2}, ann)
+        assert str(raised.value).endswith(ROOM.partition(": ")[2])
+        await engine.tasks.forget(first.id)
+        short = await engine.start("work", {"number": 2}, ann, ttl=0.2)
+        await short.wait(BOUND)
+        async with asyncio.timeout(BOUND):
+            while not await has_started(engine, ann):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.05)
+    async with ToolEngine(ToolEngineConfig(**place, max_tasks_per_owner=2)) as engine:
+        work.add_to(engine)
+        for _ in range(2):
+            await (await engine.start("work", {"number": 4}, ann)).wait(BOUND)
 
 
 async def test_one_key_for_one_call(engine: ToolEngine, work: Work) -> None:

@@ -132,6 +132,36 @@ async def test_an_event_comes_back_as_it_was(make: Callable[..., Any]) -> None:
     assert list(await storage.read(0, 10)) == sent
 
 
+async def test_the_events_of_a_call(make: Callable[..., Any]) -> None:
+    """They come in order, written or not, and no other one whose values name the call."""
+    storage = make()
+    bus = await bus_over(storage)
+    for number in range(30):
+        bus.publish(ToolEngineEvent(STARTED, call_id=f"c{number % 3}", data={"call_id": "c1"}))
+        if number == 15:
+            await written(storage)
+    for _ in range(2):
+        found = await bus.log.read_call("c1", 100)
+        assert [each.sequence for each in found] == list(range(2, 31, 3))
+        assert [each.sequence for each in await bus.log.read_call("c1", 3)] == [2, 5, 8]
+        assert list(await bus.log.read_call('c1", "data', 100)) == []
+        await written(storage)
+
+
+async def test_the_events_of_a_call_behind_those_that_are_gone(make: Callable[..., Any]) -> None:
+    """What is not kept any more is left out."""
+    storage = make(max_events=1_500)
+    bus = await bus_over(storage)
+    for number in range(4_000):
+        bus.publish(ToolEngineEvent(STARTED, call_id="old" if number < 1_000 else "new"))
+    await written(storage)
+    found = await bus.log.read_call("new", 10_000)
+    assert found[-1].sequence == 4_000
+    assert 1_500 <= len(found) <= 3_000
+    if not isinstance(storage, SQLEventStorage):
+        assert list(await bus.log.read_call("old", 10)) == []
+
+
 async def test_what_cannot_be_written_costs_no_other_event(make: Callable[..., Any]) -> None:
     """Foreign and hostile values are kept in some form, and what follows is kept too."""
     storage = make()

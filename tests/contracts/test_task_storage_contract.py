@@ -50,6 +50,41 @@ async def storage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     await kept.close()
 
 
+async def test_what_an_owner_has(storage: TaskStorage) -> None:
+    """What has ended counts as long as it is kept; the first to be forgotten is known."""
+    ended = [task_for(name, owner="ann", worker="me") for name in ("a", "b")]
+    for each in (*ended, task_for("c", owner="ann", key="k"), task_for("d", owner="bob", key="k")):
+        await storage.put(each)
+    assert (await storage.count_kept("ann"), await storage.count_kept("bob")) == (3, 1)
+    assert await storage.count_kept("eve") == 0
+    assert await storage.find_first_end("ann") is None
+    for number, each in enumerate(ended):
+        over = NOW + timedelta(seconds=60 - number)
+        await storage.change(each, replace(each.state, status="succeeded", expires_at=over))
+    assert await storage.find_first_end("ann") == NOW + timedelta(seconds=59)
+    assert await storage.count_kept("ann") == 3
+    found = await storage.get_by_key("ann", "k")
+    assert found is not None
+    assert found.state.id == "c"
+    assert await storage.get_by_key("eve", "k") is None
+    await storage.remove_expired(NOW + timedelta(seconds=61))
+    assert await storage.count_kept("ann") == 1
+    assert [each.id for each in await storage.list("ann", None, 9, None)] == ["c"]
+    assert await storage.find_first_end("ann") is None
+
+
+async def test_what_only_one_worker_can_run(storage: TaskStorage) -> None:
+    """One that leaves the others alone is given no other task."""
+    if not storage.is_shared:
+        pytest.skip("an engine alone uses it")
+    await storage.put(task_for("a"))
+    await storage.put(task_for("b", bound_to="me"))
+    await storage.put(task_for("c", bound_to="you"))
+    found = await storage.claim("me", 10, is_own=True)
+    assert [each.state.id for each in found] == ["b"]
+    assert await ids_claimed(storage) == "a"
+
+
 async def ids_claimed(storage: TaskStorage, limit: int = 10, full: tuple[str, ...] = ()) -> str:
     found = await storage.claim("me", limit, full)
     return " ".join(each.state.id for each in found)
@@ -140,6 +175,8 @@ async def test_lists(storage: TaskStorage) -> None:
     assert await ids(None, None, 9, "t3") == ["t2", "t1", "t0"]
     assert await ids("ann", None, 9, None) == ["mine", "t3", "t1"]
     assert await ids("ann", "queued", 9, None) == ["t3", "t1"]
+    assert await ids(None, None, 9, "t4", "other") == []
+    assert await ids(None, "queued", 2, None, task.state.tool_name) == ["t4", "t3"]
 
 
 async def test_expiry(storage: TaskStorage) -> None:

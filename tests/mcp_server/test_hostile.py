@@ -330,7 +330,7 @@ async def test_listeners_that_never_read_hold_up_no_one(
     body = request_of("subscriptions/listen", notifications={"toolsListChanged": True})
     async with (
         asyncio.timeout(5 * DEADLINE),
-        serving(engine) as url,
+        serving(engine, max_open=None) as url,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
     ):
         deaf: list[aiohttp.ClientResponse] = []

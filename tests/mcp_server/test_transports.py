@@ -230,6 +230,42 @@ async def test_a_listener_whose_token_is_taken_back(
             await listening.read()  # until its end
 
 
+async def test_sessions_of_one_principal(
+    engine: ToolEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One token cannot take them all: one more is refused until some have ended, or rest."""
+    monkeypatch.setattr("tool_engine.mcp_server.http._MOST_SESSIONS", 2)
+    file = write_tokens(tmp_path / "tokens.yaml", ann="secret-a", bob="secret-b")
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    about["clientInfo"] = {"name": "test", "version": "1"}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+    said = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    async with serving(engine, token_file=file) as url, aiohttp.ClientSession() as session:
+
+        async def send(who: str, body: Any, way: str = "POST", **more: str) -> tuple[int, str, str]:
+            headers = {**said, "Authorization": f"Bearer secret-{who}", **more}
+            async with session.request(way, url, json=body, headers=headers) as answer:
+                return answer.status, answer.headers.get("Mcp-Session-Id", ""), await answer.text()
+
+        first, second = [await send("a", begin) for _ in range(2)]
+        assert (first[0], second[0]) == (200, 200)
+        status, _, text = await send("a", begin)
+        assert status == 429
+        assert "urn:tool-engine:too-many-sessions" in text
+        assert "end some with DELETE, or let them rest for 30 minutes" in text
+        assert 1700 < json.loads(text)["retry_after"] <= 1800
+        assert (await send("b", begin))[0] == 200
+        assert (await send("a", ping, **{"Mcp-Session-Id": first[1]}))[0] == 200
+        ended = await send("a", None, "DELETE", **{"Mcp-Session-Id": first[1]})
+        assert ended[0] == 200
+        third = await send("a", begin)
+        assert third[0] == 200
+        assert (await send("a", begin))[0] == 429
+        monkeypatch.setattr("tool_engine.mcp_server.http._IDLE", 0.0)
+        assert (await send("a", begin))[0] == 200
+
+
 async def test_a_body_that_is_too_large_is_refused(engine: ToolEngine) -> None:
     async with (
         serving(engine) as url,

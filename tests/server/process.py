@@ -91,7 +91,8 @@ async def server_process(
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tool_engine.cli", "--tools", str(write_tools(folder)), *kept),
         # Of an option that stands twice the last one counts.
-        *("serve", "--port", "0", "--token-file", str(tokens), "--rate", "100000/s", *words),
+        *("serve", "--port", "0", "--token-file", str(tokens), "--rate", "100000/s"),
+        *("--max-open", "20000", *words),
         stdin=subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )

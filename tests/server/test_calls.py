@@ -189,6 +189,44 @@ async def test_own_calls(service: Service, ann: Client, engine: ToolEngine) -> N
     assert (await bob.get(f"/v1/calls/{first}")).status == 404
 
 
+async def test_what_happened_to_a_call(service: Service, ann: Client, engine: ToolEngine) -> None:
+    """Its events are there, while it runs and later; those of others are not."""
+    call_id, running = await start_endless(engine, ann)
+    await ann.call("add", a=1, b=2)
+    path = f"/v1/calls/{call_id}/events"
+    found = (await ann.get(path)).json
+    assert found["is_kept"] is True
+    assert [each["event_type"] for each in found["items"]] == ["execution_started"]
+    await ann.send("DELETE", f"/v1/calls/{call_id}")
+    await running
+    for client in (ann, service.client("olga")):
+        items = (await client.get(path)).json["items"]
+        assert [each["event_type"] for each in items] == [
+            "execution_started",
+            "execution_cancelled",
+        ]
+        assert items[1]["error"].startswith("the call was cancelled")
+    assert len((await ann.get(f"{path}?limit=1")).json["items"]) == 1
+    for client, asked in ((service.client("bob"), path), (ann, "/v1/calls/none/events")):
+        assert (await client.get(asked)).kind == "unknown-call"
+
+
+async def test_what_happened_where_nothing_is_kept(tmp_path: Path) -> None:
+    """The answer says that there is nothing to show."""
+    async with ToolEngine() as engine:
+        engine.tool(_nothing)
+        app = await asyncio.to_thread(create_app, engine, auth=str(write_tokens(tmp_path / "t")))
+        async with served(app) as service:
+            ann = service.client("ann")
+            call_id = (await ann.call("_nothing")).json["metadata"]["call_id"]
+            found = await ann.get(f"/v1/calls/{call_id}/events")
+    assert found.json == {"items": [], "is_kept": False}
+
+
+async def _nothing() -> None:
+    """Do nothing."""
+
+
 async def test_slots_of_tools_that_a_token_is_not_for(
     ann: Client, olga: Client, engine: ToolEngine, tmp_path: Path
 ) -> None:

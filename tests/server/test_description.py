@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jsonschema
 import pytest
 
-from tests.server.conftest import Client, Service
-from tool_engine.server.app import OPERATIONS
+from tests.server.conftest import Client, Service, served
+from tool_engine import ToolEngine
+from tool_engine.server import create_app
+from tool_engine.server.app import OPERATIONS, App
 
 READS = {
     "/v1/tools",
@@ -52,6 +55,34 @@ async def test_every_operation_is_described(described: dict[str, Any]) -> None:
         assert each["summary"].endswith(".")
         assert {"400", "421", "429", "500"} <= set(each["responses"])
     assert described["openapi"] == "3.1.1"
+
+
+class Mounted:
+    """The app below a path of another one, which takes all that is below it."""
+
+    def __init__(self, app: App, root: str) -> None:
+        self._app = app
+        self._root = root
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app({**scope, "root_path": self._root}, receive, send)
+
+    def end(self) -> None:
+        self._app.end()
+
+
+@pytest.mark.parametrize("root", ["", "/inner", "/in ner/ä", "/{name}"])
+async def test_the_server_that_is_described(engine: ToolEngine, root: str) -> None:
+    """It is the one that answers: a path of the description is below it, also for an app that is
+    mounted.
+    """
+    async with served(Mounted(create_app(engine), root)) as service:
+        client = service.client(None)
+        described = (await client.get(f"{quote(root)}/openapi.json")).json
+        (server,) = described["servers"]
+        assert server["url"] == (quote(root) or "/")
+        found = await client.get(f"{server['url'].rstrip('/')}/v1/tools")
+        assert {each["name"] for each in found.json["items"]} >= {"add", "note"}
 
 
 async def test_every_reference_leads_somewhere(described: dict[str, Any]) -> None:

@@ -66,8 +66,12 @@ async def look_at_rest(server: ServerProcess, load: Load) -> None:
         found = await read(http, "/v1/admission")
         assert found["metrics"]["current_concurrent"] == found["metrics"]["queue_length"] == 0
         assert (found["held"], found["waiting"]) == ([], [])
-        for status in ("queued", "running", "input_required"):
-            assert (await read(http, f"/v1/tasks?status={status}"))["items"] == []
+        # A killed server may have left one of which no client heard: it counts as dead once its
+        # lease is over.
+        async with asyncio.timeout(QUIET_LIMIT):
+            for status in ("queued", "running", "input_required"):
+                while (await read(http, f"/v1/tasks?status={status}"))["items"]:  # noqa: ASYNC110 - there is no event for it
+                    await asyncio.sleep(0.05)
         for call_id in sorted(load.calls)[-100:]:
             assert (await read(http, f"/v1/calls/{call_id}"))["state"] == "ended"
 

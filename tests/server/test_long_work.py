@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.background.test_restarts import die
 from tests.server.conftest import Client, Service, served
-from tool_engine import ToolEngine
+from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.server import create_app
 from tool_engine.server.app import App
 
@@ -75,13 +77,17 @@ async def test_a_task_that_runs(service: Service, ann: Client, olga: Client) -> 
             answer = await bob.send(method, task_path)
             shown = task_path.rpartition("/")[2]
             assert answer.json["detail"] == f"there is no task {shown!r}"
-    assert len((await olga.get("/v1/tasks")).json["items"]) == 1
+    for query, count in (("", 1), ("?owner=ann&tool_name=endless", 1), ("?owner=bob", 0)):
+        assert len((await olga.get(f"/v1/tasks{query}")).json["items"]) == count
+    assert (await olga.get("/v1/tasks?tool_name=add")).json == {"items": [], "next": None}
+    for client, owner in ((ann, "bob"), (bob, "ann")):
+        assert (await client.get(f"/v1/tasks?owner={owner}")).json == {"items": [], "next": None}
     assert (await ann.get(f"{path}?wait=0.05")).json["status"] == "running"
-    assert (await ann.send("DELETE", f"{path}?reason=enough")).json == {"is_cancelled": True}
+    assert (await ann.send("DELETE", f"{path}?reason=enough")).json["is_cancelled"] is True
     ended = (await ann.get(path)).json
     assert ended["status"] == "cancelled"
     assert "enough" in ended["message"]
-    assert (await ann.send("DELETE", path)).json == {"is_cancelled": False}
+    assert (await ann.send("DELETE", path)).json["is_cancelled"] is False
 
 
 async def test_pages(ann: Client) -> None:
@@ -95,6 +101,10 @@ async def test_pages(ann: Client) -> None:
             break
         cursor = f"&cursor={page['next']}"
     assert found == [each["id"] for each in reversed(started)]
+    await ann.get(f"/v1/tasks/{found[0]}?wait=10")
+    for query, has_result in (("", True), ("&results=false", False)):
+        (newest,) = (await ann.get(f"/v1/tasks?limit=1{query}")).json["items"]
+        assert (newest["result"] is not None) is has_result
 
 
 async def test_one_request_that_is_sent_twice(
@@ -102,14 +112,19 @@ async def test_one_request_that_is_sent_twice(
 ) -> None:
     """It runs once, also when both come at once; another request with its key is refused."""
     key = {"idempotency-key": "order-1"}
-    body = {"arguments": {"a": 1, "b": 2}}
+    body: dict[str, Any] = {"arguments": {"a": 1, "b": 2}}
     answers = await asyncio.gather(*(start(ann, "add", key, **body) for _ in range(5)))
     answers.append(await start(ann, "add", key, **body))
     assert {each.status for each in answers} == {200}
     assert len({each.json["metadata"]["call_id"] for each in answers}) == 1
     assert len(await engine.query_call_records()) == 1
-    other = await start(ann, "add", key, arguments={"a": 9, "b": 2})
-    assert (other.status, other.kind) == (409, "not-possible")
+    for change in ({"arguments": {"a": 9, "b": 2}}, {"timeout": 9}, {"priority": 1}, {"ttl": 9}):
+        other = await start(ann, "add", key, **{**body, **change})
+        assert (other.status, other.kind) == (409, "key-of-another-request"), change
+        assert "use one key for one call" in other.json["detail"]
+    talk = await start(ann, "add", key, **body, conversation_id="c-1")
+    assert talk.kind == "key-of-another-request"
+    assert (await start(ann, "add", {**key, **ASYNC}, **body)).json["status"] == "succeeded"
     theirs = await start(service.client("bob"), "add", key, arguments={"a": 9, "b": 2})
     assert theirs.json["output"] == {"result": 11}
 
@@ -146,6 +161,94 @@ async def test_a_client_that_leaves_its_key(ann: Client, engine: ToolEngine) -> 
         again = await start(ann, "pay", key, arguments={"amount": 3})
     assert again.json["output"] == {"result": "paid 3"}
     assert len(await engine.query_call_records()) == 1
+
+
+async def test_more_tasks_than_a_principal_may_have(tmp_path: Path) -> None:
+    """One more is refused with a cure, by any door; what is forgotten makes room for others."""
+    config = ToolEngineConfig(tools_directory=str(tmp_path), max_tasks_per_owner=2)
+    async with ToolEngine(config) as engine, served(create_app(engine)) as service:
+        engine.register_tool({"name": "one", "description": "Says it"}, lambda: 1)
+        client = service.client(None)
+        key = {"idempotency-key": "first"}
+        assert (await start(client, "one", key)).status == 200
+        path = (await start(client, "one")).headers["location"]
+        assert (await client.get(f"{path}?wait=10")).json["status"] == "succeeded"
+        for headers in (ASYNC, {"idempotency-key": "other"}):
+            refused = await start(client, "one", headers)
+            assert (refused.status, refused.kind) == (429, "too-many-tasks")
+            assert 3000 < int(refused.headers["retry-after"]) <= 3600
+            assert "with max_tasks_per_owner" in refused.json["detail"]
+        assert (await start(client, "one", key)).status == 200
+        assert (await client.call("one")).status == 200
+        ended = (await client.send("DELETE", f"{path}?forget=true")).json
+        assert ended == {"is_cancelled": False, "is_forgotten": True}
+        assert (await client.get(path)).status == 404
+        assert (await start(client, "one")).status == 202
+
+
+@pytest.mark.parametrize("is_secret", [False, True])
+async def test_a_key_where_other_programs_run_the_tasks(tmp_path: Path, is_secret: bool) -> None:
+    """Its call runs where its client waits, as others do; work that is left to them is not."""
+    number = {"name": "number", "type": "integer", "required": True, "description": "Which"}
+    fields = {"description": "Doubles", "parameters": [{**number, "secret": is_secret}]}
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    config = ToolEngineConfig(
+        tools_directory=str(folder), records=f"sqlite:///{tmp_path}/kept.db", run_tasks=False
+    )
+    async with ToolEngine(config) as front, served(create_app(front)) as service:
+        front.register_tool({"name": "double", **fields}, lambda number: 2 * number)
+        client = service.client(None)
+        body: dict[str, Any] = {"arguments": {"number": 4}}
+        left = None if is_secret else (await start(client, "double", **body)).json["id"]
+        for key in range(12):
+            said = {"idempotency-key": f"key {key}"}
+            answers = [start(client, "double", said, **body) for _ in range(2)]
+            both = [each.json for each in await asyncio.gather(*answers)]
+            assert [each["output"] for each in both] == [{"result": 8}] * 2
+            assert both[0]["metadata"]["call_id"] == both[1]["metadata"]["call_id"]
+        assert len(await front.query_call_records()) == 12
+        if left is not None:
+            assert (await client.get(f"/v1/tasks/{left}")).json["status"] == "queued"
+            front.tasks.open()
+            ended = (await client.get(f"/v1/tasks/{left}?wait=10")).json
+            assert ended["status"] == "succeeded"
+
+
+async def test_a_key_of_a_program_that_was_killed(tmp_path: Path) -> None:
+    """What only that one could run ends, and says so; nothing waits for ever."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    place: dict[str, Any] = {
+        "tools_directory": str(folder),
+        "records": f"sqlite:///{tmp_path}/kept.db",
+    }
+    gate = asyncio.Event()
+    begun = asyncio.Event()
+
+    async def wait() -> int:
+        begun.set()
+        await gate.wait()
+        return 1
+
+    definition = {"name": "wait", "description": "Waits"}
+    key = {"idempotency-key": "one"}
+    async with ToolEngine(ToolEngineConfig(**place, run_tasks=False)) as front:
+        front.register_tool(definition, wait)
+        context = ToolExecutionContext("local", "http")
+        first = await front.tasks.start(
+            "wait", {}, context, ttl=86_400.0, idempotency_key="one", is_awaited=True
+        )
+        await begun.wait()
+        await die(front)
+        async with ToolEngine(ToolEngineConfig(**place)) as other:
+            other.register_tool(definition, wait)
+            other.tasks.feeding.lease = 0.2  # type: ignore[attr-defined]
+            async with served(create_app(other)) as service:
+                other.tasks.open()
+                answer = await start(service.client(None), "wait", key)
+    assert answer.json["error_type"] == "worker_lost"
+    assert answer.json["metadata"]["task_id"] == first.id
 
 
 @pytest.mark.parametrize("key", ["", "x" * 10_000])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.server.conftest import Client, Service
+from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.server.paging import make_cursor
 
 
@@ -63,6 +64,41 @@ async def test_filters(ann: Client) -> None:
     assert (await ann.get("/v1/records?start=2026-01-01T00:00:00Z")).status == 200
     late = "/v1/records?start=2030-01-01T00:00:00Z&end=2029-01-01T00:00:00Z"
     assert (await ann.get(late)).kind == "not-possible"
+
+
+async def test_calls_of_a_call(ann: Client, engine: ToolEngine) -> None:
+    """What a tool has called is found by the call that it had."""
+
+    @engine.tool(effect="read")
+    async def both(context: ToolExecutionContext) -> int:
+        """Add two times."""
+        await engine.execute("add", {"a": 1, "b": 1}, context)
+        return 2
+
+    await ann.call("both")
+    (mine,) = (await ann.get("/v1/records?tool_name=both")).json["items"]
+    (below,) = (await ann.get(f"/v1/records?parent_call_id={mine['call_id']}")).json["items"]
+    assert below["tool_name"] == "add"
+    again = (await ann.get(f"/v1/records?call_id={below['call_id']}")).json["items"]
+    assert again == [below]
+
+
+async def test_a_long_result(ann: Client, engine: ToolEngine) -> None:
+    """A record has its beginning; what is kept of it is there for one that asks for it."""
+    text = "long " * 100_000
+
+    async def tell() -> str:
+        return text
+
+    engine.register_tool(
+        {"name": "tell", "description": "Tell.", "result": {"max_chars": 1000}}, tell
+    )
+    await ann.call("tell")
+    (shown,) = (await ann.get("/v1/records")).json["items"]
+    assert "_truncated" in shown["result"]
+    path = f"/v1/records/{shown['record_id']}"
+    assert (await ann.get(path)).json == shown
+    assert (await ann.get(f"{path}?whole=true")).json["result"] == {"result": text}
 
 
 async def test_admission(ann: Client, olga: Client) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,8 +15,9 @@ import aiohttp
 import pytest
 
 from tests.postgres import PostgresServer
-from tests.server.process import HEADERS, ServerProcess, server_process
+from tests.server.process import HEADERS, ServerProcess, server_process, write_tools
 from tests.server.proxies import NGINX, nginx_proxy, plain_proxy
+from tool_engine import ToolEngine, ToolEngineConfig
 
 BOUND = 60.0
 HOST = "tools.example"
@@ -114,3 +117,28 @@ async def test_one_ends(replicas: Replicas) -> None:
         for each in tasks:
             async with http.get(f"/v1/tasks/{each['id']}?wait=30") as answer:
                 assert (await answer.json())["status"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "words", [("serve", "--no-auth", "--port", "0"), ("mcp", "serve", "--http", "127.0.0.1:0")]
+)
+async def test_started_by_another_program(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A server that had no task at its start runs those that others keep for it."""
+    tools, records = write_tools(tmp_path), f"sqlite:///{tmp_path / 'kept.db'}"
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tool_engine.cli", "--tools", str(tools), "--records", records),
+        *words,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    config = ToolEngineConfig(tools_directory=str(tools), records=records, run_tasks=False)
+    try:
+        async with asyncio.timeout(BOUND):
+            assert server.stderr is not None
+            assert (await server.stderr.readline()).startswith(b"serving 3 tools")
+            async with ToolEngine(config) as engine:
+                handle = await engine.start("say", {"message": "hello"})
+                assert (await handle.wait()).output == {"message": "hello"}
+    finally:
+        server.kill()
+        await server.wait()

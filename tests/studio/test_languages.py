@@ -8,6 +8,8 @@ import tomllib
 from pathlib import Path
 
 import tool_engine.studio
+from tool_engine.model.event import PASSING, ToolEngineEventType
+from tool_engine.model.task import TASK_STATUSES
 
 HERE = Path(tool_engine.studio.__file__).parent
 USED = re.compile(r"""_\(\s*(?:"([^"]+)"|'([^']+)')\s*[,)]""")
@@ -42,4 +44,7 @@ def test_the_words_of_values_are_there_in_chinese() -> None:
     outcomes = {"succeeded", "failed", "timeout", "cancelled", "rejected", "running"}
     states = {"active", "bypass", "parked", "zombie", "closed", "open", "half_open"}
     effects = {"read", "write", "unknown"}
-    assert (outcomes | states | effects) - set(known) == set()
+    calls = {"asking", "queued", "sharing", "pausing", "ended", *TASK_STATUSES}
+    events = {each.value for each in ToolEngineEventType if "execution" in each.value}
+    happens = events - {each.value for each in PASSING}
+    assert (outcomes | states | effects | calls | happens) - set(known) == set()

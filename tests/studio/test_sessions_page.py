@@ -27,6 +27,9 @@ async def test_one_session(olga: Browser, engine: ToolEngine) -> None:
         assert words in shown.words
     for words in ("calls 1 5", "tokens 0 1,000", "notes", "mine on", "pay off"):
         assert words in shown.words
+    history = re.search(r'href="(/studio/history[^"]*)"[^>]*>in the history', shown.text)
+    assert history
+    assert "unlock" in (await olga.open(history[1])).words
     for page in (listed, shown):
         assert "<script>alert" not in page.text
         assert not re.search("[\x1b\u202e\u200b]", page.words)

@@ -231,8 +231,7 @@ async def test_a_call_of_another_is_not_loaded(
     shown = await ann.open(f"/studio/tester?tool=add&call={call_id}")
     assert shown.status == 404
     assert form_of(shown)["a:v:/a"] == ""
-    refused = await ann.send("/studio/tester/result", {"call": call_id})
-    assert refused.status == 404
+    assert (await ann.open(f"/studio/history/calls/{call_id}/record")).status == 404
 
 
 async def test_one_that_may_not_call(studio: Service) -> None:

@@ -57,6 +57,18 @@ async def test_all_of_it(olga: Browser, engine: ToolEngine) -> None:
     assert "pin-0815" not in shown.text
 
 
+async def test_its_calls(olga: Browser, engine: ToolEngine) -> None:
+    """Their number leads to them, and that of the errors to those."""
+    await engine.execute("add", {"a": 1, "b": 2})
+    await engine.execute("add", {"a": "x", "b": 2})
+    shown = await olga.open("/studio/tools/add")
+    links = re.findall(r'href="(/studio/history[^"]*)">(\d+)<', shown.text)
+    assert [count for _, count in links] == ["2", "1"]
+    failed = await olga.open(links[1][0].replace("&amp;", "&"))
+    assert failed.status == 200
+    assert "validation_error" in failed.text
+
+
 async def test_an_example_in_the_tester(ann: Browser, engine: ToolEngine) -> None:
     """Its link fills in the form with the very arguments."""
     await write(engine)

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from tool_engine.access.bodies import has_body, read_body, replay_body
 from tool_engine.access.heads import check_address, find_path, read_headers, read_token
 from tool_engine.access.hosts import Hosts, is_of_this_machine
+from tool_engine.access.open_requests import OpenRequests
 from tool_engine.access.pages import Pages, answer_preflight, check_own, is_preflight
 from tool_engine.access.principal import SCOPES, Principal
 from tool_engine.access.problem import Problem, send_problem
@@ -42,8 +43,9 @@ class Guard:
     """An ASGI app that passes on the requests that may reach another one.
 
     What passes has its principal in `scope["principal"]`, and in `scope["is_known"]` a function
-    that says whether its token is still taken, for the same, and its headers by their names in
-    `scope["sent"]`; the token itself goes no further.
+    that says whether its token is still taken, for the same, its headers by their names in
+    `scope["sent"]`, its path below the app's in `scope["inner_path"]`, and its body in
+    `scope["body"]`, beside what `receive` gives; the token itself goes no further.
 
     Args:
         app: What is guarded.
@@ -53,6 +55,7 @@ class Guard:
         allowed_origins: The origins of pages that may use it, beside its own.
         public: Paths that need no token.
         rates: How many requests a principal may send; None: any number.
+        open_requests: How many of them may be open at once; None: any number.
 
     Raises:
         ConfigurationError: A host or an origin is none, or a list is one text.
@@ -67,6 +70,7 @@ class Guard:
         allowed_origins: Collection[str] = (),
         public: Collection[str] = (),
         rates: Rates | None = None,
+        open_requests: OpenRequests | None = None,
     ) -> None:
         self._app = app
         self._auth = auth
@@ -74,6 +78,7 @@ class Guard:
         self._pages = Pages(allowed_origins)
         self._public = frozenset(list_texts("public", public))
         self._rates = rates
+        self._open = open_requests or OpenRequests(None)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -93,25 +98,32 @@ class Guard:
             if page is not None and not wants_body and is_preflight(scope["method"], sent):
                 await answer_preflight(sent, send)
                 return
-            asker = await self._find_asker(scope, sent)
-            if wants_body:
-                receive = await _take_body(sent, receive, asker["principal"])
+            found = await self._find_asker(scope, sent)
+            principal: Principal = found["principal"]
+            if principal is not _ANYONE:
+                self._open.enter(principal.name)
         except Problem as problem:
-            # What else the client sends is not read any more.
-            problem.headers["connection"] = "close"
-            await send_problem(problem, send)
+            await _refuse_request(problem, send)
             return
-        if receive is None:
-            return  # its client has left
-        sent.pop(_TOKEN, None)
-        headers = [each for each in scope["headers"] if each[0] != _TOKEN]
-        await self._app({**scope, **asker, "headers": headers, "sent": sent}, receive, send)
+        try:
+            if wants_body:
+                body = await _take_body(sent, receive, send, principal)
+                if body is None:
+                    return
+                found["body"], receive = body, replay_body(body, receive)
+            sent.pop(_TOKEN, None)
+            headers = [each for each in scope["headers"] if each[0] != _TOKEN]
+            await self._app({**scope, **found, "headers": headers, "sent": sent}, receive, send)
+        finally:
+            if principal is not _ANYONE:
+                self._open.leave(principal.name)
 
     async def _find_asker(self, scope: Any, sent: Mapping[bytes, bytes]) -> dict[str, Any]:
         """Return what the app learns of who asks."""
         check_address(scope["query_string"])
         token = read_token(sent)
-        principal = await self._find_principal(scope, sent, token)
+        path = find_path(scope)
+        principal = await self._find_principal(scope, sent, token, path)
         if self._rates is not None and principal is not _ANYONE:
             wait = self._rates.count(principal.name, monotonic())
             if wait > 0:
@@ -123,16 +135,16 @@ class Guard:
                 )
         # No `partial`, which would show the token to what prints the request.
         is_known = lambda: self._is_known(token, principal)  # noqa: E731 - it is short
-        return {"principal": principal, "is_known": is_known}
+        return {"principal": principal, "is_known": is_known, "inner_path": path, "body": b""}
 
     async def _find_principal(
-        self, scope: Any, sent: Mapping[bytes, bytes], token: str | None
+        self, scope: Any, sent: Mapping[bytes, bytes], token: str | None, path: str
     ) -> Principal:
         if self._auth is None and not is_of_this_machine(scope, sent):
             raise Problem(
                 403, "not-local", "without tokens only this machine is heard; give out tokens"
             )
-        if find_path(scope) in self._public:
+        if path in self._public:
             return _ANYONE
         if self._auth is None:
             return _LOCAL
@@ -167,8 +179,25 @@ async def _verify_token(auth: Verifier, token: str) -> Principal | None:
     return found
 
 
-async def _take_body(sent: Mapping[bytes, bytes], receive: Any, principal: Principal) -> Any:
-    """Return what gives the app the body; None: the client has left."""
+async def _refuse_request(problem: Problem, send: Any) -> None:
+    """Answer a request that does not pass; what else its client sends is not read any more."""
+    problem.headers["connection"] = "close"
+    await send_problem(problem, send)
+
+
+async def _take_body(
+    sent: Mapping[bytes, bytes], receive: Any, send: Any, principal: Principal
+) -> bytes | None:
+    """Return the body; None: it was refused, or the client has left."""
+    try:
+        _check_body(sent, principal)
+        return await read_body(receive)
+    except Problem as problem:
+        await _refuse_request(problem, send)
+        return None
+
+
+def _check_body(sent: Mapping[bytes, bytes], principal: Principal) -> None:
     if principal is _ANYONE:
         raise Problem(400, "unwanted-body", "no body belongs here; send none")
     kind = sent.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -178,5 +207,3 @@ async def _take_body(sent: Mapping[bytes, bytes], receive: Any, principal: Princ
         raise Problem(
             415, "wrong-type", "a body must not be packed; send it without Content-Encoding"
         )
-    body = await read_body(receive)
-    return None if body is None else replay_body(body, receive)

@@ -202,11 +202,12 @@ class TimedProtocol(H11Protocol):
         self._time_head()
 
     def data_received(self, data: bytes) -> None:
-        if self._head_timer is None and self.conn.their_state is h11.IDLE:
-            self._time_head()
         super().data_received(data)
+        # Most heads come whole, and need no timer.
         if self.conn.their_state is not h11.IDLE:
             self._end_timer()
+        elif self._head_timer is None:
+            self._time_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_timer()

@@ -44,7 +44,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     def may_use(self, tool_name: str) -> bool:
         """Return True if it may know and call a tool."""
-        return any(fnmatchcase(tool_name, pattern) for pattern in self.tools)
+        return "*" in self.tools or any(fnmatchcase(tool_name, each) for each in self.tools)
 
 
 def read_scopes(scopes: Any, where: str) -> frozenset[str]:

@@ -78,6 +78,8 @@ class EngineApprovals:
         self._front: Front | None = None
         self._own_gate: Any = None
         """What lets questions wait here; None: they are refused, or the engine has an approver."""
+        self._kept_questions: Any = None
+        """What keeps the questions about calls of no session; None: they are in memory."""
         self._sessions: dict[int, weakref.ref[Any]] = {}
 
     def __repr__(self) -> str:
@@ -103,8 +105,9 @@ class EngineApprovals:
         if self.own_book is None:
             kept = import_module(_KEPT) if self.is_shared else None
             storage = self._engine.store.approvals
-            waits = QueueApprover() if kept is None else kept.KeptQuestions(storage)
-            self._own_gate = self.make_gate(waits)
+            if kept is not None:
+                self._kept_questions = kept.KeptQuestions(storage)
+            self._own_gate = self.make_gate(self._kept_questions or QueueApprover())
             self._ask_here(self._own_gate)
             if self._front is not None:
                 self._own_gate.put_in_front(self._front)
@@ -374,9 +377,13 @@ class EngineApprovals:
             for key, storage in storages.items()
         }
         places = {token: storages[key] for key, requests in kept.items() for token in requests}
+        asked = frozenset() if self._kept_questions is None else self._kept_questions.tokens
         for book, session in books:
             in_storage = kept.get(id(book.storage), {})
             for request, is_waiting in book.list_open():
+                if is_waiting and request.token in asked and request.token not in places:
+                    # Another process has answered, and its call has not read that yet.
+                    continue
                 # A deferred one that the storage does not have was answered elsewhere.
                 is_open = is_waiting or book.storage is None or book.is_brought(request.token)
                 is_here = is_waiting or session is not None

@@ -39,6 +39,8 @@ class KeptQuestions:
     def __init__(self, storage: ApprovalStorage) -> None:
         self._storage = storage
         self._asking: set[asyncio.Future[Any]] = set()
+        self.tokens: set[str] = set()
+        """Of the questions that are kept, and wait here: any process may have answered them."""
 
     def __repr__(self) -> str:
         return f"<KeptQuestions in {self._storage!r}>"
@@ -54,6 +56,7 @@ class KeptQuestions:
         except BaseException:
             await self._finish_asking(self._close_question(request.token))
             raise
+        self.tokens.add(request.token)
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
         """Wait until a question that is kept is answered in any process."""
@@ -67,6 +70,7 @@ class KeptQuestions:
                         return found
         finally:
             await self._finish_asking(self._close_question(request.token))
+            self.tokens.discard(request.token)
 
     async def _finish_asking(self, asking: Coroutine[Any, Any, _Result]) -> _Result:
         """Wait for a storage, which is never broken off: it might leave a connection open."""

@@ -182,7 +182,8 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         running = self._home.running
         running.add(self)
         self._seen_cancels = _cancels_seen_by(task_of(loop))
-        self._pass_on_cancel()
+        if self._must_cancel:
+            self._pass_on_cancel()
         try:
             while not self.is_done:
                 waits_for = self._waits_for

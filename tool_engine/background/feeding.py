@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from contextvars import Context
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -14,12 +14,14 @@ from msgspec.structs import replace
 from tool_engine.background.clock import SteadyClock
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import MOST, Places
-from tool_engine.background.run import TaskRun
+from tool_engine.background.run import TaskRun, make_running
+from tool_engine.calls.call import ANONYMOUS
 from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.interfaces.task_storage import TaskStorage
+from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionResult
-from tool_engine.model.task import QUEUED, RUNNING, KeptTask
+from tool_engine.model.task import QUEUED, RUNNING, SUCCEEDED, KeptTask
 
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
@@ -29,6 +31,8 @@ _PULSE: Final = 1.0
 """Seconds between two looks at what other engines and the clock have done."""
 _SHOWN: Final = 0.1
 """Seconds between two writings of progress."""
+_MOST_DOUBTED: Final = 10_000
+"""The most tasks that are remembered of which the database did not say that it has them."""
 _AGAIN: Final = 0.5
 """Seconds until a state is written again that the storage did not take."""
 
@@ -54,6 +58,8 @@ class Feeding:
     ) -> None:
         self._engine = engine
         self.storage = storage
+        is_plain = type(engine.store).append is ToolKnowledgeStore.append
+        self.records = engine.store.storage if is_plain and storage.is_shared else None
         self.writer = writer
         self.places = Places()
         self._clock = clock
@@ -64,11 +70,12 @@ class Feeding:
         self._runs: dict[str, TaskRun] = {}
         # The arguments of those that only this process can run.
         self._bound: dict[str, KeptTask] = {}
-        self._is_behind = self._is_closing = self._is_cut_off = False
+        self._is_behind = self._is_closing = self._is_cut_off = self._is_for_own = False
         self._news = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._seen: dict[str, tuple[int, float]] = {}
         self._unheard: set[str] = set()
+        self._never_begun: dict[str, None] = {}
         # One timer for all: that of the task whose time is over first.
         self._timer: asyncio.TimerHandle | None = None
         self._next_expiry: datetime | None = None
@@ -76,29 +83,65 @@ class Feeding:
     def __repr__(self) -> str:
         return f"<Feeding {len(self._runs)} taken>"
 
-    def open(self) -> None:
-        """Begin to run what is queued; a second time changes nothing."""
-        if self._loops or self._is_closing:
+    def open(self, *, is_for_own: bool = False) -> None:
+        """Begin to run what is queued; a second time changes nothing.
+
+        Args:
+            is_for_own: Whether only what no other engine can run is run, until this is called
+                without it.
+        """
+        if self._is_closing:
             return
-        self._is_behind = self.storage.is_shared
+        if self._loops:
+            if self._is_for_own and not is_for_own:
+                self._is_for_own, self._is_behind = False, self.storage.is_shared
+                self._news.set()
+            return
+        self._is_behind, self._is_for_own = self.storage.is_shared, is_for_own
         for work in (self._feed_line(), self._tend_tasks(), self._show_progress()):
             # Of no call: what a task does belongs to no caller.
             task = asyncio.get_running_loop().create_task(work, context=Context())
             self._loops.append(task)
 
     @property
-    def is_open(self) -> bool:
-        """True if it runs what is queued."""
-        return bool(self._loops)
+    def runs_all(self) -> bool:
+        """True if it runs what is queued, also by other engines."""
+        return bool(self._loops) and not self._is_for_own
 
     def has_room(self, kept: KeptTask) -> bool:
         """Return True if a new task need not wait for others."""
         return (
-            self.is_open
+            (kept.is_bound if self._is_for_own else bool(self._loops))
             and not self._is_behind
             and self.places.room > 0
             and kept.state.tool_name not in self.places.full
         )
+
+    def hold_slot(self, kept: KeptTask) -> None:
+        """Take a slot for a new task, if there is one: then it is written once, as running."""
+        pipeline: Any = self._engine._pipeline  # noqa: SLF001 - the engine's other half
+        call_id, context = pipeline.present.reserve_id(), kept.context or ANONYMOUS
+        kept.slot = pipeline.hold_slot(kept.state.tool_name, context, call_id)
+        if kept.slot is None:
+            pipeline.present.forget_id(call_id)
+        else:
+            kept.state = make_running(kept.state, call_id)
+
+    def release_slot(self, kept: KeptTask) -> None:
+        """Give a slot back that the call of a task has not taken."""
+        slot, kept.slot = kept.slot, None
+        if slot is not None:
+            pipeline: Any = self._engine._pipeline  # noqa: SLF001 - the engine's other half
+            pipeline.present.forget_id(kept.state.call_id)
+            self._engine.controller.release(slot, outcome=None)
+
+    def give_up_slot(self, kept: KeptTask) -> None:
+        """Give the slot of a new task back, of which it is not known whether it is kept."""
+        self.release_slot(kept)
+        # Should it be there after all, it says that it runs; it never did.
+        self._never_begun[kept.state.id] = None
+        if len(self._never_begun) > _MOST_DOUBTED:
+            del self._never_begun[next(iter(self._never_begun))]
 
     def take_new(self, kept: KeptTask) -> None:
         """Run a task that was just kept, now or in its turn."""
@@ -204,7 +247,6 @@ class Feeding:
             self._news.clear()
             try:
                 await self._claim_some()
-                self._is_cut_off = False
             except RecordsUnavailableError as error:
                 self._note_unread(error)
                 await asyncio.sleep(_AGAIN)
@@ -216,7 +258,8 @@ class Feeding:
             full, share = set(self.places.full), self.places.share
             if share <= 0:
                 return
-            tasks = await self.storage.claim(self.worker, share, full)
+            tasks = await self.storage.claim(self.worker, share, full, is_own=self._is_for_own)
+            self._is_cut_off = False
             for kept in tasks:
                 self._begin_claimed(kept)
             if not tasks:
@@ -264,8 +307,15 @@ class Feeding:
             await self._give_back(run, error)
         finally:
             self._runs.pop(kept.state.id, None)
+            if self.records is not None:
+                self.storage.release_record(kept.state.id)
+            if kept.slot is not None:
+                self.release_slot(kept)
             if kept.state.is_final:
                 self._bound.pop(kept.state.id, None)
+            else:
+                # Another engine has it, or the database has its end, and its answer was lost.
+                kept.wake_waiting()
             run.leave_line()
 
     async def _settle_task(self, run: TaskRun, result: ToolExecutionResult) -> None:
@@ -287,13 +337,15 @@ class Feeding:
             expires = now + timedelta(seconds=kept.ttl)
         state = replace(
             kept.state,
-            status=result.outcome.value,
+            status=SUCCEEDED if result.is_success else result.outcome.value,
             message=result.error if run.ending is None else run.ending.error,
             call_id=result.call_id,
             ended_at=now,
             expires_at=expires,
             result=result,
         )
+        if self.writer.change_nowait(kept, state) is not None:
+            return
         while True:
             try:
                 await self.writer.change(kept, state)
@@ -301,6 +353,7 @@ class Feeding:
             except RecordsUnavailableError as error:
                 _log.warning("task_not_written", task_id=state.id, error=str(error))
                 if self._is_closing:
+                    self.storage.release_record(state.id)
                     return
             await asyncio.sleep(_AGAIN)
 
@@ -311,6 +364,7 @@ class Feeding:
             refusal = Refusal(error.error_type, str(error))
             await self._write_end(run, run.refuse(refusal))
             return
+        self.storage.release_record(kept.state.id)
         kept.state = replace(kept.state, status=QUEUED, message=None, call_id=None)
         try:
             await self.storage.give_back(kept)
@@ -398,7 +452,8 @@ class Feeding:
     async def _take_over(self, kept: KeptTask) -> None:
         """Queue a task of a dead engine again, or end it where its tool may have run."""
         run = TaskRun(self._engine, kept, self)
-        has_run = kept.state.status == RUNNING and not kept.is_repeatable
+        is_new = self._never_begun.pop(kept.state.id, self) is None
+        has_run = kept.state.status == RUNNING and not kept.is_repeatable and not is_new
         if has_run or kept.is_bound:
             what = "while its tool ran: it may have done its work" if has_run else "before it ran"
             cure = "check what it did, and start it again" if has_run else "start it again"

@@ -22,6 +22,15 @@ class TaskWriter:
     def __init__(self, storage: TaskStorage) -> None:
         self._storage = storage
 
+    def change_nowait(self, kept: KeptTask, state: TaskState) -> bool | None:
+        """Write a state where that takes no time; None: it takes some, and nothing was done."""
+        if kept.writing is None or kept.is_kept:
+            return self._storage.change_nowait(kept, state)
+        if kept.writing.locked():
+            return None
+        kept.take_state(state)
+        return True
+
     async def change(self, kept: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or belongs to another engine, or is gone."""
         if kept.writing is None:
@@ -30,9 +39,7 @@ class TaskWriter:
             # In order: what is being kept now is changed afterwards.
             if kept.is_kept:
                 return await self._storage.change(kept, state)
-            kept.state = state
-            if state.is_final:
-                kept.end_waiting()
+            kept.take_state(state)
             return True
 
     async def keep(self, kept: KeptTask) -> bool:

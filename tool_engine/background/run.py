@@ -11,10 +11,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from msgspec.structs import replace
+import msgspec
+from msgspec.structs import force_setattr, replace
 
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import Places
+from tool_engine.calls.call import ANONYMOUS
 from tool_engine.errors import (
     AdmissionError,
     CircuitOpenError,
@@ -24,9 +26,14 @@ from tool_engine.errors import (
     RateLimitedError,
     SlotRejectedError,
 )
+from tool_engine.interfaces import RecordStorage
+from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.progress import ToolProgress
-from tool_engine.model.task import INPUT_REQUIRED, QUEUED, RUNNING, KeptTask
+from tool_engine.model.record import CallEntry
+from tool_engine.model.settings.concurrency import CollisionPolicy
+from tool_engine.model.settings.settable import settable
+from tool_engine.model.task import INPUT_REQUIRED, QUEUED, RUNNING, KeptTask, TaskState
 
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
@@ -58,44 +65,45 @@ class _EndedError(AdmissionError):
 class Home(Protocol):
     """What runs tasks: see `Feeding`."""
 
+    storage: TaskStorage
+    records: RecordStorage | None
+    """Where the records of its calls are kept; None: apart from tasks, or its program's way."""
     writer: TaskWriter
     places: Places
+
+    def release_slot(self, kept: KeptTask) -> None:
+        """Give a slot back that the call of a task has not taken."""
 
     def look_in_line(self) -> None:
         """Take more tasks, since a place has come free."""
 
 
-class TaskRun:
-    """A task that this engine has taken: it ends here, or is given back.
+@settable
+class TaskRun(msgspec.Struct, eq=False):
+    """A task that this engine has taken: it ends here, or is given back."""
 
-    Args:
-        engine: The engine.
-        kept: The task.
-        home: Where it is kept, and has its place.
-    """
-
-    __slots__ = (
-        *("_ending", "_engine", "_has_started", "_home", "_is_in_line", "_is_over", "_listener"),
-        *("_wait", "has_begun", "is_lost", "is_unwritten", "kept", "result", "task"),
-    )
-
-    def __init__(self, engine: ToolEngine, kept: KeptTask, home: Home) -> None:
-        self._engine = engine
-        self.kept = kept
-        self._home = home
-        self._listener: Callable[[ToolProgress], object] | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.result: ToolExecutionResult | None = None
-        self.has_begun = False
-        """Whether its tool may have run."""
-        self._is_in_line = False
-        self.is_lost = False
-        """Whether another engine has it by now."""
-        self.is_unwritten = False
-        """Whether the storage does not know yet how it is."""
-        self._ending: Refusal | None = None
-        self._wait: asyncio.Timeout | None = None
-        self._has_started = self._is_over = False
+    _engine: ToolEngine
+    kept: KeptTask
+    _home: Home
+    """Where it is kept, and has its place."""
+    task: Any = None
+    """The asyncio task that runs it."""
+    result: ToolExecutionResult | None = None
+    has_begun: bool = False
+    """Whether its tool may have run."""
+    is_lost: bool = False
+    """Whether another engine has it by now."""
+    is_unwritten: bool = False
+    """Whether the storage does not know yet how it is."""
+    ending: Refusal | None = None
+    """Why it has to end; None: it does not."""
+    _listener: Callable[[ToolProgress], object] | None = None
+    _wait: asyncio.Timeout | None = None
+    _is_in_line: bool = False
+    _is_plain: bool = False
+    """Whether its call comes to its slot without a wait, so that its tool is still the same."""
+    _has_started: bool = False
+    _is_over: bool = False
 
     def join_line(self) -> None:
         """Take a place among the tasks that wait for a slot."""
@@ -114,11 +122,16 @@ class TaskRun:
         """Make the call, and return how it ended."""
         self._has_started = True
         kept, state = self.kept, self.kept.state
-        refusal = self._ending or self._find_refusal()
+        refusal = self.ending or self._find_refusal()
         if refusal is not None:
+            self._home.release_slot(kept)
             return self.refuse(refusal)
         try:
-            result = await self._engine.execute(state.tool_name, kept.params, self._own_context())
+            # One that has its slot has its id, too.
+            call_id = None if kept.slot is None else state.call_id
+            result = await self._engine.execute(
+                state.tool_name, kept.params, self._own_context(), call_id=call_id
+            )
         except asyncio.CancelledError:
             if self.result is None:
                 raise
@@ -139,13 +152,17 @@ class TaskRun:
         # Of what only another process has, its owner is known at least.
         context = kept.context or ToolExecutionContext(kept.state.owner)
         self._listener = context.on_progress or kept.on_progress
-        return context.for_task(kept.state.id, self, self.take_progress)
+        own = context.for_task(kept.state.id, self, self.take_progress)
+        if context is ANONYMOUS:
+            # All tasks that were started without a context have this one.
+            force_setattr(own, "variables", {})
+        return own
 
     def end(self, refusal: Refusal) -> bool:
         """Have the task end for a reason; False: it has ended."""
-        if self._is_over or self._ending is not None or self.task is None:
+        if self._is_over or self.ending is not None or self.task is None:
             return False
-        self._ending = refusal
+        self.ending = refusal
         if self._wait is not None:
             self._wait.reschedule(asyncio.get_running_loop().time())
         elif self._has_started:
@@ -153,13 +170,11 @@ class TaskRun:
             self.task.cancel()
         return True
 
-    @property
-    def ending(self) -> Refusal | None:
-        """Why it has to end; None: it does not."""
-        return self._ending
-
     def _find_refusal(self) -> Refusal | None:
         state, tool = self.kept.state, self._engine.get(self.kept.state.tool_name)
+        if tool is not None and tool.permission is None:
+            wants = tool.concurrency
+            self._is_plain = wants.key is None and wants.collision is CollisionPolicy.QUEUE
         if tool is not None and tool.definition_hash != self.kept.definition_hash:
             return _changed_refusal(state.tool_name)
         if tool is not None and tool.background == "never" and not self.kept.is_awaited:
@@ -179,12 +194,28 @@ class TaskRun:
         else:
             self.join_line()
 
+    def admit_nowait(self, request: Any, now: float, call_id: str) -> Any:
+        """Return a slot if the call may run and its task is running; None: see `admit`."""
+        kept, controller = self.kept, self._engine.controller
+        is_written = kept.slot is not None
+        slot = kept.slot if is_written else controller.admit_nowait(request, now, call_id)
+        kept.slot = slot
+        if slot is None or not self._is_plain or self.ending is not None:
+            return None
+        state = None if is_written else make_running(kept.state, call_id)
+        if state is not None and not self._home.writer.change_nowait(kept, state):
+            return None
+        kept.slot = None
+        self._note_begun()
+        return slot
+
     async def admit(self, request: Any, queued: Callable[[], None], call: Any) -> Any:
         """Return a slot for the call, once its task is written as running.
 
         Raises:
             AdmissionError: The task has to end, or the engine is closed.
         """
+        call.slot, self.kept.slot = self.kept.slot, None
         if call.slot is None:
             self.kept.state = replace(self.kept.state, call_id=call.call_id)
             call.slot = await self._wait_for_slot(request, queued, call.call_id)
@@ -202,8 +233,8 @@ class TaskRun:
         self._wait = asyncio.timeout(None)
         try:
             async with self._wait:
-                if self._ending is not None:
-                    raise _EndedError(self._ending)
+                if self.ending is not None:
+                    raise _EndedError(self.ending)
                 while True:
                     try:
                         return await controller.admit(request, queued, call_id)
@@ -214,9 +245,9 @@ class TaskRun:
                         pause = min(error.retry_after or 1.0, _LONGEST_PAUSE)
                         await asyncio.sleep(max(pause, _PAUSE))
         except TimeoutError:
-            if self._ending is None:
+            if self.ending is None:
                 raise
-            raise _EndedError(self._ending) from None
+            raise _EndedError(self.ending) from None
         finally:
             self._wait = None
 
@@ -225,23 +256,30 @@ class TaskRun:
         if tool.definition_hash != self.kept.definition_hash:
             # It has changed while consent was asked for.
             raise _EndedError(_changed_refusal(tool.name))
-        if self._ending is not None:
+        if self.ending is not None:
             # Its end and its slot came at once.
-            raise _EndedError(self._ending)
-        state = replace(
-            self.kept.state,
-            status=RUNNING,
-            call_id=call.call_id,
-            started_at=datetime.now(UTC),
-            message=None,
-        )
+            raise _EndedError(self.ending)
+        state = make_running(self.kept.state, call.call_id)
         if not await self._home.writer.change(self.kept, state):
             self.is_lost = True
             raise _EndedError(Refusal("cancelled", "another engine has taken the task"))
+        self._note_begun()
+
+    def _note_begun(self) -> None:
         self.has_begun = True
         self._home.places.note_begun()
         self.is_unwritten = False
         self.leave_line()
+
+    def keep_record(self, record: CallEntry) -> None:
+        """Have the record of the call written with the end of its task, or else as any other."""
+        records, kept = self._home.records, self.kept
+        if (
+            records is None
+            or kept.writing is not None
+            or not self._home.storage.hold_record(kept.state.id, record, records)
+        ):
+            self._engine.store.append(record)
 
     def take_progress(self, report: ToolProgress) -> None:
         """Take what the tool reports, at most ten times a second: it only rises."""
@@ -251,6 +289,13 @@ class TaskRun:
             self.is_unwritten = True
         if self._listener is not None:
             self._listener(report)
+
+
+def make_running(state: TaskState, call_id: str) -> TaskState:
+    """Return the state of a task whose call has its slot."""
+    return replace(
+        state, status=RUNNING, call_id=call_id, started_at=datetime.now(UTC), message=None
+    )
 
 
 def explain_never(tool_name: str) -> str:

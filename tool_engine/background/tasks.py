@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -21,6 +22,8 @@ from msgspec.structs import replace
 from tool_engine.background.clock import SteadyClock
 from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
+from tool_engine.background.quotas import Quotas
+from tool_engine.calls.call import ANONYMOUS
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
     ConfigurationError,
@@ -40,7 +43,15 @@ from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.context_check import check_context
 from tool_engine.model.json.copying import copied, live
 from tool_engine.model.progress import ToolProgress
-from tool_engine.model.task import QUEUED, TASK_STATUSES, KeptTask, TaskHandle, TaskState, fields_of
+from tool_engine.model.task import (
+    FINAL,
+    QUEUED,
+    TASK_STATUSES,
+    KeptTask,
+    TaskHandle,
+    TaskState,
+    fields_of,
+)
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact
 from tool_engine.validation import ToolParameterValidator
@@ -71,10 +82,12 @@ class EngineTasks:
     def __init__(self, engine: ToolEngine, storage: TaskStorage) -> None:
         self._engine = engine
         self._storage = storage
+        self._home = engine._home  # noqa: SLF001 - the engine's other half
         self._clock = SteadyClock()
         self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
         self._validator = ToolParameterValidator(strict=engine.config.strict_validation)
         self._writer = TaskWriter(storage)
+        self._quotas = Quotas(storage, self._clock, engine.config.max_tasks_per_owner)
         self.feeding = Feeding(engine, storage, self._writer, self._clock, self._live)
 
     def __repr__(self) -> str:
@@ -120,25 +133,27 @@ class EngineTasks:
                 runs, too, that is for no others (`background: never`).
         """
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
-        given = ToolExecutionContext() if context is None else context
+        given = ANONYMOUS if context is None else context
         check_context(given)
         _check_start(given, ttl, idempotency_key)
         tool = self._engine.get(tool_name)
         kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
+        if is_awaited:
+            self._await_here(kept, tool)
         kept.run_in, kept.on_progress = run_in, on_progress
-        kept.is_awaited = is_awaited
-        is_hopeless = self._is_hopeless(tool, kept)
+        is_hopeless, feeding = self._is_hopeless(tool, kept), self.feeding
         self._open_for(kept)
-        if is_hopeless or self.feeding.has_room(kept):
-            kept.worker = self.feeding.worker
+        if is_hopeless or feeding.has_room(kept):
+            kept.worker = feeding.worker
         if is_late and kept.worker is not None:
             kept.is_kept, kept.writing = False, asyncio.Lock()
             self._take_task(kept)
             found = kept
         elif self._storage.is_shared:
+            if kept.worker is not None and not is_hopeless:
+                feeding.hold_slot(kept)
             # What was written is run, also when its caller is cancelled in the middle of it.
-            writing = asyncio.get_running_loop().create_task(self._keep_task(kept))
-            found = await asyncio.shield(writing)
+            found = await asyncio.shield(asyncio.ensure_future(self._keep_task(kept)))
         else:
             found = await self._keep_task(kept)
         if found is not kept:
@@ -149,9 +164,18 @@ class EngineTasks:
         return handle
 
     async def _keep_task(self, kept: KeptTask) -> KeptTask:
-        found = await self._storage.put(kept)
-        if found is kept:
-            self._take_task(kept)
+        try:
+            found = await self._quotas.take_room(kept)
+            if found is None:
+                try:
+                    found = await self._storage.put(kept)
+                finally:
+                    self._quotas.leave(kept)
+            if found is kept:
+                self._take_task(kept)
+        finally:
+            if kept.slot is not None and not self.feeding.has_run(kept):
+                self.feeding.give_up_slot(kept)
         return found
 
     def _take_task(self, kept: KeptTask) -> None:
@@ -184,6 +208,7 @@ class EngineTasks:
         status: str | None = None,
         limit: int = 100,
         after: str | None = None,
+        tool_name: str | None = None,
     ) -> Sequence[TaskState]:
         """Return tasks as they are, the newest first.
 
@@ -192,6 +217,7 @@ class EngineTasks:
             status: Which; None: all.
             limit: The most of them.
             after: The id of the last one of the page before.
+            tool_name: Of which tool; None: of all.
 
         Raises:
             ConfigurationError: There is no such status, or the limit is below 1.
@@ -203,7 +229,7 @@ class EngineTasks:
         check_count("limit", limit, minimum=1)
         if after is not None:
             await self.get(after, owner)
-        found = await self._storage.list(owner, status, limit, after)
+        found = await self._storage.list(owner, status, limit, after, tool_name)
         states = []
         for each in found:
             kept = self._live.get(each.id)
@@ -243,9 +269,16 @@ class EngineTasks:
 
         Raises:
             RecordsUnavailableError: The database does not answer; it goes on, and is not kept.
+            TooManyTasksError: Its owner has as many as it may have; it goes on, and is not kept.
         """
         kept = await self._find_kept(task_id)
-        return kept is not None and await self._writer.keep(kept)
+        if kept is None or kept.is_kept or kept.state.is_final:
+            return kept is not None and kept.is_kept
+        await self._quotas.take_room(kept)
+        try:
+            return await self._writer.keep(kept)
+        finally:
+            self._quotas.leave(kept)
 
     @at_home
     async def forget(self, task_id: str) -> bool:
@@ -257,7 +290,10 @@ class EngineTasks:
         kept = self._live.pop(task_id, None)
         if kept is not None and not kept.is_kept:
             return kept.state.is_final
-        return await self._storage.remove(task_id)
+        is_forgotten = await self._storage.remove(task_id)
+        if is_forgotten:
+            self._quotas.look_again()
+        return is_forgotten
 
     # What handles ask.
 
@@ -285,8 +321,8 @@ class EngineTasks:
                     f"the task {kept.state.id} has not ended within {timeout:g} s; it goes on: "
                     "wait longer, or cancel it"
                 ) from error
-        else:
-            await self._wait_until_final(kept)
+        while kept.state.status not in FINAL:
+            await self._wait_for_news(kept)
         if kept.state.result is None:
             await self._look_again(kept)
         if kept.state.result is None:
@@ -315,22 +351,39 @@ class EngineTasks:
         """Run what is queued, from now on."""
         self.feeding.open()
 
+    def serve(self) -> None:
+        """Run what other programs start or leave behind, unless this engine leaves that to others.
+
+        An engine that found no task at its start looks for none until it has started one itself.
+        """
+        if self._storage.is_shared and self.runs_here:
+            self.feeding.open()
+
     async def close(self) -> None:
         """End, or leave to later engines, what has not ended; after the engine's calls."""
         await self.feeding.close()
 
     async def _wait_until_final(self, kept: KeptTask) -> None:
         while not kept.state.is_final:
-            if kept.done is None:
-                kept.done = asyncio.Event()
+            await self._wait_for_news(kept)
+
+    async def _wait_for_news(self, kept: KeptTask) -> None:
+        """Wait until a task has ended here, or may have elsewhere."""
+        end = asyncio.get_running_loop().create_future()
+        if kept.waits is None:
+            kept.waits = set()
+        kept.waits.add(end)
+        try:
             if not self._storage.is_shared or self.feeding.has_run(kept):
-                await kept.done.wait()
-                continue
-            try:
+                await end
+            else:
                 async with asyncio.timeout(_LOOK):
-                    await kept.done.wait()
-            except TimeoutError:
-                await self._look_again(kept)
+                    await end
+        except TimeoutError:
+            await self._look_again(kept)
+        finally:
+            if kept.waits is not None:
+                kept.waits.discard(end)
 
     async def _look_again(self, kept: KeptTask) -> None:
         if kept.state.is_final or not self._storage.is_shared or self.feeding.has_run(kept):
@@ -339,9 +392,7 @@ class EngineTasks:
         if now is None:
             raise _missing_error(kept.state.id)
         if not kept.state.is_final:
-            kept.state = now.state
-            if now.state.is_final:
-                kept.end_waiting()
+            kept.take_state(now.state)
 
     async def _find_kept(self, task_id: str) -> KeptTask | None:
         if not isinstance(task_id, str):
@@ -375,30 +426,35 @@ class EngineTasks:
         ttl: float,
         key: str | None,
     ) -> KeptTask:
-        now = self._clock.now()
+        now, is_shared = self._clock.now(), self._storage.is_shared
         priority = context.priority
         if priority is None:
             priority = 5 if tool is None else tool.concurrency.priority
         given = params if params is not None else {}
-        is_bound = self._storage.is_shared and not _can_be_kept(tool, given, context)
+        is_bound = is_shared and not _can_be_kept(tool, given, context)
+        digest = ""
+        if key is not None:
+            said = fields_of(context)
+            asked = [tool_name, key, given, ttl, *(said[name] for name in _OF_REQUEST)]
+            digest = _digest_of(asked, is_secret=is_bound)
         return KeptTask(
             state=TaskState(
                 id=secrets.token_hex(16),
                 tool_name=str(tool_name),
                 owner=context.caller_id,
                 created_at=now,
-                expires_at=now + timedelta(seconds=ttl),
+                expires_at=now + _span_of(ttl),
             ),
             params=given,
             context=context,
             priority=priority,
             definition_hash="" if tool is None else tool.definition_hash,
             ttl=ttl,
-            is_repeatable=tool is not None and tool.may_retry,
+            is_repeatable=is_shared and tool is not None and tool.may_retry,
             bound_to=self.feeding.worker if is_bound else None,
             key=key,
             tool=tool if is_bound else None,
-            digest="" if key is None else _digest_of(tool_name, given, key, is_secret=is_bound),
+            digest=digest,
         )
 
     @property
@@ -406,11 +462,19 @@ class EngineTasks:
         """True if this engine runs what it starts, and leaves it to no other."""
         return self._engine.config.run_tasks or not self._storage.is_shared
 
+    def _await_here(self, kept: KeptTask, tool: Tool | None) -> None:
+        """Have a task run where its caller waits, as a call does, also where others run tasks."""
+        kept.is_awaited = True
+        if not (self.runs_here or self.feeding.runs_all):
+            kept.bound_to, kept.tool = self.feeding.worker, tool
+
     def _open_for(self, kept: KeptTask) -> None:
         """Run tasks from now on, unless this engine leaves them to others."""
         if self.runs_here:
             self.feeding.open()
-        elif kept.is_bound and not self.feeding.is_open:
+        elif kept.is_awaited and kept.is_bound:
+            self.feeding.open(is_for_own=True)
+        elif kept.is_bound and not self.feeding.runs_all:
             raise TaskError(
                 "no other program can run this call: its arguments are secret or no JSON values, "
                 "and so stay here; let this engine run tasks, with run_tasks=True"
@@ -426,10 +490,14 @@ class EngineTasks:
         """Return the task that was started with the same key."""
         if found.digest != kept.digest:
             raise TaskConflictError(
-                f"another call was started with the idempotency_key {kept.key!r}; use one key for "
-                "one call"
+                f"another call was started with the idempotency_key {kept.key!r}, of another tool "
+                "or with other arguments, limits or context; use one key for one call"
             )
         return TaskHandle(self, self._live.setdefault(found.state.id, found))
+
+
+_span_of: Final = lru_cache(maxsize=64)(lambda seconds: timedelta(seconds=seconds))
+"""Times to live: a program has few of them, and making one takes as long as all the rest."""
 
 
 def _check_start(context: ToolExecutionContext, ttl: float, key: str | None) -> None:
@@ -467,13 +535,20 @@ _SECRET: Final = secrets.token_bytes(16)
 """Without it, a reader of the database could find a short secret by trying."""
 
 
-def _digest_of(tool_name: str, params: Any, key: str, *, is_secret: bool) -> str:
-    """Return what distinguishes a call from another one with the same key."""
-    parts = msgspec.msgpack.encode([tool_name, key])
+_OF_REQUEST: Final = (
+    *("conversation_id", "workflow_id", "session_id", "timeout", "priority", "max_retries"),
+    "variables",
+)
+"""What of a context is a part of what is asked for; who asks has keys of their own, and which try
+it is, or over which way it comes, makes no other request of it."""
+
+
+def _digest_of(asked: Sequence[Any], *, is_secret: bool) -> str:
+    """Return what distinguishes a request from another one with the same key."""
     try:
-        parts += msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode(params)
-    except OverflowError:  # MessagePack has no whole numbers beyond 64 bits
-        parts += repr(params).encode("utf-8", "surrogatepass")
+        parts = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode(asked)
+    except Exception:  # noqa: BLE001 - a foreign value, and MessagePack has no numbers beyond 64 bits
+        parts = repr(asked).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(parts, digest_size=16, key=_SECRET if is_secret else b"").hexdigest()
 
 

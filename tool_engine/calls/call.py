@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, Final, NoReturn
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from tool_engine.backends.task import ABORTED, STOPPED, SUPERSEDED, ToolTask
 from tool_engine.calls.failure import Failure, failure_of
@@ -280,16 +281,14 @@ class Call(msgspec.Struct, eq=False):
     def bind(self, deadline: float | None) -> ToolExecutionContext:
         """Return the caller's context, bound to this call, for the tool."""
         context = self.context
-        return context.bound_to(
-            self,
-            self.owner.nest,
-            timeout=self.timeout,
-            call_id=self.call_id,
-            deadline=deadline,
-            retry_count=context.retry_count + self.retries,
-            variables={} if context is ANONYMOUS else context.variables,
-            on_progress=None,
+        own = context.bound_to(
+            self, self.owner.nest, call_id=self.call_id, deadline=deadline, timeout=self.timeout
         )
+        if context is ANONYMOUS:
+            force_setattr(own, "variables", {})
+        if self.retries:
+            force_setattr(own, "retry_count", context.retry_count + self.retries)
+        return own
 
 
 def _cancel_once(task: Any) -> None:

@@ -117,7 +117,7 @@ class CallEnding:
         )
         if limited is not None:
             output = _shape_for_caller(call, limited, metadata, entry)
-        self._append(entry)
+        (self._append if context.task is None else context.task.keep_record)(entry)
         notes, name = _list_findings(call) if call.findings else [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:
@@ -185,36 +185,35 @@ class CallEnding:
         whole: bytes | None = None,
     ) -> None:
         context, metadata = call.context, result.metadata
-        self._append(
-            CallEntry(
-                call.tool_name,
-                call.params,
-                kept,
-                result.execution_time,
-                result.is_success,
-                result.error,
-                context.caller_id,
-                context.caller_type,
-                context.conversation_id,
-                context.workflow_id,
-                date,
-                0.0,
-                call.call_id,
-                context.parent_call_id,
-                result.error_type,
-                call.slot is not None,
-                None if call.plan is None else call.plan.facts,
-                metadata["queue_wait"],
-                metadata["attempts"],
-                call.priority,
-                None if call.slot is None else call.slot.request.key,
-                None if call.plan is None else call.plan.tool,
-                call.serial,
-                context.session_id,
-                context.task_id,
-                whole,
-            )
+        entry = CallEntry(
+            call.tool_name,
+            call.params,
+            kept,
+            result.execution_time,
+            result.is_success,
+            result.error,
+            context.caller_id,
+            context.caller_type,
+            context.conversation_id,
+            context.workflow_id,
+            date,
+            0.0,
+            call.call_id,
+            context.parent_call_id,
+            result.error_type,
+            call.slot is not None,
+            None if call.plan is None else call.plan.facts,
+            metadata["queue_wait"],
+            metadata["attempts"],
+            call.priority,
+            None if call.slot is None else call.slot.request.key,
+            None if call.plan is None else call.plan.tool,
+            call.serial,
+            context.session_id,
+            context.task_id,
+            whole,
         )
+        (self._append if context.task is None else context.task.keep_record)(entry)
 
     def _publish_end(self, call: Call, result: ToolExecutionResult) -> None:
         if self._bus.has_subscribers:

@@ -54,6 +54,7 @@ class EngineCalls:
     ) -> None:
         self._pipeline = pipeline
         self._run_at_home = run_at_home
+        self._home = pipeline.home_loop
 
     def reserve_id(self) -> str:
         """Return the id of a call that is still to be made: `engine.execute(..., call_id=...)`.

@@ -61,6 +61,14 @@ class HomeLoop:
                     disown_in_child(self._owner)
         return self.loop is loop
 
+    def is_here(self) -> bool:
+        """Return True if the running loop is known to be the one; False: it may be."""
+        return self.loop is asyncio.get_running_loop()
+
+    def forget(self) -> None:
+        """Have no loop any more, in a process that was forked."""
+        self.loop = None
+
     def running(self) -> asyncio.AbstractEventLoop | None:
         """Return the loop; None: there is none, or it does not run."""
         home = self.loop
@@ -136,6 +144,8 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class _AtHome(Protocol):
+    _home: HomeLoop
+
     async def _run_at_home(self, work: Callable[[], Coroutine[Any, Any, Any]], /) -> Any:
         """Run a coroutine on that loop."""
 
@@ -150,6 +160,8 @@ def at_home(
 
     @wraps(method)
     async def run(self: _Lives, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if self._home.is_here():
+            return await method(self, *args, **kwargs)
         done: _T = await self._run_at_home(partial(method, self, *args, **kwargs))
         return done
 

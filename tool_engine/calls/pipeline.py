@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tool_engine.admission.request import AdmissionRequest, tool_key_of
+from tool_engine.admission.request import AdmissionRequest
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
@@ -145,6 +145,7 @@ class Pipeline:
     def disown(self, error: EngineClosedError) -> None:
         """Raise the error for every call from now on, and record nothing."""
         self._plans, self._disowned = {}, error
+        self.home_loop.forget()
 
     def abort(self) -> None:
         """End the calls that are still running as `engine_closed`."""
@@ -189,8 +190,8 @@ class Pipeline:
                 if call.result is not None:
                     return call.result
             request = self._make_request(plan, context, arguments, parent)
-        call.slot = held = self._controller.admit_nowait(request, self._time(), call.call_id)
-        slot = held if context._task is None else None  # noqa: SLF001 - its own
+        asked = context._task or self._controller  # noqa: SLF001 - its own
+        call.slot = slot = asked.admit_nowait(request, self._time(), call.call_id)
         if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
             return call.ended()
         try:
@@ -467,13 +468,15 @@ class Pipeline:
             parent = None
         elif (maker := context.bound_call) is not None:
             maker.note_inside(plan.tool)
-        request, config = plan.request, self._controller.config
-        if not plan.is_keyed and not config.has_keys and parent is None:
-            is_bypass = context.caller_type in config.bypass_caller_types
-            if is_bypass is request.is_bypass and context.priority is None:
-                return request
-        key = None if plan.is_shared else tool_key_of(plan.tool, context, arguments)
-        return request.for_caller(config, context, key, parent)
+        return plan.make_request(self._controller.config, context, arguments, parent)
+
+    def hold_slot(self, name: str, context: ToolExecutionContext, call_id: str) -> Slot | None:
+        """Return a slot for a call that will be made; None: there is none, or it asks for more."""
+        plan = self._plans.get(name)
+        if plan is None or plan.is_special:
+            return None
+        request = plan.make_request(self._controller.config, context, {}, None)
+        return self._controller.admit_nowait(request, self._time(), call_id)
 
     async def _wait_for_slot(
         self, call: Call, request: AdmissionRequest, arguments: dict[str, Any]
@@ -508,8 +511,7 @@ class Pipeline:
 
     def carry(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> Coroutine[Any, Any, _T]:
         """Return a coroutine that does the work on the loop of the calls."""
-        is_here = self._use_loop(get_running_loop())
-        return work() if is_here else self.home_loop.carry(work)
+        return work() if self._use_loop(get_running_loop()) else self.home_loop.carry(work)
 
     async def _execute_at_home(
         self, tool_name: str, params: Any, context: ToolExecutionContext, call_id: str | None
@@ -518,15 +520,13 @@ class Pipeline:
         return await self.home_loop.carry(take, context)
 
     def _use_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return True if the calls live on `loop`; move there if their own does not run.
-
-        Reads its clock, without the detour through a method where that is the same.
-        """
+        """Return True if the calls live on `loop`; move there if their own does not run."""
         if not self.home_loop.is_on(loop):
             return False
         if self._loop is loop:
             return True
         self._loop = loop
+        # Its clock, without the detour through a method where that is the same.
         is_plain = type(loop).time is asyncio.BaseEventLoop.time
         self._time = monotonic if is_plain else loop.time
         self._ending.use_clock(self._time)

@@ -13,14 +13,14 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tool_engine.admission.request import AdmissionRequest
+from tool_engine.admission.request import AdmissionRequest, tool_key_of
 from tool_engine.backends.local import LocalBackend
 from tool_engine.calls.failure import Failure
 from tool_engine.calls.returned_value import UNCHECKED, Readying, choose_readying
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.executor_registry import ExecutorRegistry
-from tool_engine.interfaces import ExecutionBackend, ToolExecutor
+from tool_engine.interfaces import ExecutionBackend, Slot, ToolExecutor
 from tool_engine.knowledge.entry import secret_names
 from tool_engine.knowledge.snapshot import keep_output
 from tool_engine.model.call import ToolExecutionContext, ValidationError, ValidationResult
@@ -29,7 +29,6 @@ from tool_engine.model.json.plain import name_of
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.model.settings.concurrency import CollisionPolicy
 from tool_engine.model.tool import RetryPolicy, Tool
-from tool_engine.output.shaping import shape_output
 from tool_engine.redaction import words_of
 from tool_engine.validation import ToolParameterValidator
 
@@ -141,6 +140,22 @@ class Plan:
             "attempts": 1,
         }
         """The metadata of a call that ran at once; to copy it costs half of making it."""
+
+    def make_request(
+        self,
+        config: ConcurrencyConfig,
+        context: ToolExecutionContext,
+        arguments: dict[str, Any],
+        parent: Slot | None,
+    ) -> AdmissionRequest:
+        """Return what one call asks the controller for: mostly what all calls of the tool do."""
+        request = self.request
+        if not self.is_keyed and not config.has_keys and parent is None:
+            is_bypass = context.caller_type in config.bypass_caller_types
+            if is_bypass is request.is_bypass and context.priority is None:
+                return request
+        key = None if self.is_shared else tool_key_of(self.tool, context, arguments)
+        return request.for_caller(config, context, key, parent)
 
 
 def _accept_convertible(accept: _Accept, misfits: _Misfits) -> _Accept:
@@ -284,6 +299,9 @@ class Planner:
         reader = None if self._find is None else self._find("read_result")
         # A note must not name a tool that the model does not see.
         has_reader = reader is not None and reader.handler == reader.name and reader.is_enabled
+        # Most tools have no limits.
+        from tool_engine.output.shaping import shape_output
+
         return shape_output(executor, tool.result, keep_output, has_reader=has_reader)
 
     def find_obstacle(self, plan: Plan, context: ToolExecutionContext) -> Failure | None:

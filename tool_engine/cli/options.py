@@ -51,6 +51,14 @@ OriginsOption = Annotated[
         "--allowed-origin", metavar="ORIGIN", help="Whose pages may use it, beside its own."
     ),
 ]
+MaxOpenOption = Annotated[
+    int | None,
+    typer.Option("--max-open", metavar="N", min=1, help="Requests of each principal at once, 256."),
+]
+MaxTasksOption = Annotated[
+    int | None,
+    typer.Option("--max-tasks", metavar="N", min=1, help="Tasks of each principal kept, 10,000."),
+]
 ToolsOption = Annotated[str | None, typer.Option("--tools", metavar="DIR", hidden=True)]
 MCPConfigOption = Annotated[str | None, typer.Option("--mcp-config", metavar="FILE", hidden=True)]
 RecordsOption = Annotated[str | None, typer.Option("--records", metavar="URL", hidden=True)]

@@ -9,6 +9,8 @@ from tool_engine.events.bus import EventBus, Subscription
 from tool_engine.events.event_filter import EventTypes, Names
 from tool_engine.events.stream import EventStream
 from tool_engine.interfaces import EventCallback
+from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.event import ToolEngineEvent
 
 
 class EventsView:
@@ -84,6 +86,20 @@ class EventsView:
             after=after,
         )
 
+    async def read_call_events(self, call_id: str, limit: int = 1_000) -> list[ToolEngineEvent]:
+        """Return the events of a call that `keep_events` kept, the oldest first.
+
+        Args:
+            call_id: The call, on its way or ended.
+            limit: The most events.
+
+        Raises:
+            ConfigurationError: The limit is below 1.
+            RecordsUnavailableError: The database does not answer.
+        """
+        check_count("limit", limit, minimum=1)
+        return list(await self._bus.log.read_call(call_id, limit))
+
     def get_event_statistics(self) -> dict[str, Any]:
         """Return counts of events and subscribers.
 
@@ -92,6 +108,7 @@ class EventsView:
         threads since, `dropped` the events that subscribers were too slow for, and `unkept`
         those that should have been kept for replay and were not. `epoch` says
         whose numbers these are: after a restart it is another one, or empty where they go on.
+        `is_kept` says whether they are kept for replay.
         """
         bus = self._bus
         return {
@@ -102,4 +119,5 @@ class EventsView:
             "dropped": bus.dropped,
             "unkept": bus.log.unkept,
             "epoch": bus.log.epoch,
+            "is_kept": bus.log.is_kept,
         }

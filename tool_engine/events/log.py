@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec.structs import force_setattr, replace
 
-from tool_engine.errors import ConfigurationError
+from tool_engine.errors import ConfigurationError, EventsExpiredError
 from tool_engine.interfaces import EventStorage
 from tool_engine.interfaces.failing_storage import ask_for_all, ask_storage
 from tool_engine.logger import get_logger
@@ -18,6 +19,8 @@ from tool_engine.redaction import OwnSecrets, secrets_if_known, words_of
 
 _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 100
+_PAGE: Final = 1_000
+"""Events that are looked through at once."""
 
 
 class EventLog:
@@ -106,6 +109,26 @@ class EventLog:
         if self._storage is None:
             return []
         return await ask_for_all("event", self._storage, "read", ToolEngineEvent, after, limit)
+
+    async def read_call(self, call_id: str, limit: int) -> Sequence[ToolEngineEvent]:
+        """Return the kept events of a call, the oldest first; at most `limit`."""
+        if getattr(self._storage, "read_call", None) is not None:
+            kind = ToolEngineEvent
+            return await ask_for_all("event", self._storage, "read_call", kind, call_id, limit)
+        found: list[ToolEngineEvent] = []
+        after = 0
+        while len(found) < limit:
+            try:
+                page = await self.read(after, _PAGE)
+            except EventsExpiredError as error:
+                after = max(after + 1, error.oldest - 1)
+                continue
+            if not page:
+                break
+            found += [each for each in page if each.call_id == call_id]
+            after = page[-1].sequence or after + len(page)
+            await asyncio.sleep(0)  # what is kept may be long
+        return found[:limit]
 
     def _note_lost(self, event: ToolEngineEvent, error: BaseException) -> None:
         self.unkept += 1

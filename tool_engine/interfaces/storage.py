@@ -42,7 +42,9 @@ class EventStorage(Protocol):
     `append` is called where events are published, from any thread, in the order of their numbers:
     it never waits and never raises. A storage that has to be opened has `async def open(self)`,
     awaited when the engine is loaded; one that holds resources has `async def close(self)`, which
-    writes what is left. One whose numbers go on after a restart has `goes_on = True`.
+    writes what is left. One whose numbers go on after a restart has `goes_on = True`. One that
+    finds the events of a call faster than by reading all has
+    `async def read_call(self, call_id, limit)`, which gives at most `limit`, lowest first.
     """
 
     @property

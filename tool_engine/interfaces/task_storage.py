@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from tool_engine.interfaces.storage import RecordStorage
+    from tool_engine.model.record import CallEntry
     from tool_engine.model.task import KeptTask, TaskState
 
 
@@ -28,27 +30,43 @@ class TaskStorage(Protocol):
     async def get(self, task_id: str) -> KeptTask | None:
         """Return a task, or None."""
 
+    async def get_by_key(self, owner: str, key: str) -> KeptTask | None:
+        """Return the task that an owner has started with a key, or None."""
+
+    async def count_kept(self, owner: str) -> int:
+        """Return how many tasks of an owner are kept, those that have ended among them."""
+
+    async def find_first_end(self, owner: str) -> datetime | None:
+        """Return when the first of an owner's ended tasks is forgotten; None: none has ended."""
+
     async def list(
-        self, owner: str | None, status: str | None, limit: int, after: str | None
+        self,
+        owner: str | None,
+        status: str | None,
+        limit: int,
+        after: str | None,
+        tool_name: str | None = None,
     ) -> Sequence[TaskState]:
-        """Return states, the newest first; None: of every owner, or status.
+        """Return states, the newest first; None: of every owner, status, or tool.
 
         Args:
             owner: The owner.
             status: The status.
             limit: The most of them.
             after: The id of a task, whose next older ones are asked for.
+            tool_name: The tool.
         """
 
     async def count_ahead(self, task: KeptTask) -> int:
         """Return how many queued tasks come before a queued one."""
 
     async def claim(
-        self, worker: str, limit: int, full: Collection[str] = ()
+        self, worker: str, limit: int, full: Collection[str] = (), *, is_own: bool = False
     ) -> Sequence[KeptTask]:
         """Give queued tasks that none has taken to a worker, the first in order.
 
-        Each to one worker, and none of the tools in `full`.
+        Each to one worker, none of the tools in `full`, and with `is_own` only those that this
+        worker alone can run.
         """
 
     async def claim_expired(self, worker: str, now: datetime, limit: int) -> Sequence[KeptTask]:
@@ -59,6 +77,15 @@ class TaskStorage(Protocol):
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or belongs to another worker, or is gone."""
+
+    def change_nowait(self, task: KeptTask, state: TaskState) -> bool | None:
+        """Do the same where it takes no time; None: it takes some, and nothing was done."""
+
+    def hold_record(self, task_id: str, record: CallEntry, records: RecordStorage) -> bool:
+        """Take a record, to write it with the end of its task; False: `records` is to take it."""
+
+    def release_record(self, task_id: str) -> None:
+        """Let the storage of records take what was not written with the end of a task."""
 
     async def give_back(self, task: KeptTask) -> bool:
         """Queue a task again that its worker has taken; False as of `change`."""

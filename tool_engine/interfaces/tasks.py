@@ -25,6 +25,7 @@ class Tasks(Protocol):
         status: str | None = None,
         limit: int = 100,
         after: str | None = None,
+        tool_name: str | None = None,
     ) -> Sequence[TaskState]:
         """Return tasks as they are, the newest first."""
 
@@ -49,7 +50,11 @@ class Tasks(Protocol):
         """Start a task; see `ToolEngine.start`. `is_awaited`: its caller waits for it."""
 
     async def keep(self, task_id: str) -> bool:
-        """Keep a task that was started late; False if it has ended."""
+        """Keep a task that was started late; False if it has ended.
+
+        Raises:
+            TooManyTasksError: Its owner has as many as it may have; it goes on.
+        """
 
     async def forget(self, task_id: str) -> bool:
         """Forget a task that has ended; False if there is none."""
@@ -60,6 +65,9 @@ class Tasks(Protocol):
 
     def open(self) -> None:
         """Run what is queued, from now on."""
+
+    def serve(self) -> None:
+        """Run what others start or leave behind, unless this engine leaves that to others."""
 
     async def close(self) -> None:
         """End, or leave to later engines, what has not ended."""

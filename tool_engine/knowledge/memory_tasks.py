@@ -10,8 +10,10 @@ from itertools import count
 from time import monotonic
 from typing import Any, Final
 
+from tool_engine.interfaces import RecordStorage
 from tool_engine.model.json.copying import live
-from tool_engine.model.task import QUEUED, KeptTask, TaskState
+from tool_engine.model.record import CallEntry
+from tool_engine.model.task import FINAL, QUEUED, KeptTask, TaskState
 
 _RESTS: Final = 20.0
 """For how many times as long as it took the order of the queued tasks is taken for true."""
@@ -27,6 +29,7 @@ class MemoryTaskStorage:
     def __init__(self) -> None:
         self._tasks: dict[str, KeptTask] = {}
         self._by_key: dict[tuple[str | None, str], KeptTask] = {}
+        self._by_owner: dict[str | None, dict[str, KeptTask]] = {}
         # One line for each tool: one whose window is full does not stand in the way of others.
         self._lines: dict[str, list[_Entry]] = {}
         self._expiries: list[tuple[datetime, int, str]] = []
@@ -45,6 +48,7 @@ class MemoryTaskStorage:
                 return kept
         task.number = next(self._numbers)
         self._tasks[task.state.id] = task
+        self._by_owner.setdefault(task.state.owner, {})[task.state.id] = task
         if task.state.status == QUEUED and task.worker is None:
             self._queue_task(task)
         return task
@@ -53,19 +57,39 @@ class MemoryTaskStorage:
         """Return a task, or None."""
         return self._tasks.get(task_id)
 
+    async def get_by_key(self, owner: str, key: str) -> KeptTask | None:
+        """Return the task that an owner has started with a key, or None."""
+        return self._by_key.get((owner, key))
+
+    async def count_kept(self, owner: str) -> int:
+        """Return how many tasks of an owner are kept."""
+        return len(self._by_owner.get(owner, ()))
+
+    async def find_first_end(self, owner: str) -> datetime | None:
+        """Return when the first of an owner's ended tasks is forgotten."""
+        own = self._by_owner.get(owner, {}).values()
+        return min((each.state.expires_at for each in own if each.state.is_final), default=None)
+
     async def list(
-        self, owner: str | None, status: str | None, limit: int, after: str | None
+        self,
+        owner: str | None,
+        status: str | None,
+        limit: int,
+        after: str | None,
+        tool_name: str | None = None,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         last = self._tasks.get(after) if after is not None else None
         found: list[TaskState] = []
-        for task in reversed(self._tasks.values()):
+        known = self._tasks if owner is None else self._by_owner.get(owner, {})
+        for task in reversed(known.values()):
             if len(found) >= limit:
                 break
+            state = task.state
             is_older = last is None or task.number < last.number
-            is_meant = owner in (None, task.state.owner) and status in (None, task.state.status)
+            is_meant = status in (None, state.status) and tool_name in (None, state.tool_name)
             if is_older and is_meant:
-                found.append(task.state)
+                found.append(state)
         return found
 
     async def count_ahead(self, task: KeptTask) -> int:
@@ -80,9 +104,10 @@ class MemoryTaskStorage:
         return bisect_left(self._ranks, (task.priority, task.number))
 
     async def claim(
-        self, worker: str, limit: int, full: Collection[str] = ()
+        self, worker: str, limit: int, full: Collection[str] = (), *, is_own: bool = False
     ) -> Sequence[KeptTask]:
-        """Give queued tasks to the engine, the first in order."""
+        """Give queued tasks to the engine, the first in order: all are its own."""
+        del is_own
         found: list[KeptTask] = []
         open_lines = {name: line for name, line in self._lines.items() if name not in full}
         while len(found) < limit and open_lines:
@@ -115,12 +140,22 @@ class MemoryTaskStorage:
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or is gone."""
-        if task.state.is_final or self._tasks.get(task.state.id) is not task:
+        return self.change_nowait(task, state)
+
+    def change_nowait(self, task: KeptTask, state: TaskState) -> bool:
+        """Write a state at once; see `change`."""
+        if task.state.status in FINAL or self._tasks.get(task.state.id) is not task:
             return False
-        task.state = state
-        if state.is_final:
-            task.end_waiting()
+        task.take_state(state)
         return True
+
+    def hold_record(self, task_id: str, record: CallEntry, records: RecordStorage) -> bool:
+        """Return False: memory is written at once."""
+        del task_id, record, records
+        return False
+
+    def release_record(self, task_id: str) -> None:
+        """Do nothing: none is held."""
 
     async def give_back(self, task: KeptTask) -> bool:
         """Queue a task again."""
@@ -168,9 +203,12 @@ class MemoryTaskStorage:
         return len(old)
 
     def _forget_task(self, task: KeptTask) -> None:
-        del self._tasks[task.state.id]
+        state = task.state
+        del self._tasks[state.id], self._by_owner[state.owner][state.id]
+        if not self._by_owner[state.owner]:
+            del self._by_owner[state.owner]
         if task.key is not None:
-            del self._by_key[task.state.owner, task.key]
+            del self._by_key[state.owner, task.key]
 
     def _queue_task(self, task: KeptTask) -> None:
         state = task.state

@@ -130,7 +130,7 @@ class ClientCalls:
         return await self._write_result(result, meant.tool, ctx)
 
     async def _write_result(
-        self, result: ToolExecutionResult, tool: Tool, ctx: Any
+        self, result: ToolExecutionResult, tool: Tool | None, ctx: Any
     ) -> dict[str, Any]:
         write = partial(write_result, result, tool, is_modern=_is_modern(ctx))
         written: dict[str, Any] = await write_long(write) if is_long(result.output) else write()

@@ -150,6 +150,10 @@ class Listing:
         name, shown = found
         return shown if name == shown.name else replace(shown, name=name)
 
+    def shows_gone(self, name: str) -> bool:
+        """Return True if a tool that is there no more was shown for sure."""
+        return self._selection.picks_name(name) and _may_use(name, find_patterns())
+
     def list_names(self) -> list[str]:
         return self._list_now().names
 
@@ -179,9 +183,11 @@ class Listing:
             for tool in self._engine.list_all()
             if tool.is_enabled and picks(tool, find_groups(tool) if self._selection.groups else {})
         ]
-        if "*" not in patterns:
-            shown = [each for each in shown if any(fnmatchcase(each.name, one) for one in patterns)]
-        return _Listed(generation, shown)
+        return _Listed(generation, [each for each in shown if _may_use(each.name, patterns)])
+
+
+def _may_use(name: str, patterns: tuple[str, ...]) -> bool:
+    return "*" in patterns or any(fnmatchcase(name, each) for each in patterns)
 
 
 def _unwrap_output(described: dict[str, Any], tool: Tool) -> dict[str, Any]:

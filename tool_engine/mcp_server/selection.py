@@ -46,13 +46,16 @@ class ToolSelection(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFi
             tool: The tool.
             groups: The groups that it belongs to, by name.
         """
-        if not (self.names or self.groups or self.tags):
-            return True
         return (
-            any(fnmatchcase(tool.name, pattern) for pattern in self.names)
+            self.picks_name(tool.name)
             or any(name in groups for name in self.groups)
             or any(tag in tool.tags for tag in self.tags)
         )
+
+    def picks_name(self, name: str) -> bool:
+        """Return True if a tool of this name is shown, whatever its groups and tags."""
+        is_all = not (self.names or self.groups or self.tags)
+        return is_all or any(fnmatchcase(name, pattern) for pattern in self.names)
 
     def find_missing_groups(self, groups: Mapping[str, ToolGroup]) -> list[str]:
         """Return the names of groups that there are not."""

@@ -13,9 +13,10 @@ import msgspec
 from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 
-_HALVES: Final = re.compile("[\ud800-\udfff]")
+from tool_engine.model.json.halves import escape_halves
+
 _ODD: Final = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
-"""The same, and what some readers take for the end of a line."""
+"""Halves of surrogate pairs, and what some readers take for the end of a line."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -28,7 +29,7 @@ async def send_readable(ctx: Any, call_next: CallNext) -> HandlerResult:
         found = error.error
         if can_send((found.message, found.data)):
             raise
-        message, data = _escape_halves(found.message), _escape_halves(found.data)
+        message, data = escape_halves(found.message), escape_halves(found.data)
         raise MCPError(found.code, message, data) from error
 
 
@@ -43,22 +44,12 @@ def can_send(value: Any) -> bool:
 
 def make_sendable(value: Any) -> Any:
     """Return a value with halves of surrogate pairs written as their escapes, as texts have it."""
-    return value if can_send(value) else _escape_halves(value)
+    return value if can_send(value) else escape_halves(value)
 
 
 def encode_json(text: str) -> bytes:
     """Return a piece of JSON as one line of UTF-8."""
     return (text if text.isascii() else _ODD.sub(_write_escape, text)).encode()
-
-
-def _escape_halves(value: Any) -> Any:
-    if isinstance(value, str):
-        return _HALVES.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
-    if isinstance(value, dict):
-        return {_escape_halves(key): _escape_halves(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_escape_halves(each) for each in value]
-    return value
 
 
 def _write_escape(found: re.Match[str]) -> str:

@@ -24,6 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tool_engine.access.guard import Guard
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.listening import serve_app
+from tool_engine.access.open_requests import MOST, OpenRequests
 from tool_engine.access.texts import list_texts
 from tool_engine.access.tokens import TokenFile
 from tool_engine.engine import ToolEngine
@@ -34,7 +35,7 @@ from tool_engine.mcp_server.changes import Changes
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
 from tool_engine.mcp_server.failing import answer_failures
 from tool_engine.mcp_server.finding import Finder
-from tool_engine.mcp_server.http import CheckedMessages, KnownClients
+from tool_engine.mcp_server.http import BoundSessions, CheckedMessages, KnownClients
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
@@ -230,6 +231,7 @@ class MCPServer:
         allowed_hosts: Collection[str] = (),
         allowed_origins: Collection[str] = (),
         token_file: str | None = None,
+        max_open: int | None = MOST,
     ) -> Any:
         """Return an ASGI app that serves any number of clients over HTTP.
 
@@ -240,6 +242,8 @@ class MCPServer:
             allowed_origins: The origins of pages that may use it, beside its own.
             token_file: Whose requests are taken; None: no tokens are asked for, and only this
                 machine is heard.
+            max_open: How many requests a principal may have open at once, such as streams of
+                notices and calls; None: any number.
 
         Raises:
             ConfigurationError: An argument is not right, or the token file cannot be read.
@@ -247,7 +251,13 @@ class MCPServer:
         auth = None if token_file is None else TokenFile(token_file)
         # Without tokens nothing says who it is: `principal` does.
         app = self._make_app(path) if auth is None else self.guarded_app(path)
-        return Guard(app, auth=auth, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
+        return Guard(
+            app,
+            auth=auth,
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+            open_requests=OpenRequests(max_open),
+        )
 
     def guarded_app(self, path: str = "/mcp") -> Any:
         """Return an ASGI app for behind a `tool_engine.access.guard.Guard`.
@@ -262,7 +272,7 @@ class MCPServer:
         served = self._server.streamable_http_app(
             streamable_http_path=path, transport_security=_NO_GUARD
         )
-        return CheckedMessages(LongAnswers(served))
+        return BoundSessions(CheckedMessages(LongAnswers(served)))
 
     async def run_http(
         self,
@@ -273,6 +283,7 @@ class MCPServer:
         allowed_hosts: Collection[str] = (),
         allowed_origins: Collection[str] = (),
         token_file: str | None = None,
+        max_open: int | None = MOST,
         on_ready: Callable[[str], object] | None = None,
     ) -> None:
         """Serve clients over HTTP until this is cancelled.
@@ -285,6 +296,7 @@ class MCPServer:
                 beside the host and those of this machine.
             allowed_origins: The origins of pages that may use it, beside its own.
             token_file: Whose requests are taken; None: all that reach it.
+            max_open: How many requests a principal may have open at once; None: any number.
             on_ready: Gets the URL, once it answers.
 
         Raises:
@@ -303,6 +315,7 @@ class MCPServer:
             allowed_hosts=[*list_texts("allowed_hosts", allowed_hosts), *named],
             allowed_origins=allowed_origins,
             token_file=token_file,
+            max_open=max_open,
         )
         # A file is read: not on the event loop.
         app = await asyncio.to_thread(make)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from tool_engine.errors import ConfigurationError, UnboundContextError
 from tool_engine.model.checks.bounds import check_caller
@@ -21,7 +22,6 @@ from tool_engine.model.progress import REPORTED, Reported, ToolLogLine, ToolProg
 
 _LARGEST: Final = sys.float_info.max
 """Larger whole numbers are finite, but no clock can count so many seconds."""
-_set_field: Final = msgspec.structs.force_setattr
 _UNBOUND: Final = (
     "this context is not bound to a running call; "
     "use the context that the engine passes to the handler"
@@ -225,24 +225,30 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         )
 
     def bound_to(
-        self, call: Any, nest: Callable[..., Awaitable[ToolExecutionResult]], **fields: Any
+        self,
+        call: Any,
+        nest: Callable[..., Awaitable[ToolExecutionResult]],
+        call_id: str | None = None,
+        deadline: float | None = None,
+        timeout: float | None = None,
     ) -> Self:
         """Return a copy for the tool that `call` runs; `nest` accepts its nested calls."""
-        # Not `replace`, which checks again what was checked: that costs more than to admit a call.
         own = self.__copy__()
-        _set_field(own, "_nested", nest)
-        _set_field(own, "_call", call)
-        _set_field(own, "_task", None)
-        for name, value in fields.items():
-            _set_field(own, name, value)
+        # Most calls make one: what the engine sets is not checked again, and not in a loop.
+        force_setattr(own, "_call", call)
+        force_setattr(own, "_nested", nest)
+        force_setattr(own, "_task", None)
+        force_setattr(own, "call_id", call_id)
+        force_setattr(own, "deadline", deadline)
+        force_setattr(own, "timeout", timeout)
+        force_setattr(own, "on_progress", None)
         return own
 
     def for_task(self, task_id: str, task: Any, listener: Callable[[ToolProgress], object]) -> Self:
         """Return a copy for the call that a task makes; it was checked when it was made."""
         own = self.__copy__()
-        _set_field(own, "task_id", task_id)
-        _set_field(own, "_task", task)
-        _set_field(own, "on_progress", listener)
+        for name, value in (("task_id", task_id), ("_task", task), ("on_progress", listener)):
+            force_setattr(own, name, value)
         return own
 
     @property

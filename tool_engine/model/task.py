@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextvars import Context
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -18,7 +19,8 @@ from tool_engine.model.progress import ToolProgress
 QUEUED: Final = "queued"
 RUNNING: Final = "running"
 INPUT_REQUIRED: Final = "input_required"
-FINAL: Final = ("succeeded", "failed", "timeout", "cancelled", "rejected")
+SUCCEEDED: Final = "succeeded"
+FINAL: Final = (SUCCEEDED, "failed", "timeout", "cancelled", "rejected")
 TASK_STATUSES: Final = (QUEUED, RUNNING, INPUT_REQUIRED, *FINAL)
 
 
@@ -78,7 +80,7 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     is_repeatable: bool = False
     """Whether it may run again where it is not known whether it ran."""
     is_awaited: bool = False
-    """Whether its caller waits for it, as one does that may ask again; known in this process."""
+    """Whether its caller waits for it, as one does that may ask again."""
     bound_to: str | None = None
     """The worker that alone can run it, since it alone has the arguments; None: any."""
     key: str | None = None
@@ -95,30 +97,46 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     """Whether the storage has it; False: this process alone knows it."""
     writing: Any = None
     """The lock of what is kept late, so that no change comes before it; None: it is kept."""
+    slot: Any = None
+    """The slot that its call will have, which was taken before it was written; None: none yet."""
     run_in: Context | None = None
     """The context variables that its call sees in this process; None: none."""
     on_progress: Any = None
     """What hears its progress in this process, where its context names nothing."""
-    done: Any = None
-    """The event that its end sets; None: nothing waits for it here."""
+    waits: set[asyncio.Future[None]] | None = None
+    """What its end completes, on the loop of the tasks; None: nothing waits for it here."""
 
     @property
     def is_bound(self) -> bool:
         """True if it can run only in the engine that started it."""
         return self.bound_to is not None
 
+    def take_state(self, state: TaskState) -> None:
+        """Be as the storage has it now."""
+        self.state = state
+        if state.status in FINAL:
+            self.end_waiting()
+
     def end_waiting(self) -> None:
         """Wake what waits for its end, and let go of what only its call needed."""
         # What has run is never run again.
         self.params = self.context = self.run_in = self.on_progress = None
-        if isinstance(self.done, asyncio.Event):
-            self.done.set()
+        self.wake_waiting()
+
+    def wake_waiting(self) -> None:
+        """Let what waits for its end look again how it is."""
+        waits, self.waits = self.waits, None
+        for end in waits or ():
+            if not end.done():
+                end.set_result(None)
 
 
 class _Asked(Protocol):
     async def read_state(self, kept: KeptTask, /) -> TaskState: ...
 
-    async def wait_for(self, kept: KeptTask, limit: float | None, /) -> ToolExecutionResult: ...
+    def wait_for(
+        self, kept: KeptTask, limit: float | None, /
+    ) -> Coroutine[Any, Any, ToolExecutionResult]: ...
 
     async def cancel_kept(self, kept: KeptTask, reason: str | None, /) -> bool: ...
 
@@ -182,11 +200,10 @@ class TaskHandle:
         """
         return await self._tasks.read_state(self._kept)
 
-    async def wait(
-        self,
-        timeout: float | None = None,  # noqa: ASYNC109 - of the wait, not of the task
-    ) -> ToolExecutionResult:
-        """Wait for the end of the task, and return its result; it never raises for its fault.
+    def wait(self, timeout: float | None = None) -> Coroutine[Any, Any, ToolExecutionResult]:
+        """Wait for the end of the task, and return its result: `await handle.wait()`.
+
+        It never raises for a fault of the tool.
 
         Args:
             timeout: Seconds to wait at most; None: as long as it takes.
@@ -196,7 +213,7 @@ class TaskHandle:
             TaskNotFoundError: It has ended, and is not kept any more.
             RecordsUnavailableError: The database does not answer.
         """
-        return await self._tasks.wait_for(self._kept, timeout)
+        return self._tasks.wait_for(self._kept, timeout)
 
     async def cancel(self, reason: str | None = None) -> bool:
         """Cancel the task, and wait until it has ended where it runs in this engine.

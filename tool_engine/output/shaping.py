@@ -15,7 +15,8 @@ from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.json.output import as_output, has_own_form
 from tool_engine.model.result import MOST_KEPT, ResultLimits
 from tool_engine.model.tool import Tool
-from tool_engine.output.limited import Kept, LimitedOutput, Reader, cut_output, is_known
+from tool_engine.output.cutting import cut_output
+from tool_engine.output.limited import Kept, LimitedOutput, Reader, is_known
 from tool_engine.output.measure import Measure, make_plain
 from tool_engine.output.plain import check_unfolding, plain_output
 from tool_engine.redaction import OwnSecrets, secrets_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -20,10 +20,12 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Other limits; what is left out stays as it is now, and so do buckets that are not named."""
 
     max_concurrent: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    bucket_limits: dict[str, Annotated[int, Meta(ge=0, le=1_000_000)]] | None = None
-    strategy: str | None = None
+    bucket_limits: (
+        dict[Annotated[str, Meta(min_length=1)], Annotated[int, Meta(ge=1, le=1_000_000)]] | None
+    ) = None
+    strategy: Literal["fifo", "priority", "fair", "reject"] | None = None
     queue_size: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
-    queue_timeout: Annotated[float, Meta(gt=0)] | None = None
+    queue_timeout: Annotated[float, Meta(gt=0, le=1e9)] | None = None
 
 
 class PresentLimits(msgspec.Struct):

@@ -10,6 +10,7 @@ import msgspec
 
 from tool_engine.access.guard import Guard, Verifier
 from tool_engine.access.heads import find_path
+from tool_engine.access.open_requests import MOST, OpenRequests
 from tool_engine.access.problem import Problem, send_problem
 from tool_engine.access.rates import Rates
 from tool_engine.access.tokens import TokenFile
@@ -64,6 +65,7 @@ def create_app(
     allowed_hosts: Collection[str] = (),
     allowed_origins: Collection[str] = (),
     rate: str | None = "1000/s",
+    max_open: int | None = MOST,
     mcp: bool = False,
     studio: bool = False,
 ) -> App:
@@ -77,6 +79,8 @@ def create_app(
             those of this machine.
         allowed_origins: The origins of pages that may use it, beside its own.
         rate: How many requests a principal may send; None: any number.
+        max_open: How many requests a principal may have open at once, such as streams of events,
+            waits and calls; None: any number.
         mcp: Whether clients of the Model Context Protocol are served at `/mcp`.
         studio: Whether people can see and try it in a browser, at `/studio`.
 
@@ -94,6 +98,7 @@ def create_app(
         rates = None if rate is None else Rates(rate)
     except ValueError as error:
         raise ConfigurationError(f"rate: {error}") from error
+    bounds: dict[str, Any] = {"rates": rates, "open_requests": OpenRequests(max_open)}
     served = Served(engine)
     served.description = msgspec.json.encode(describe_operations(OPERATIONS))
     engine.approvals.take_questions()
@@ -109,9 +114,9 @@ def create_app(
         allowed_hosts=allowed_hosts,
         allowed_origins=allowed_origins,
         public=_PUBLIC,
-        rates=rates,
+        **bounds,
     )
-    pages = _make_studio(api, known, allowed_hosts, rates) if studio else None
+    pages = _make_studio(api, known, allowed_hosts, bounds) if studio else None
     return App(guarded, served, inner, pages)
 
 
@@ -178,11 +183,11 @@ def _make_mcp_app(engine: ToolEngine) -> Any:
 
 
 def _make_studio(
-    api: Router, auth: Verifier | None, allowed_hosts: Collection[str], rates: Rates | None
+    api: Router, auth: Verifier | None, allowed_hosts: Collection[str], bounds: dict[str, Any]
 ) -> Any:
     # Loaded by name: most servers show no pages.
     made = import_module("tool_engine.studio").Studio
-    return made(api, auth, allowed_hosts=allowed_hosts, rates=rates, mount=STUDIO_PATH)
+    return made(api, auth, allowed_hosts=allowed_hosts, mount=STUDIO_PATH, **bounds)
 
 
 class _Methods:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from tool_engine.access.problem import Problem
 from tool_engine.admission.snapshot import WaitExplanation
@@ -17,6 +18,7 @@ from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.server.long_work import accept_task, start_task
 from tool_engine.server.operation import Asked, Reply, serve_at
+from tool_engine.server.paging import Limit
 from tool_engine.server.problems import make_unknown
 from tool_engine.server.results import write_result
 from tool_engine.server.streaming import (
@@ -73,6 +75,29 @@ class CallState(msgspec.Struct, kw_only=True):
 
 class CallList(msgspec.Struct):
     items: list[CallState]
+
+
+class CallEvent(msgspec.Struct):
+    """What happened to a call."""
+
+    event_type: str
+    timestamp: str
+    sequence: int | None
+    generation: int | None
+    error: str | None
+    data: dict[str, Any]
+    """What only events of this type have."""
+
+
+class CallEvents(msgspec.Struct):
+    items: list[CallEvent]
+    """The oldest first."""
+    is_kept: bool
+    """Whether this engine keeps its events; false: there are none to show."""
+
+
+class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    limit: Limit = 1000
 
 
 class CancelQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -221,6 +246,28 @@ async def explain_call(asked: Asked) -> Any:
     return explanation.to_dict()
 
 
+@serve_at(
+    "GET",
+    "/v1/calls/{call_id}/events",
+    scope="read",
+    answer=CallEvents,
+    query=EventsQuery,
+    errors=(404,),
+)
+async def list_call_events(asked: Asked) -> Any:
+    """List what happened to a call, the oldest first, as far as the engine keeps it.
+
+    Progress and what a tool says are heard as they happen, at `/v1/events`, and never kept. The
+    result is in the record.
+    """
+    await _find_call(asked)
+    engine = asked.engine
+    found = await engine.read_call_events(asked.path["call_id"], asked.query.limit)
+    items = [replace(each, execution_result=None, tool=None).to_dict() for each in found]
+    shown = [{name: each[name] for name in CallEvent.__struct_fields__} for each in items]
+    return {"items": shown, "is_kept": engine.get_event_statistics()["is_kept"]}
+
+
 async def _find_call(asked: Asked) -> PresentCall | ToolCallRecord:
     """Return a call of the principal's.
 
@@ -250,4 +297,4 @@ def _describe_call(call: PresentCall) -> CallState:
     )
 
 
-OPERATIONS = (call_tool, list_calls, get_call, cancel_call, explain_call)
+OPERATIONS = (call_tool, list_calls, get_call, cancel_call, explain_call, list_call_events)

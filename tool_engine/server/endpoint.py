@@ -8,12 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.access.bodies import read_body
 from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem, make_ended
 from tool_engine.access.stepping import go_on
 from tool_engine.access.streams import leave_when_unknown
-from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
+from tool_engine.errors import (
+    EngineClosedError,
+    RecordsUnavailableError,
+    TaskConflictError,
+    ToolEngineError,
+    TooManyTasksError,
+)
 from tool_engine.logger import get_logger
 from tool_engine.model.json.output import to_json
 from tool_engine.redaction import trace_of
@@ -44,7 +49,7 @@ class Endpoint:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
-            asked = await self._read_request(scope, receive)
+            asked = await self._read_request(scope)
             answer = await self._do_operation(asked, receive)
         except Problem as problem:
             status, body, headers = problem.write()
@@ -81,7 +86,7 @@ class Endpoint:
         except Exception as error:
             raise _explain_failure(error, self._operation.name) from error
 
-    async def _read_request(self, scope: Any, receive: Any) -> Asked:
+    async def _read_request(self, scope: Any) -> Asked:
         operation = self._operation
         principal: Principal = scope["principal"]
         if operation.scope is not None and not principal.may(operation.scope):
@@ -91,16 +96,13 @@ class Endpoint:
                 f"{principal.name!r} may not do this; it takes the scope {operation.scope!r}",
             )
         query = read_query(scope["query_string"], operation.query)
-        body = await self._read_body(receive) if operation.body is not None else None
+        body = await self._read_body(scope["body"]) if operation.body is not None else None
         root: str = scope.get("root_path", "").rstrip("/")
         return Asked(
             self._served, principal, scope["path_params"], query, body, scope["sent"], root
         )
 
-    async def _read_body(self, receive: Any) -> Any:
-        data = await read_body(receive)
-        if data is None:
-            raise Problem(400, "invalid-request", "the body has not come whole; send it again")
+    async def _read_body(self, data: bytes) -> Any:
         if not data and not self._operation.is_body_needed:
             return self._operation.body and self._operation.body()
         if len(data) <= _AT_ONCE:
@@ -113,6 +115,11 @@ def _explain_failure(error: Exception, operation: str) -> Problem:
         return error
     if isinstance(error, EngineClosedError | RecordsUnavailableError):
         return Problem(503, "not-available", str(error), retry_after=1.0)
+    if isinstance(error, TaskConflictError):
+        # The draft of the header proposes 422, which says here that a body does not fit.
+        return Problem(409, "key-of-another-request", str(error))
+    if isinstance(error, TooManyTasksError):
+        return Problem(429, "too-many-tasks", str(error), retry_after=error.retry_after)
     if isinstance(error, ToolEngineError):
         return Problem(409, "not-possible", str(error))
     _log.error("request_failed", operation=operation, error=trace_of(error))

@@ -10,6 +10,7 @@ import msgspec
 
 from tool_engine.access.problem import Problem
 from tool_engine.errors import MissingExtraError
+from tool_engine.server.openapi import write_description
 from tool_engine.server.operation import Asked, Reply, serve_at
 
 _METRICS: Final = "tool_engine.observability.prometheus"
@@ -68,7 +69,7 @@ async def write_metrics(asked: Asked) -> Any:
 )
 async def describe_api(asked: Asked) -> Any:
     """Describe this API, as OpenAPI 3.1."""
-    return Reply(text=asked.served.description.decode())
+    return Reply(data=write_description(asked.served.description, asked.root))
 
 
 OPERATIONS = (check_health, check_readiness, write_metrics, describe_api)

@@ -7,13 +7,16 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from tool_engine.access.problem import Problem
 from tool_engine.errors import TaskNotFoundError
 from tool_engine.model.task import TaskHandle, TaskState
+from tool_engine.server.endpoint import Sized
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.paging import Cursor, Limit, make_cursor, read_cursor
 from tool_engine.server.problems import make_unknown
+from tool_engine.server.results import show_tasks
 
 _Status: TypeAlias = Literal[
     "queued",
@@ -25,12 +28,16 @@ _Status: TypeAlias = Literal[
     "cancelled",
     "rejected",
 ]
+_Text: TypeAlias = Annotated[str, Meta(max_length=500)]
 _DEFAULT_TTL: Final = 3600.0
 _KEY_HOLDS: Final = 86_400.0
 
 
 class TaskQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     status: _Status | None = None
+    tool_name: _Text | None = None
+    owner: Annotated[_Text, Meta(description="The principal that started it.")] | None = None
+    results: Annotated[bool, Meta(description="Whether each one has its result.")] = True
     limit: Limit = 100
     cursor: Cursor | None = None
 
@@ -41,8 +48,11 @@ class WaitQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = 0.0
 
 
-class ReasonQuery(msgspec.Struct, forbid_unknown_fields=True):
+class EndQuery(msgspec.Struct, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+    forget: Annotated[
+        bool, Meta(description="Whether it is forgotten, with its result and its key.")
+    ] = False
 
 
 class TaskPage(msgspec.Struct):
@@ -55,6 +65,8 @@ class TaskPage(msgspec.Struct):
 class TaskCancelled(msgspec.Struct):
     is_cancelled: bool
     """False: it had ended before."""
+    is_forgotten: bool = False
+    """True: it is not kept any more."""
 
 
 async def start_task(
@@ -83,15 +95,24 @@ async def list_tasks(asked: Asked) -> Any:
     """List tasks, the newest first: the principal's own, or all for one that operates."""
     query: TaskQuery = asked.query
     after = None if query.cursor is None else read_cursor(query.cursor)
+    if asked.owner is not None and query.owner not in (None, asked.owner):
+        return TaskPage([])  # what others have started is not there
+    owner = asked.owner or query.owner
     try:
-        found = await asked.engine.tasks.list(asked.owner, query.status, query.limit + 1, after)
+        found = await asked.engine.tasks.list(
+            owner, query.status, query.limit + 1, after, query.tool_name
+        )
     except TaskNotFoundError as error:
         detail = "the task that the cursor stands for is gone; begin again without it"
         raise Problem(404, "unknown-cursor", detail) from error
     page = found[: query.limit]
-    shown = [each.to_dict() for each in page if asked.principal.may_use(each.tool_name)]
+    if not query.results:
+        page = [replace(each, result=None) for each in page]
+    own = [each for each in page if asked.principal.may_use(each.tool_name)]
+    shown, is_large = await show_tasks(own)
     is_more = len(found) > query.limit
-    return {"items": shown, "next": make_cursor(page[-1].id) if is_more else None}
+    answer = {"items": shown, "next": make_cursor(page[-1].id) if is_more else None}
+    return Sized(answer) if is_large else answer
 
 
 @serve_at(
@@ -113,7 +134,8 @@ async def get_task(asked: Asked) -> Any:
         with suppress(TimeoutError):
             await handle.wait(asked.query.wait)
         handle = await _find_task(asked)
-    return handle.state.to_dict()
+    (shown,), is_large = await show_tasks([handle.state])
+    return Sized(shown) if is_large else shown
 
 
 @serve_at(
@@ -121,14 +143,20 @@ async def get_task(asked: Asked) -> Any:
     "/v1/tasks/{task_id}",
     scope="call",
     answer=TaskCancelled,
-    query=ReasonQuery,
+    query=EndQuery,
     errors=(404,),
 )
 async def cancel_task(asked: Asked) -> Any:
-    """Cancel a task; its call ends with it."""
+    """Cancel a task; its call ends with it.
+
+    With `forget` it is not kept any more, which makes room for others; a task that another server
+    runs may have to end first: ask again.
+    """
     handle = await _find_task(asked)
-    reason = asked.query.reason or f"{asked.principal.name} wished so"
-    return TaskCancelled(await handle.cancel(reason))
+    query: EndQuery = asked.query
+    is_cancelled = await handle.cancel(query.reason or f"{asked.principal.name} wished so")
+    is_forgotten = query.forget and await asked.engine.tasks.forget(handle.id)
+    return TaskCancelled(is_cancelled, is_forgotten)
 
 
 async def _find_task(asked: Asked) -> TaskHandle:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -31,7 +32,7 @@ _WITH_RIGHTS: Final = (401,)
 
 
 def describe_operations(operations: Iterable[Operation]) -> dict[str, Any]:
-    """Return the description of the operations as one JSON object."""
+    """Return the description of the operations as one JSON object, without its servers."""
     known = tuple(operations)
     types: list[Any] = [ProblemDetails]
     for each in known:
@@ -52,7 +53,6 @@ def describe_operations(operations: Iterable[Operation]) -> dict[str, Any]:
                 "for requests that cannot be done."
             ),
         },
-        "servers": [{"url": "/"}],
         "security": [{"token": []}],
         "tags": [{"name": name} for name in sorted({_tag_of(each) for each in known})],
         "paths": paths,
@@ -63,6 +63,17 @@ def describe_operations(operations: Iterable[Operation]) -> dict[str, Any]:
             },
         },
     }
+
+
+def write_description(described: bytes, root: str) -> bytes:
+    """Return a description as JSON, of a server whose paths begin with `root`.
+
+    Args:
+        described: What `describe_operations` returns, as JSON.
+        root: Where the app is mounted; empty: nowhere.
+    """
+    servers = msgspec.json.encode([{"url": quote(root) or "/"}])
+    return b'%s,"servers":%s}' % (described[:-1], servers)
 
 
 def _describe_operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:

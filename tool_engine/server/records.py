@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from tool_engine.access.problem import Problem
 from tool_engine.model.record import ToolCallRecord
+from tool_engine.server.endpoint import Sized
 from tool_engine.server.operation import Asked, serve_at
 from tool_engine.server.paging import Cursor, Limit, make_cursor, read_cursor
 from tool_engine.server.problems import make_unknown
@@ -19,6 +20,10 @@ _Time = Annotated[datetime, Meta(tz=True)]
 
 
 class _Filters(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    call_id: _Text | None = None
+    parent_call_id: (
+        Annotated[_Text, Meta(description="The call whose tool made the calls.")] | None
+    ) = None
     tool_name: _Text | None = None
     conversation_id: _Text | None = None
     session_id: _Text | None = None
@@ -37,6 +42,12 @@ class RecordQuery(_Filters):
 
 class StatisticsQuery(_Filters):
     pass
+
+
+class WholeQuery(msgspec.Struct, forbid_unknown_fields=True):
+    whole: Annotated[
+        bool, Meta(description="The result as long as it was kept, not its beginning.")
+    ] = False
 
 
 class RecordPage(msgspec.Struct):
@@ -96,13 +107,22 @@ async def _find_place(asked: Asked, cursor: str) -> str:
     return record_id
 
 
-@serve_at("GET", "/v1/records/{record_id}", scope="read", answer=ToolCallRecord, errors=(404,))
+@serve_at(
+    "GET",
+    "/v1/records/{record_id}",
+    scope="read",
+    answer=ToolCallRecord,
+    query=WholeQuery,
+    errors=(404,),
+)
 async def get_record(asked: Asked) -> Any:
     """Show the record of one call."""
     record_id = asked.path["record_id"]
     found = await _find_record(asked, record_id)
     if found is None or not asked.principal.may_use(found.tool_name):
         raise make_unknown("record", record_id)
+    if asked.query.whole and found.call_id is not None:
+        return Sized(await asked.engine.store.get_whole(found.call_id) or found)
     return found.to_dict()
 
 

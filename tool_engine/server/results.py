@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.output import to_json
 from tool_engine.model.json.weighing import pack_small
+from tool_engine.model.task import TaskState
 
 _PLAIN: Final = frozenset((str, int, bool, type(None)))
 """Types of which there is one way to write them."""
@@ -33,6 +35,14 @@ async def write_result(result: ToolExecutionResult) -> bytes:
     if pack_small(result.output, _LARGE) is None:
         return await asyncio.to_thread(_write_whole, result)
     return _write_whole(result)
+
+
+async def show_tasks(states: Sequence[TaskState]) -> tuple[list[dict[str, Any]], bool]:
+    """Return tasks as JSON values, and whether they are large: these are made in a thread."""
+    outputs = [each.result.output for each in states if each.result is not None]
+    if any(pack_small(output, _LARGE) is None for output in outputs):
+        return await asyncio.to_thread(lambda: [each.to_dict() for each in states]), True
+    return [each.to_dict() for each in states], False
 
 
 def _write_whole(result: ToolExecutionResult) -> bytes:

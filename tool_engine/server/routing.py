@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tool_engine.access.heads import find_path
 from tool_engine.access.problem import Problem, send_problem
 
 
 class Router:
-    """An ASGI app that hands each request to the app of its path.
+    """An ASGI app, for behind a guard, that hands each request to the app of its path.
 
     Args:
         paths: Apps by path; a part in braces stands for any text without a slash, which its app
@@ -22,7 +21,7 @@ class Router:
         self._open = [(path.split("/"), app) for path, app in paths.items() if "{" in path]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        path = find_path(scope)
+        path: str = scope["inner_path"]
         named: dict[str, str] = {}
         app = self._fixed.get(path)
         if app is None:

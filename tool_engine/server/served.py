@@ -31,7 +31,7 @@ class Served:
         self.testing = asyncio.Semaphore(_TESTING)
         """Held while a process runs the tests of a tool."""
         self.description: bytes = b""
-        """The description of the API, as JSON."""
+        """The description of the API, as JSON; see `write_description`."""
 
     def end(self) -> None:
         """Take no more calls, and end the streams of events."""

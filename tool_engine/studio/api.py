@@ -20,6 +20,8 @@ from tool_engine.access.problem import Problem, ProblemDetails
 _KIND: Final = "urn:tool-engine:"
 _UNREAD: Final = 64
 """Pieces of a stream that wait for their reader before its writer does."""
+_AT_ONCE: Final = 1 << 17
+"""Bytes that are read on the event loop; more in a thread."""
 _read_problem: Final = msgspec.json.Decoder(ProblemDetails).decode
 
 
@@ -58,6 +60,13 @@ class API:
         """
         return await self._ask_for("GET", _fill_path(path, parts), query or {}, None, {})
 
+    async def download(
+        self, path: str, *parts: str, query: Mapping[str, str] | None = None
+    ) -> bytes:
+        """Return the body of what a GET answers, as it was written; see `get`."""
+        filled = _fill_path(path, parts)
+        return (await self._read_answer("GET", filled, query or {}, None, {})).data
+
     async def post(
         self,
         path: str,
@@ -87,11 +96,11 @@ class API:
         Raises:
             Problem: The API refuses it, or the stream says why it cannot go on.
         """
-        scope = self._make_scope(method, _fill_path(path, parts), query or {}, headers or {})
+        scope = self._make_scope(method, _fill_path(path, parts), query or {}, body, headers or {})
         scope["headers"].append((b"accept", b"text/event-stream"))
         scope["sent"][b"accept"] = b"text/event-stream"
         answer = _StreamedAnswer()
-        work = self._app(scope, self._give_body(body), answer.send)
+        work = self._app(scope, self._receive, answer.send)
         task = asyncio.create_task(work, name="tool-engine-studio-stream")
         task.add_done_callback(lambda _: answer.end())
         try:
@@ -108,21 +117,42 @@ class API:
         body: Any,
         headers: Mapping[str, str],
     ) -> Any:
+        answer = await self._read_answer(method, path, query, body, headers)
+        data = answer.data
+        if not data:
+            return None
+        if not answer.is_json:
+            return data.decode()
+        if len(data) > _AT_ONCE:
+            return await asyncio.to_thread(msgspec.json.decode, data)
+        return msgspec.json.decode(data)
+
+    async def _read_answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        headers: Mapping[str, str],
+    ) -> _Answer:
         answer = _Answer()
-        scope = self._make_scope(method, path, query, headers)
-        await self._app(scope, self._give_body(body), answer.send)
-        data = b"".join(answer.pieces)
+        scope = self._make_scope(method, path, query, body, headers)
+        await self._app(scope, self._receive, answer.send)
         if answer.status == 0:
             raise Problem(499, "client-left", "the browser has left before the answer was there")
         if answer.status >= 400:
-            raise _make_problem(data)
-        if not data:
-            return None
-        return msgspec.json.decode(data) if answer.is_json else data.decode()
+            raise _make_problem(answer.data)
+        return answer
 
     def _make_scope(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        headers: Mapping[str, str],
     ) -> dict[str, Any]:
+        """Return what the guard of the API would pass on."""
         said = {name: value for name, value in query.items() if value != ""}
         sent = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
         return {
@@ -130,6 +160,8 @@ class API:
             "http_version": "1.1",
             "method": method,
             "path": path,
+            "inner_path": path,
+            "body": b"" if body is None else msgspec.json.encode(body),
             "root_path": "",
             "query_string": urlencode(said).encode(),
             "headers": list(sent.items()),
@@ -137,16 +169,6 @@ class API:
             "principal": self._principal,
             "is_known": self._is_known,
         }
-
-    def _give_body(self, body: Any) -> Any:
-        """Return a `receive` that gives a body first, and then what the browser does."""
-        data = b"" if body is None else msgspec.json.encode(body)
-        left = [{"type": "http.request", "body": data, "more_body": False}]
-
-        async def receive() -> Any:
-            return left.pop() if left else await self._receive()
-
-        return receive
 
 
 class _Answer:
@@ -156,6 +178,10 @@ class _Answer:
         self.status = 0
         self.is_json = False
         self.pieces: list[bytes] = []
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.pieces)
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -195,7 +221,7 @@ class _StreamedAnswer(_Answer):
                 if data:
                     yield name, msgspec.json.decode(data)
         if self.status >= 400:
-            raise _make_problem(b"".join(self.pieces))
+            raise _make_problem(self.data)
 
 
 def _read_event(text: bytes) -> tuple[str, bytes]:

@@ -26,6 +26,18 @@ _ID: Final = 8
 """Characters of an id that are shown."""
 _MOST_SHOWN: Final = 20_000
 """Letters of one value on a page; the whole of it can be downloaded."""
+_JSON: Final = json.JSONEncoder(indent=2, ensure_ascii=False)
+_TONES: Final = {
+    "succeeded": "ok",
+    "failed": "bad",
+    "timeout": "warn",
+    "rejected": "warn",
+    "input_required": "warn",
+    "asking": "warn",
+    "cancelled": "still",
+    "queued": "still",
+}
+"""The colour of a state or an outcome; that of the others is neutral."""
 
 
 def load_pages() -> None:
@@ -100,6 +112,7 @@ def _make_environment() -> Environment:
         when=show_time,
     )
     environment.globals["_"] = _translate_here
+    environment.globals["tone_of"] = tone_of
     environment.globals["static"] = _link_static
     return environment
 
@@ -108,6 +121,11 @@ def _make_environment() -> Environment:
 def _translate_here(context: Context, text: str, **values: Any) -> Markup:
     shown = escape(translate_text(text, context["language"]))
     return shown.format(**values) if values else shown
+
+
+def tone_of(state: str) -> str:
+    """Return the class of the tag of a state or an outcome."""
+    return _TONES.get(state, "info")
 
 
 @pass_context
@@ -137,9 +155,19 @@ def show_id(value: str | None) -> Markup:
 
 
 def show_json(value: Any) -> Markup:
-    """Return a value as JSON on several lines, its middle cut out where it is long."""
-    text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-    return show_text(text, _MOST_SHOWN)
+    """Return a value as JSON on several lines, as far as it is shown; of a text, both ends."""
+    if isinstance(value, str):
+        return show_text(value, _MOST_SHOWN)
+    pieces, size = [], 0
+    for piece in _JSON.iterencode(value):
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MOST_SHOWN:  # what is not shown is not written
+            text = "".join(pieces)
+            is_one_text = len(piece) > _MOST_SHOWN // 2
+            shown = cut_middle(text, _MOST_SHOWN) if is_one_text else text[:_MOST_SHOWN]
+            return show_text(f"{shown}\n…", 2 * _MOST_SHOWN)
+    return show_text("".join(pieces), _MOST_SHOWN)
 
 
 def show_seconds(value: float | None) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from time import monotonic
 from typing import Any, Final
 
+from tool_engine.access.open_requests import OpenRequests
 from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem
 from tool_engine.access.rates import Rates
@@ -17,11 +18,14 @@ from tool_engine.studio.api import API
 from tool_engine.studio.door import BrowserRequest, Door
 from tool_engine.studio.pages import (
     approvals_page,
+    call_page,
     choices_page,
     files_page,
+    history_page,
     live_page,
     parser_page,
     sessions_page,
+    tasks_page,
     tester_page,
     tool_page,
     tools_page,
@@ -40,6 +44,8 @@ from tool_engine.studio.visit import (
 
 _PAGES: Final = (
     live_page,
+    history_page,
+    call_page,
     tools_page,
     tool_page,
     tester_page,
@@ -47,15 +53,18 @@ _PAGES: Final = (
     files_page,
     approvals_page,
     sessions_page,
+    tasks_page,
     choices_page,
 )
 PANES: Final = (
     ("/", "Live", "read"),
+    ("/history", "History", "read"),
     ("/tools", "Tools", "read"),
     ("/tester", "Tester", "call"),
     ("/parser", "Parser", "read"),
     ("/files", "Files", "operate"),
     ("/approvals", "Approvals", "approve"),
+    ("/tasks", "Tasks", "call"),
     ("/sessions", "Sessions", "operate"),
 )
 """Where the menu leads, what it says, and the scope that each takes."""
@@ -90,6 +99,7 @@ class Studio:
         auth: Knows tokens; None: none are asked for, and only this machine is heard.
         allowed_hosts: The names under which the server may be reached, beside this machine's.
         rates: How many requests a principal may send; None: any number.
+        open_requests: How many of them may be open at once; None: any number.
         mount: The path at which it stands.
     """
 
@@ -100,11 +110,13 @@ class Studio:
         *,
         allowed_hosts: Collection[str] = (),
         rates: Rates | None = None,
+        open_requests: OpenRequests | None = None,
         mount: str = "/studio",
     ) -> None:
         self._api = api
         self._mount = mount
         self._rates = rates
+        self._open = open_requests or OpenRequests(None)
         self.sign_ins: SignIns | None = None if auth is None else SignIns(auth)
         """Who is signed in; None: no one has to."""
         load_pages()
@@ -153,17 +165,19 @@ class Studio:
     async def _show_page(self, request: BrowserRequest, answer: _Sender) -> None:
         session = request.session
         assert session is not None  # noqa: S101 - the caller has looked
-        self._count_request(session.principal)
+        principal = session.principal
+        self._count_request(principal)
         route, parts = self._find_route(request)
         visit = self._make_visit(request, parts)
-        if not session.principal.may(route.scope):
+        if not principal.may(route.scope):
             raise Problem(
                 403,
                 "not-allowed",
-                f"{session.principal.name!r} may not do this; it takes the scope {route.scope!r}",
+                f"{principal.name!r} may not do this; it takes the scope {route.scope!r}",
             )
-        found = await route.handler(visit)
-        await self._send_answer(request, visit, found, answer)
+        with self._open.hold_place(principal.name):
+            found = await route.handler(visit)
+            await self._send_answer(request, visit, found, answer)
 
     async def _send_answer(
         self, request: BrowserRequest, visit: Visit, found: PageAnswer, answer: _Sender
@@ -188,6 +202,8 @@ class Studio:
         async def write() -> None:
             async for page in found.pages:
                 await answer.send_event(self._render_for(visit, page))
+            if found.says_end:
+                await answer.send_end()
 
         async def wait_for_end() -> None:
             while (await visit.receive())["type"] != "http.disconnect":
@@ -367,6 +383,11 @@ class _Sender:
     async def send_event(self, html: str) -> None:
         lines = html.replace("\r", "").encode("utf-8", "backslashreplace").split(b"\n")
         body = b"".join(b"data: %s\n" % line for line in lines) + b"\n"
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def send_end(self) -> None:
+        """Say that no piece comes any more: an element with `hx-sse:close="end"` asks for none."""
+        body = b"event: end\ndata: \n\n"
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def end_stream(self) -> None:

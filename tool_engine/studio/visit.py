@@ -84,6 +84,8 @@ class Pieces(msgspec.Struct):
     """An answer that goes on: pieces of pages, each put into the page as it comes."""
 
     pages: AsyncIterator[Page]
+    says_end: bool = False
+    """Whether an event `end` says that none follows: who asked does not ask again."""
 
 
 PageAnswer: TypeAlias = Page | Move | Download | Pieces

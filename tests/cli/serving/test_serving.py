@@ -81,6 +81,7 @@ async def test_a_server_runs_its_tasks(tmp_path: Path, where: str) -> None:
         (("--token-file", "none.yaml"), "the token file 'none.yaml' cannot be read"),
         (("--no-auth", "--rate", "many"), "rate: not a rate: 'many'"),
         (("--no-auth", "--app", "a:b", "--keep-events", "5"), "a:b has an engine of its own"),
+        (("--no-auth", "--app", "a:b", "--max-tasks", "5"), "has max_tasks_per_owner"),
     ],
 )
 def test_what_is_not_served(

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.addresses import AllowList
@@ -408,7 +409,9 @@ def answering(
         posted.append(1)
         fields = {"access_token": f"token-{len(posted)}", "expires_in": left.pop(0)}
         body = json.dumps({key: each for key, each in fields.items() if each is not None})
-        return HTTPAnswer(200, "OK", {}, "application/json", None, body.encode(), "a.example")
+        return HTTPAnswer(
+            200, "OK", {}, "application/json", None, body.encode(), URL("https://a.example")
+        )
 
     return posted, post
 

@@ -163,20 +163,28 @@ def count_files() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc here")
-async def test_a_start_that_is_given_up() -> None:
-    """It leaves no pipe open, whenever the program that it has begun is there."""
-    words = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+@pytest.mark.parametrize("connected", [None, 0, 1, 2])
+async def test_a_start_that_is_given_up(connected: int | None) -> None:
+    """Its program ends and no pipe stays open: given up while the program starts (None), or when
+    this many of its pipes are connected to the loop.
+    """
     before = count_files()
-    kept = []
-    for pause in (0, 0, 0.001, 0.003, 0.01):
-        transport = StdioTransport(words, {}, None)
-        kept.append(transport)
-        starting = asyncio.create_task(transport.__aenter__())
-        await asyncio.sleep(pause)
+    transport = StdioTransport([sys.executable, "-c", "import sys; sys.stdin.read()"], {}, None)
+    starting = asyncio.create_task(transport.__aenter__())
+    async with asyncio.timeout(LIMIT):
+        await asyncio.sleep(0)
+        while connected is not None and (  # noqa: ASYNC110 - the moment is a turn of the loop
+            transport._process is None or len(transport._connected) < connected
+        ):
+            await asyncio.sleep(0)
+        assert connected is None or len(transport._connected) == connected
         starting.cancel()
         await asyncio.wait([starting])
-        if not starting.cancelled():
-            await transport.__aexit__(None, None, None)
-    async with asyncio.timeout(10):
+        assert starting.cancelled()
+        program = transport._process
+        assert program is not None
+        assert program.returncode is not None
         while count_files() > before:  # noqa: ASYNC110 - the loop closes some
             await asyncio.sleep(0)
+        pipes = (program.stdin, program.stdout, program.stderr)
+        assert [pipe is None or pipe.closed for pipe in pipes] == [True] * 3

@@ -86,6 +86,11 @@ class Gate:
         self.begun += 1
         await self.open.wait()
 
+    async def until_begun(self) -> None:
+        async with asyncio.timeout(BOUND):
+            while not self.begun:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.01)
+
 
 @pytest.fixture
 async def gate() -> Gate:
@@ -226,6 +231,35 @@ async def test_a_long_call_is_a_task(engine: ToolEngine, gate: Gate) -> None:
     assert await outcomes_of(engine) == ["succeeded"]
 
 
+@pytest.mark.parametrize("records", [None, "kept.db"])
+async def test_more_tasks_than_a_principal_may_have(
+    tmp_path: Path, gate: Gate, records: str | None
+) -> None:
+    """One more call is none: its client waits for the result, and what runs only so is refused."""
+    url = None if records is None else f"sqlite:///{tmp_path / records}"
+    engine = open_engine(tmp_path, url, gate, max_tasks_per_owner=1)
+    server = MCPServer(engine, task_after=SOON, principal="ann")
+    async with asyncio.timeout(BOUND), engine, connect(server) as client:
+        task_id = await start(client, "report", {"year": 2026})
+        late = client.session.call_tool("report", {"year": 2027}, allow_claimed=True)
+        waiting = asyncio.create_task(late)
+        rooms = engine.tasks._quotas._rooms  # type: ignore[attr-defined]
+        while not rooms["ann"].full_until:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
+        assert [each.id for each in await engine.tasks.list()] == [task_id]
+        gate.open.set()
+        ended = await waiting
+        assert isinstance(ended, CallToolResult)
+        assert ended.structured_content == {"year": 2027}
+        # No room among those that ask for a slot: such a call would be kept at once.
+        engine.tasks.feeding.places.note_asking(1_000)  # type: ignore[attr-defined]
+        assert text_of(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
+        refused = await client.call_tool("report", {"year": 2028})
+        assert refused.is_error
+        assert "or allow more with max_tasks_per_owner" in text_of(refused)
+        assert len(await engine.tasks.list()) == 1
+
+
 async def test_a_client_that_polls_sees_a_plain_call(engine: ToolEngine, gate: Gate) -> None:
     """The SDK's client with an extension for tasks returns what the tool returned."""
     async with connect(MCPServer(engine, task_after=SOON)) as client:
@@ -286,9 +320,7 @@ async def test_a_client_that_leaves_before_it_is_a_task(engine: ToolEngine, gate
     """It knows no id, so the call is cancelled, as each one whose client leaves."""
     async with connect(MCPServer(engine, task_after=BOUND)) as client:
         calling = asyncio.create_task(client.call_tool("report", {"year": 2026}))
-        async with asyncio.timeout(BOUND):
-            while not gate.begun:  # noqa: ASYNC110 - there is no event for it
-                await asyncio.sleep(0.01)
+        await gate.until_begun()
         calling.cancel()
         await asyncio.wait([calling])
 
@@ -365,6 +397,53 @@ async def test_others_are_unknown(engine: ToolEngine, gate: Gate) -> None:
     text = "Unknown task: 'ID', or its ttlMs is over; call the tool again"
     assert set(said) == {(-32602, text)}
     assert found["status"] == "working"
+
+
+@pytest.mark.parametrize("names", [(), ("rep*",), ("add",)])
+async def test_a_tool_that_is_gone(engine: ToolEngine, gate: Gate, names: Any) -> None:
+    """Clients hear how a task ended whose tool was taken away, and nothing that it returned."""
+    server = MCPServer(engine, task_after=SOON, principal="ann")
+    chosen = ToolSelection(names=names)
+    elsewhere = MCPServer(engine, principal="ann", expose=chosen)
+    async with connect(server) as client, connect(elsewhere) as other:
+        runs = await start(client, "report", {"year": 2025})
+        await gate.until_begun()
+        waits = await start(client, "report", {"year": 2026})
+        engine.unregister_tool("report")
+        gate.open.set()
+        for task_id in (runs, waits):
+            await (await engine.tasks.get(task_id)).wait(BOUND)
+        if names == ("add",):
+            with pytest.raises(MCPError, match="Unknown task"):
+                await send(other, "tasks/get", runs)
+            return
+        ended = [await send(other, "tasks/get", each) for each in (runs, waits)]
+
+    assert [each["status"] for each in ended] == ["completed"] * 2
+    texts = [each["result"]["content"][0]["text"] for each in ended]
+    assert "the tool 'report' is gone" in texts[0]
+    assert "2025" not in json.dumps(ended[0]["result"]["content"])
+    assert "structuredContent" not in ended[0]["result"]
+    assert "report" in texts[1]
+    assert ended[1]["result"]["isError"]
+
+
+async def test_an_error_that_a_person_must_see_first(engine: ToolEngine, gate: Gate) -> None:
+    """Neither the result of a task nor its message has it."""
+
+    @engine.tool(permission={"execution": "auto", "result": "always"})
+    async def look_up() -> str:
+        """Look up what is private."""
+        await gate.wait()
+        raise RuntimeError("ann is ill")
+
+    async with connect(MCPServer(engine, task_after=SOON)) as client:
+        task_id = await start(client, "look_up")
+        gate.open.set()
+        ended = await until_over(client, task_id)
+
+    assert "needs a person's consent" in ended["statusMessage"]
+    assert "is ill" not in json.dumps(ended)
 
 
 async def test_a_client_that_takes_no_tasks(engine: ToolEngine, gate: Gate) -> None:

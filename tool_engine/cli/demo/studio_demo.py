@@ -19,6 +19,8 @@ _CONCURRENCY: Final = ConcurrencyConfig(
     max_concurrent=8, queue_size=50, bucket_limits={"http": 2, "archive": 2}
 )
 _KEPT_EVENTS: Final = 1_000
+_TASK_AFTER: Final = 25
+"""Calls after which one is made that goes on without its caller."""
 _PAGE: Final = 0.4
 """Seconds in which a page of the archive is read."""
 _CITIES: Final = ("Beijing", "London", "Oslo", "Atlantis")
@@ -101,6 +103,8 @@ async def _keep_calling(engine: ToolEngine, service_url: str) -> None:
                 caller_id=agent, caller_type="agent", conversation_id=f"{agent}-1"
             )
             group.create_task(engine.execute(name, params, context))
+            if number % _TASK_AFTER == 0:
+                group.create_task(engine.start("read_archive", {"pages": 30}, context))
             await asyncio.sleep(chance.expovariate(1.6))
 
 

@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from tool_engine.access.hosts import LOOPBACK
+from tool_engine.access.open_requests import MOST
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
@@ -20,6 +21,7 @@ from tool_engine.cli.mcp.word_request import Request
 from tool_engine.cli.options import (
     HostsOption,
     JSONOption,
+    MaxOpenOption,
     MCPConfigOption,
     OriginsOption,
     RecordsOption,
@@ -117,6 +119,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     token_file: str | None = None
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    max_open: int = MOST
     title: str = "tool-engine"
 
 
@@ -135,6 +138,7 @@ def run_command(
     token_file: TokenFileOption = None,
     allowed_host: HostsOption = None,
     allowed_origin: OriginsOption = None,
+    max_open: MaxOpenOption = None,
     title: TitleOption = "tool-engine",
     app: ServedAppOption = None,
     output: OutputOption = None,
@@ -155,7 +159,7 @@ def run_command(
         return int(import_module(f"{_ROOM}.{word}_word").run_word(settings, request))
     if words:
         raise CommandError(f"`mcp {word}` takes options only, not {words[0]!r}")
-    said = {"--token-file": token_file, "--allowed-host": allowed_host}
+    said = {"--token-file": token_file, "--allowed-host": allowed_host, "--max-open": max_open}
     _check_way(stdio, http, {**said, "--allowed-origin": allowed_origin})
     _check_word("--mode", mode, _MODES)
     _check_word("--approvals", approvals, _APPROVALS)
@@ -170,6 +174,7 @@ def run_command(
         token_file=token_file,
         allowed_hosts=tuple(allowed_host or ()),
         allowed_origins=tuple(allowed_origin or ()),
+        max_open=max_open or MOST,
         title=title,
     )
     if word == "install":
@@ -229,6 +234,7 @@ async def _serve_clients(
         approvals=_choose_approvals(engine, options),
     )
     engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
+    engine.tasks.serve()
     if address is None:
         await server.run_stdio()
         return
@@ -240,6 +246,7 @@ async def _serve_clients(
         allowed_hosts=options.allowed_hosts,
         allowed_origins=options.allowed_origins,
         token_file=options.token_file,
+        max_open=options.max_open,
         on_ready=lambda url: sys.stderr.write(f"serving {len(server.names)} tools at {url}\n"),
     )
 

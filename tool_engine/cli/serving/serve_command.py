@@ -10,11 +10,14 @@ import msgspec
 import typer
 
 from tool_engine.access.hosts import LOOPBACK
+from tool_engine.access.open_requests import MOST
 from tool_engine.cli.console import visible
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import (
     HostsOption,
+    MaxOpenOption,
+    MaxTasksOption,
     MCPConfigOption,
     OriginsOption,
     RecordsOption,
@@ -84,8 +87,10 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...]
     rate: str
+    max_open: int
     grace: float
     keep_events: int | None
+    max_tasks: int | None
 
 
 def run_command(
@@ -100,8 +105,10 @@ def run_command(
     allowed_host: HostsOption = None,
     allowed_origin: OriginsOption = None,
     rate: _RateOption = "1000/s",
+    max_open: MaxOpenOption = None,
     grace: _GraceOption = _GRACE,
     keep_events: _KeepEventsOption = None,
+    max_tasks: MaxTasksOption = None,
     app: _AppOption = None,
     mcp_config: MCPConfigOption = None,
     tools: ToolsOption = None,
@@ -121,11 +128,9 @@ def run_command(
             f"all who reach {host} could call every tool: say whose requests to take with "
             "--token-file FILE, or serve at 127.0.0.1"
         )
-    if app is not None and keep_events is not None:
-        raise CommandError(
-            f"--keep-events is for a folder: {app} has an engine of its own, whose "
-            "ToolEngineConfig has keep_events"
-        )
+    if app is not None:
+        _check_app(app, ("--keep-events", "keep_events", keep_events))
+        _check_app(app, ("--max-tasks", "max_tasks_per_owner", max_tasks))
     settings = settings_of(ctx, tools, records, mcp_config)
     options = ServeOptions(
         host=host,
@@ -138,10 +143,22 @@ def run_command(
         allowed_hosts=tuple(allowed_host or ()),
         allowed_origins=tuple(allowed_origin or ()),
         rate=rate,
+        max_open=max_open or MOST,
         grace=grace,
         keep_events=keep_events,
+        max_tasks=max_tasks,
     )
     return run_until_interrupted(_serve_until_end(settings, options))
+
+
+def _check_app(app: str, said: tuple[str, str, int | None]) -> None:
+    """Check that an option does not say what the engine of a program says itself."""
+    option, setting, value = said
+    if value is not None:
+        raise CommandError(
+            f"{option} is for a folder: {app} has an engine of its own, whose ToolEngineConfig has "
+            f"{setting}"
+        )
 
 
 async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
@@ -155,6 +172,8 @@ async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
             "run_tasks": True,
             "keep_events": kept,
         }
+        if options.max_tasks is not None:
+            changes["max_tasks_per_owner"] = options.max_tasks
         async with recording_engine(settings, is_server=True, **changes) as engine:
             await _serve_engine(engine, options)
     return EXIT_OK
@@ -172,6 +191,7 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
             allowed_hosts=options.allowed_hosts,
             allowed_origins=options.allowed_origins,
             rate=options.rate,
+            max_open=options.max_open,
             mcp=options.has_mcp,
             studio=options.has_studio,
         )
@@ -182,6 +202,7 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
 
     app = await asyncio.to_thread(make_app)
     engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
+    engine.tasks.serve()
     count = len(engine.list_names())
     await serve_app(
         app,

@@ -10,6 +10,7 @@ import msgspec
 from jmespath.exceptions import JMESPathError
 from jmespath.parser import ParsedResult
 from multidict import MultiMapping
+from yarl import URL
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.body import (
@@ -36,7 +37,18 @@ class HTTPAnswer(msgspec.Struct, frozen=True):
     content_type: str
     charset: str | None
     body: bytes
-    origin: str
+    url: URL
+
+    @property
+    def origin(self) -> str:
+        """The host and port that answered."""
+        return str(self.url.host_port_subcomponent)
+
+    @property
+    def status_line(self) -> str:
+        """The status with its reason, as a message may show it."""
+        reason = "".join(char for char in self.reason[:80] if char.isprintable())
+        return f"{self.status} {reason}".rstrip()
 
     @property
     def headers(self) -> dict[str, str]:
@@ -93,7 +105,7 @@ def _lay_out_media(answer: HTTPAnswer) -> dict[str, Any] | None:
 def check_success(answer: HTTPAnswer) -> None:
     if not 200 <= answer.status < 300:
         said = make_excerpt(answer.body, answer.content_type, answer.charset)
-        message = f"{answer.origin} answered {answer.status} {answer.reason}".rstrip() + f": {said}"
+        message = f"{answer.origin} answered {answer.status_line}: {said}"
         raise ToolExecutionError(
             message,
             details={"status_code": answer.status},

@@ -61,14 +61,15 @@ async def read_answer(response: aiohttp.ClientResponse, budget: Budget) -> HTTPA
 
 
 def answer_of(response: aiohttp.ClientResponse, body: bytes = b"") -> HTTPAnswer:
+    received = response.headers
     return HTTPAnswer(
         status=response.status,
-        reason=_make_printable(response.reason or ""),
-        received=response.headers,
-        content_type=response.content_type if "Content-Type" in response.headers else "",
+        reason=response.reason or "",
+        received=received,
+        content_type=response.content_type if "Content-Type" in received else "",
         charset=response.charset,
         body=body,
-        origin=_name_origin(response),
+        url=response.url,
     )
 
 
@@ -101,12 +102,6 @@ async def pour_body(
 
 def is_success(response: aiohttp.ClientResponse) -> bool:
     return 200 <= response.status < 300
-
-
-def _make_printable(reason: str) -> str:
-    if reason.isprintable():
-        return reason[:80]
-    return "".join(char for char in reason[:80] if char.isprintable())
 
 
 def _name_origin(response: aiohttp.ClientResponse) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import selectors
+import select
 import socket
+from collections.abc import Callable
 from typing import Any, Final
 
 import aiohttp
@@ -18,9 +19,6 @@ from tool_engine.executors.http.name_threads import NameThreads
 
 _NUMERIC: Final = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 _READ_SIZE: Final = 64 * 1024
-_Selector: Final[type[selectors.BaseSelector]] = getattr(
-    selectors, "PollSelector", selectors.SelectSelector
-)
 
 
 class NameResolver(AbstractResolver):
@@ -81,11 +79,19 @@ class GuardedResolver(AbstractResolver):
 class WholeAnswers(ResponseHandler):
     """A reader that ends an answer without length at an orderly close."""
 
+    _has_news: Callable[[], bool] = staticmethod(lambda: False)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        if connection is not None:
+            self._has_news = _make_watch(connection.fileno())
+
     def is_connected(self) -> bool:
         """Return True if an idle connection can take the next request."""
         # A server's hang-up on an idle connection is noticed at the next step of the event
         # loop, and a request that is sent before that can never be answered.
-        return super().is_connected() and not _has_news(self.transport)
+        return super().is_connected() and not self._has_news()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Mark an unfinished body as cut off, unless the connection ended in order."""
@@ -111,10 +117,11 @@ class GuardedConnector(aiohttp.TCPConnector):
         return protocol
 
 
-def _has_news(transport: asyncio.BaseTransport | None) -> bool:
-    connection = None if transport is None else transport.get_extra_info("socket")
-    if connection is None:
-        return False
-    with _Selector() as selector:
-        selector.register(connection, selectors.EVENT_READ)
-        return bool(selector.select(0))
+def _make_watch(number: int) -> Callable[[], bool]:
+    """Return a function that says whether something has arrived on a connection."""
+    if not hasattr(select, "poll"):
+        return lambda: bool(select.select([number], [], [], 0)[0])
+    # Made once for each connection: it is asked before each request.
+    watch = select.poll()
+    watch.register(number, select.POLLIN)
+    return lambda: bool(watch.poll(0))

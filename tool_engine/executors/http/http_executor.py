@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache, partial
+from http.cookies import BaseCookie, SimpleCookie
 from typing import Any, Final
 
 import aiohttp
@@ -60,13 +61,24 @@ from tool_engine.executors.http.token import (
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
+from tool_engine.model.trace import trace_carrier
 
 MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=None)
+_OK: Final = 200
 _PARTIAL: Final = 206
 
 Take = Callable[[aiohttp.ClientResponse], Awaitable[HTTPAnswer]]
+
+
+class _NoCookies(aiohttp.DummyCookieJar):
+    _none: Final = SimpleCookie()
+
+    def filter_cookies(self, request_url: URL) -> BaseCookie[str]:
+        """Return no cookies, without making them anew for each request."""
+        del request_url
+        return self._none
 
 
 class _Sending(msgspec.Struct):
@@ -75,9 +87,6 @@ class _Sending(msgspec.Struct):
     budget: Budget
     timeout: float | None = None
     """Seconds for each answer; None: only the call's own deadline counts."""
-
-    async def keep(self, response: aiohttp.ClientResponse) -> HTTPAnswer:
-        return await read_answer(response, self.budget)
 
 
 class HTTPExecutor:
@@ -219,9 +228,7 @@ class HTTPExecutor:
         return request
 
     async def _post_for_token(self, wanted: TokenRequest) -> HTTPAnswer:
-        session = self._known_session(wanted.allow, False) or await self._open_session(
-            wanted.allow, False
-        )
+        session = await self._find_session(wanted.allow, False)
         try:
             _check_literal(wanted.url.raw_host or "", wanted.url.port or 0, wanted.allow)
             async with session.post(
@@ -239,9 +246,9 @@ class HTTPExecutor:
         deadline = None if sending.timeout is None else asyncio.timeout(sending.timeout)
         try:
             if deadline is None:
-                return await self._send_request(request, sending, take or sending.keep)
+                return await self._send_request(request, sending, take)
             async with deadline:
-                return await self._send_request(request, sending, take or sending.keep)
+                return await self._send_request(request, sending, take)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if deadline is not None and deadline.expired():
                 raise TimeoutError(
@@ -251,44 +258,49 @@ class HTTPExecutor:
             raise ToolExecutionError(_explain_error(error, request.url)) from None
 
     async def _send_request(
-        self, request: HTTPRequest, sending: _Sending, take: Take
+        self, request: HTTPRequest, sending: _Sending, take: Take | None
     ) -> HTTPAnswer:
         allow = sending.entry.allow
         may_resend = request.method in sending.entry.resent
-        session = self._known_session(allow, may_resend) or await self._open_session(
-            allow, may_resend
-        )
+        session = await self._find_session(allow, may_resend)
         for _ in range(MAX_REDIRECTS + 1):
             _check_literal(request.url.raw_host or "", request.url.port or 0, allow)
             async with session.request(
                 request.method,
                 request.url,
-                headers=request.traced_headers() or None,
+                headers=request.headers
+                if trace_carrier.get() is None
+                else request.traced_headers(),
                 data=request.body,
                 allow_redirects=False,
             ) as response:
-                if request.renew is not None and await request.has_new_token(response.status):
-                    continue
-                location = response.headers.get("Location")
-                if response.status not in _REDIRECTS or location is None:
+                status, location = response.status, None
+                if status != _OK:  # most are: spare them the questions
+                    if request.renew is not None and await request.has_new_token(status):
+                        continue
+                    if status in _REDIRECTS:
+                        location = response.headers.get("Location")
                     _back_off(response, sending.context)
                     _check_whole(response, request)
-                    return await take(response)
+                if location is None:
+                    reading = (
+                        read_answer(response, sending.budget) if take is None else take(response)
+                    )
+                    return await reading
                 response.close()
-            request.redirect(response.status, location)
+            request.redirect(status, location)
         raise ToolExecutionError(
             f"the request was redirected more than {MAX_REDIRECTS} times; give the final URL"
         )
 
-    def _known_session(self, allow: AllowList, may_resend: bool) -> aiohttp.ClientSession | None:
+    async def _find_session(self, allow: AllowList, may_resend: bool) -> aiohttp.ClientSession:
         session = self._sessions.get((asyncio.get_running_loop(), allow, may_resend))
-        return None if session is None or session.closed else session
-
-    async def _open_session(self, allow: AllowList, may_resend: bool) -> aiohttp.ClientSession:
+        if session is not None:
+            return session
         await self._forget_closed_loops()
         session = aiohttp.ClientSession(
             connector=self._make_connector(allow),
-            cookie_jar=aiohttp.DummyCookieJar(),
+            cookie_jar=_NoCookies(),
             headers={"User-Agent": "tool-engine", "Accept-Encoding": accepted_encodings()},
             # Decoded here, where each step is bounded.
             auto_decompress=False,

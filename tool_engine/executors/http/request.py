@@ -127,7 +127,8 @@ def request_of_plan(
     """Return the filled-in request of a declarative tool; secret files were read before."""
     origin, rest = plan.url.render(params, secrets)
     credential = NO_CREDENTIAL if plan.auth is None else plan.auth.credential(secrets)
-    if text := _make_query(plan, params, secrets, credential.query):
+    has_query = plan.query or credential.query
+    if has_query and (text := _make_query(plan, params, secrets, credential.query)):
         rest += ("&" if "?" in origin + rest else "?") + text
     headers = _make_headers(plan, params, secrets, call_id)
     if credential.header is not None:
@@ -146,8 +147,6 @@ def request_of_plan(
 def _make_query(
     plan: RequestPlan, params: Mapping[str, Any], secrets: SecretScope, key: str | None
 ) -> str:
-    if not plan.query:
-        return key or ""
     query = []
     for name, template in plan.query:
         value = template.render(params, secrets)

@@ -195,7 +195,7 @@ def _read_token(answer: HTTPAnswer) -> tuple[str, float]:
 
 
 def _refusal_error(answer: HTTPAnswer) -> AccessTokenError:
-    status = f"it answered {answer.status} {answer.reason}".rstrip()
+    status = f"it answered {answer.status_line}"
     if 300 <= answer.status < 400:
         return AccessTokenError(
             f"{status}, and a redirect is not followed with a client's secret; write the final "

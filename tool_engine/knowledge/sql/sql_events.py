@@ -17,6 +17,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+import msgspec
+
 from tool_engine.errors import (
     ConfigurationError,
     EventsExpiredError,
@@ -60,6 +62,14 @@ _READ: Final = (
     "SELECT sequence, event_type, happened_at, body FROM tool_events "
     "WHERE sequence > :after AND sequence <= :newest ORDER BY sequence LIMIT :limit"
 )
+_READ_CALL: Final = (
+    "SELECT sequence, event_type, happened_at, body FROM tool_events "
+    "WHERE sequence > :after AND {has_words} ORDER BY sequence LIMIT :limit"
+)
+_HAS_WORDS: Final = {
+    "sqlite": "instr(body, :words) > 0",
+    "postgresql": "position(CAST(:words AS bytea) IN body) > 0",
+}
 _KEEP_RESERVED: Final = (
     "INSERT INTO tool_event_numbers (id, reserved) VALUES (1, :end) ON CONFLICT (id) DO NOTHING"
 )
@@ -194,6 +204,28 @@ class SQLEventStorage:
             last = found[-1].sequence or 0 if found else after
             found += [each for each in waiting if (each.sequence or 0) > last]
         return found[:limit]
+
+    async def read_call(self, call_id: str, limit: int) -> Sequence[ToolEngineEvent]:
+        """The events of a call, oldest first, at most `limit`.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        # First what is not written: an event that is written meanwhile is found in the database.
+        with self._lock:
+            waiting = list(self._waiting)
+        events = {each.sequence: each for each in waiting if each.call_id == call_id}
+        address = self._database.address
+        words = b'"call_id":' + msgspec.json.encode(call_id)
+        after = 0 if address is not None else None
+        while address is not None and after is not None:
+            statement = _READ_CALL.format(has_words=_HAS_WORDS[address.kind])
+            rows = await self._fetch_rows(statement, words=words, limit=_BATCH, after=after)
+            found = await asyncio.to_thread(lambda some: list(map(event_of, some)), rows)
+            # The words may stand in values too: which call an event is of is said by the event.
+            events |= {each.sequence: each for each in found if each.call_id == call_id}
+            after = rows[-1][0] if len(rows) == _BATCH else None
+        return sorted(events.values(), key=lambda each: each.sequence or 0)[:limit]
 
     async def close(self) -> None:
         """Writes what is left, for 5 seconds at most, and gives back the unused numbers."""

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.entry import VisibleCall
-from tool_engine.knowledge.snapshot import take_snapshot
+from tool_engine.knowledge.snapshot import restore_value, take_snapshot
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.held_records import HeldRecords
 from tool_engine.knowledge.sql.schema.damage import read_row
+from tool_engine.knowledge.sql.schema.harmless import Harmless
+from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.json.copying import live
+from tool_engine.model.json.halves import escape_halves
 from tool_engine.model.json.output import plain
+from tool_engine.model.record import CallEntry
 from tool_engine.model.task import QUEUED, KeptTask, TaskState, fields_of
 from tool_engine.redaction import redact
 
@@ -34,6 +40,10 @@ _MANY: Final = 100
 """Rows that are read on the loop."""
 
 
+def _take_none(record: CallEntry) -> None:
+    """Stand for a storage that keeps no records."""
+
+
 class _Asked(msgspec.Struct, kw_only=True):
     """What of a task never changes."""
 
@@ -43,6 +53,7 @@ class _Asked(msgspec.Struct, kw_only=True):
     ttl: float
     is_repeatable: bool
     digest: str
+    is_awaited: bool = False
 
 
 @live("open the same address again")
@@ -54,12 +65,17 @@ class SQLTaskStorage:
 
     Args:
         database: The database of the records, which opens and closes it.
+        add: Takes a record there that is not written with its task; left out: none is.
     """
 
     is_shared = True
 
-    def __init__(self, database: LazyDatabase) -> None:
+    def __init__(
+        self, database: LazyDatabase, add: Callable[[CallEntry], None] = _take_none
+    ) -> None:
         self._database = database
+        self.records = HeldRecords(add)
+        self._harmless = Harmless()
 
     async def has_open(self) -> bool:
         """Return True if there is a task that has not ended."""
@@ -94,12 +110,34 @@ class SQLTaskStorage:
         found = await self._read_rows(_load_sql().select_task(_as_text(task_id)))
         return _task_of(found[0]) if found else None
 
+    async def get_by_key(self, owner: str, key: str) -> KeptTask | None:
+        """Return the task that an owner has started with a key, or None."""
+        found = await self._read_rows(_load_sql().select_by_key(_hash_owner(owner), key))
+        return _task_of(found[0]) if found else None
+
+    async def count_kept(self, owner: str) -> int:
+        """Return how many tasks of an owner are kept."""
+        rows = await self._read_rows(_load_sql().count_kept(_hash_owner(owner)))
+        return int(rows[0][0])
+
+    async def find_first_end(self, owner: str) -> datetime | None:
+        """Return when the first of an owner's ended tasks is forgotten."""
+        rows = await self._read_rows(_load_sql().select_first_end(_hash_owner(owner)))
+        first: float | None = rows[0][0]
+        return None if first is None else datetime.fromtimestamp(first, UTC)
+
     async def list(
-        self, owner: str | None, status: str | None, limit: int, after: str | None
+        self,
+        owner: str | None,
+        status: str | None,
+        limit: int,
+        after: str | None,
+        tool_name: str | None = None,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         named = None if owner is None else _hash_owner(owner)
-        rows = await self._read_rows(_load_sql().select_tasks(named, status, limit, after))
+        tool = None if tool_name is None else _as_text(tool_name)
+        rows = await self._read_rows(_load_sql().select_tasks(named, status, limit, after, tool))
         tasks = await _make_tasks(rows)
         return [task.state for task in tasks]
 
@@ -109,10 +147,10 @@ class SQLTaskStorage:
         return int(rows[0][0])
 
     async def claim(
-        self, worker: str, limit: int, full: Collection[str] = ()
+        self, worker: str, limit: int, full: Collection[str] = (), *, is_own: bool = False
     ) -> Sequence[KeptTask]:
         """Give queued tasks to a worker, the first in order."""
-        return await self._change_all(_load_sql().claim_tasks(worker, limit, full))
+        return await self._change_all(_load_sql().claim_tasks(worker, limit, full, is_own=is_own))
 
     async def claim_expired(self, worker: str, now: datetime, limit: int) -> Sequence[KeptTask]:
         """Give queued tasks to a worker whose time is over."""
@@ -125,14 +163,31 @@ class SQLTaskStorage:
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or belongs to another worker, or is gone."""
-        packed = await _pack_aside(task, state)
         worker = None if state.is_final else task.worker
-        (done,) = await self._make_changes(_load_sql().change_task(task, state, packed, worker))
+        if state.result is None:
+            packed = _pack_state(task, state)
+            (done,) = await self._make_changes(_load_sql().change_task(task, state, packed, worker))
+        else:
+            (done,) = await self._write_end(task, state)
         if done.changed:
-            task.state = state
-            if state.is_final:
-                task.end_waiting()
+            task.take_state(state)
         return bool(done.changed)
+
+    def change_nowait(self, task: KeptTask, state: TaskState) -> None:
+        """Do nothing: a database takes its time."""
+
+    def hold_record(self, task_id: str, record: CallEntry, records: RecordStorage) -> bool:
+        """Take a record, to write it with the end of its task; False: `records` is to take it."""
+        address = self._database.address
+        is_file = address is not None and address.kind == "sqlite"
+        if not is_file or records.add is not self.records.add:
+            return False
+        self.records.hold(task_id, record)
+        return True
+
+    def release_record(self, task_id: str) -> None:
+        """Let the storage of records take what was not written with the end of a task."""
+        self.records.release(task_id)
 
     async def give_back(self, task: KeptTask) -> bool:
         """Queue a task again."""
@@ -178,6 +233,17 @@ class SQLTaskStorage:
         (done,) = await self._make_changes(_load_sql().remove_expired(now.timestamp()))
         return int(done.changed)
 
+    async def _write_end(self, task: KeptTask, state: TaskState) -> Sequence[Any]:
+        """Write how a task ended and, if it is held, the record of its call."""
+        step, held = _load_sql().change_task(task, state, b"", None), self.records.take(state.id)
+
+        def prepare() -> Batch | None:
+            step.values["state"] = _pack_state(task, state, self._harmless)
+            return None if held is None else self.records.make_rows(held)
+
+        with self.records.writing(state.id, held):
+            return await self._database.change((step,), KEEPING, prepare)
+
     async def _read_rows(self, statement: Any) -> Sequence[Any]:
         return await self._database.read(statement, KEEPING)
 
@@ -209,6 +275,7 @@ def _task_of(row: Any) -> KeptTask:
         definition_hash=asked.definition_hash,
         ttl=asked.ttl,
         is_repeatable=asked.is_repeatable,
+        is_awaited=asked.is_awaited,
         bound_to=bound_to,
         key=key,
         digest=asked.digest,
@@ -226,32 +293,48 @@ def _pack_asked(task: KeptTask) -> bytes:
         ttl=task.ttl,
         is_repeatable=task.is_repeatable,
         digest=task.digest,
+        is_awaited=task.is_awaited,
     )
     return msgspec.json.encode(asked)
 
 
-async def _pack_aside(task: KeptTask, state: TaskState) -> bytes:
-    if state.result is None or not state.result.output:
-        return _pack_state(task, state)
-    return await asyncio.to_thread(_pack_state, task, state)
+def _pack_state(task: KeptTask, state: TaskState, harmless: Harmless | None = None) -> bytes:
+    """Return what is written of a state: JSON values, with secrets hidden.
 
-
-def _pack_state(task: KeptTask, state: TaskState) -> bytes:
-    """Return what is written of a state: JSON values, with secrets hidden."""
+    Whatever a tool has returned: a task whose end cannot be written would run again and again.
+    """
     result = state.result
     if result is not None:
         output = result.output
         if task.is_bound and task.params is not None:
             secret = VisibleCall(take_snapshot(task.params), task.tool)
-            output = secret.value(plain(output))
+            output = secret.value(_make_plain(output))
+        if harmless is not None:
+            harmless.refresh()
         result = replace(
             result,
-            output=redact(plain(output)),
-            metadata=redact(plain(result.metadata)),
-            validation_errors=redact(plain(result.validation_errors)),
+            output=_hide_in(output, harmless),
+            metadata=_hide_in(result.metadata, harmless),
+            validation_errors=_hide_in(result.validation_errors, harmless),
         )
         state = replace(state, result=result)
-    return msgspec.json.encode(state, enc_hook=str)
+    try:
+        return msgspec.json.encode(state, enc_hook=str)
+    except UnicodeError:
+        return msgspec.json.encode(escape_halves(msgspec.to_builtins(state, enc_hook=str)))
+
+
+def _make_plain(value: Any) -> Any:
+    try:
+        return plain(value)
+    except Exception:  # noqa: BLE001 - a value of a tool may raise anything
+        return restore_value(take_snapshot(value))
+
+
+def _hide_in(value: Any, harmless: Harmless | None) -> Any:
+    if harmless is not None and harmless.is_so(value):
+        return value
+    return redact(_make_plain(value))
 
 
 def _hash_owner(owner: str | None) -> str:

@@ -79,10 +79,10 @@ class SQLRecordStorage:
         self.sessions = SQLSessionStorage(self._database)
         self.approvals = SQLApprovalStorage(self._database)
         """The requests for consent and their answers, in the same database."""
-        self.tasks = SQLTaskStorage(self._database)
-        """The calls that outlive their caller, in the same database."""
         self.add = self._writer.buffer.add
         """Take one call; never waits, never raises."""
+        self.tasks = SQLTaskStorage(self._database, self.add)
+        """The calls that outlive their caller, in the same database."""
 
     def __repr__(self) -> str:
         return f"<SQLRecordStorage {self.url!r} {self.durability}, {self._writer!r}>"
@@ -231,6 +231,7 @@ class SQLRecordStorage:
     async def _hold_reader(self) -> AsyncIterator[Any]:
         """Yield the reading side once the newest calls are written or take too long."""
         if not self._is_closed:
+            await self.tasks.records.settle(_SOON)
             await self._writer.flush(_SOON)
         async with self._database.asked() as reader:
             yield reader

@@ -96,8 +96,19 @@ def select_by_key(owner: str, key: str | None) -> Select[Any]:
     return select(*_ROW).where(tasks.c.owner == owner, tasks.c.call_key == key)
 
 
+def count_kept(owner: str) -> Select[Any]:
+    """How many tasks an owner has."""
+    return select(func.count()).select_from(tasks).where(tasks.c.owner == owner)
+
+
+def select_first_end(owner: str) -> Select[Any]:
+    """When the first ended task of an owner is over."""
+    ended = tasks.c.status.in_(FINAL)
+    return select(func.min(tasks.c.expires_at)).where(tasks.c.owner == owner, ended)
+
+
 def select_tasks(
-    owner: str | None, status: str | None, limit: int, after: str | None
+    owner: str | None, status: str | None, limit: int, after: str | None, tool_name: str | None
 ) -> Select[Any]:
     """Tasks, the newest first."""
     found = select(*_ROW)
@@ -105,6 +116,8 @@ def select_tasks(
         found = found.where(tasks.c.owner == owner)
     if status is not None:
         found = found.where(tasks.c.status == status)
+    if tool_name is not None:
+        found = found.where(tasks.c.tool_name == tool_name)
     if after is not None:
         number = select(tasks.c.number).where(tasks.c.task_id == after).scalar_subquery()
         found = found.where(tasks.c.number < number)
@@ -119,9 +132,11 @@ def count_ahead(priority: int, number: int) -> Select[Any]:
     return select(func.count()).select_from(tasks).where(_is_free, comes_before)
 
 
-def claim_tasks(worker: str, limit: int, full: Collection[str]) -> Step:
-    """Gives the first queued tasks to a worker."""
-    may_run = (tasks.c.bound_to.is_(None)) | (tasks.c.bound_to == worker)
+def claim_tasks(worker: str, limit: int, full: Collection[str], *, is_own: bool) -> Step:
+    """Gives the first queued tasks to a worker; with `is_own` those that it alone can run."""
+    may_run = tasks.c.bound_to == worker
+    if not is_own:
+        may_run |= tasks.c.bound_to.is_(None)
     free = select(tasks.c.number).where(_is_free, may_run)
     if full:
         free = free.where(tasks.c.tool_name.not_in(full))

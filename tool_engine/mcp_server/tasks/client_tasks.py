@@ -19,12 +19,21 @@ from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tool_engine.engine import ToolEngine
-from tool_engine.errors import RecordsUnavailableError, TaskNotFoundError, ToolEngineError
+from tool_engine.errors import (
+    RecordsUnavailableError,
+    TaskNotFoundError,
+    ToolEngineError,
+    TooManyTasksError,
+)
 from tool_engine.mcp_server.asking import ClientRequest, remember_request
 from tool_engine.mcp_server.finding import list_shown
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.listing import Listing
-from tool_engine.mcp_server.tasks.task_states import describe_task, describe_whole_task
+from tool_engine.mcp_server.tasks.task_states import (
+    describe_task,
+    describe_whole_task,
+    withhold_result,
+)
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.task import TaskHandle, TaskState
 from tool_engine.model.tool import Tool
@@ -63,7 +72,7 @@ class ClientTasks:
         listing: Listing,
         principal: Principal,
         task_after: float,
-        write: Callable[[ToolExecutionResult, Tool, Any], Awaitable[dict[str, Any]]],
+        write: Callable[[ToolExecutionResult, Tool | None, Any], Awaitable[dict[str, Any]]],
     ) -> None:
         self._engine = engine
         self._listing = listing
@@ -113,7 +122,9 @@ class ClientTasks:
             await request.notices.end(is_heard=False)
             raise
         if ended is None:
-            return {**describe_task(handle.state, is_asking=False), "resultType": "task"}
+            # It may have ended in this moment.
+            state = withhold_result(handle.state, self._engine.get(handle.tool_name))
+            return {**describe_task(state, is_asking=False), "resultType": "task"}
         request.end()
         with suppress(RecordsUnavailableError):
             # No client knows it; else its `ttl` ends it.
@@ -162,7 +173,7 @@ class ClientTasks:
     async def _keep_task(self, handle: TaskHandle) -> bool:
         try:
             return await self._engine.tasks.keep(handle.id)
-        except RecordsUnavailableError:
+        except (RecordsUnavailableError, TooManyTasksError):
             # It goes on, and its client waits for it as others do.
             return False
 
@@ -214,7 +225,7 @@ class ClientTasks:
         handle, tool = await self._find_task(ctx, task_id)
         request = self._asking.get(task_id)
         questions = {} if request is None else request.questions.open
-        state = handle.state
+        state = withhold_result(handle.state, tool)
         return state, await describe_whole_task(
             state, questions, lambda result: self._write(result, tool, ctx)
         )
@@ -246,8 +257,11 @@ class ClientTasks:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from error
         return {"resultType": "complete"}
 
-    async def _find_task(self, ctx: Any, task_id: str) -> tuple[TaskHandle, Tool]:
-        """Return a task of this client's, and its tool; one of others is none."""
+    async def _find_task(self, ctx: Any, task_id: str) -> tuple[TaskHandle, Tool | None]:
+        """Return a task of this client's, and its tool; one of others is none.
+
+        The tool may be gone: that a client's task has ended so, it can only learn here.
+        """
         unknown = MCPError(
             types.INVALID_PARAMS,
             f"Unknown task: {task_id[:80]!r}, or its ttlMs is over; call the tool again",
@@ -259,11 +273,14 @@ class ClientTasks:
         except RecordsUnavailableError as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from error
         tool = self._engine.get(handle.tool_name)
-        is_shown = tool is not None and self._listing.show_tool(tool) is not None
+        is_shown = (
+            self._listing.shows_gone(handle.tool_name)
+            if tool is None
+            else self._listing.show_tool(tool) is not None
+        )
         # Whom no token names has the tasks that belong to no one, and no others.
         if handle.state.owner != find_principal(self._principal, ctx) or not is_shown:
             raise unknown
-        assert tool is not None  # noqa: S101 - it is shown
         return handle, tool
 
 

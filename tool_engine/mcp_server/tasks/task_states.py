@@ -6,9 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from tool_engine.mcp_server.asking import LACKS, make_lack_error, write_wire
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.task import INPUT_REQUIRED, QUEUED, TaskState
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.result_content import withhold_unreviewed
 
 _POLL_INTERVAL: Final = 1_000
 """Milliseconds after which it is worth while to ask again."""
@@ -32,6 +37,28 @@ def describe_task(state: TaskState, *, is_asking: bool) -> dict[str, Any]:
     }
     message = _find_message(state, is_asking=is_asking)
     return described if message is None else {**described, "statusMessage": message}
+
+
+def withhold_result(state: TaskState, tool: Tool | None) -> TaskState:
+    """Return a task as a client may read it: without a result that a person must see first.
+
+    Args:
+        state: The task.
+        tool: Its tool; None: it is gone, and with it what its definition said about that.
+    """
+    if state.result is None:
+        return state
+    result = withhold_unreviewed(state.result, tool)
+    if tool is None and state.started_at is not None:
+        result = replace(
+            result,
+            is_success=False,
+            error=f"the tool {state.tool_name!r} is gone, and with it what its definition says "
+            "about who may read its results; ask the operator for the record of the call",
+            error_type=ErrorType.RESULT_REJECTED.value,
+        )
+    is_of_tool = state.message == state.result.error
+    return replace(state, result=result, message=result.error if is_of_tool else state.message)
 
 
 async def describe_whole_task(

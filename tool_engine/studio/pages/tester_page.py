@@ -15,7 +15,7 @@ from tool_engine.studio.forms.controls import make_form
 from tool_engine.studio.forms.fields import fill_fields, write_json
 from tool_engine.studio.forms.form_changes import change_fields
 from tool_engine.studio.forms.reading import Arguments, Fault, read_arguments, take_files
-from tool_engine.studio.visit import Download, Page, PageAnswer, Pieces, Visit, show_at
+from tool_engine.studio.visit import Page, PageAnswer, Pieces, Visit, show_at
 
 _LAST: Final = "10"
 """Calls of one's own that are listed."""
@@ -110,15 +110,6 @@ async def run_tool(visit: Visit) -> PageAnswer:
         return Pieces(_follow_call(visit, tool, body))
     result = await visit.api.post("/v1/tools/{}/calls", tool["name"], body=body)
     return await _show_page(visit, trial, tool, result=_describe_result(visit, tool, body, result))
-
-
-@show_at("POST", "/tester/result", scope="call")
-async def download_result(visit: Visit) -> Download:
-    """Send the whole output of a call, as its record has it."""
-    record = (await visit.api.get("/v1/calls/{}", visit.form.get("call")))["record"]
-    if record is None:
-        raise Problem(404, "unknown-record", "no result is kept of this call")
-    return Download(write_json(record["result"]).encode(), "result.json", "application/json")
 
 
 async def _find_arguments(visit: Visit) -> tuple[Any, Problem | None]:
@@ -275,4 +266,4 @@ def _write_copies(name: str, body: Any) -> list[tuple[str, str]]:
     return [("curl", curl), ("Python", python), ("YAML", test)]
 
 
-ROUTES = (show_tester, change_form, run_tool, download_result)
+ROUTES = (show_tester, change_form, run_tool)

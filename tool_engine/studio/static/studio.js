@@ -61,6 +61,12 @@
     setTimeout(() => delete form.dataset.sent, 5000);
   });
 
+  // What is not filled in is left out of the address.
+  document.addEventListener("formdata", ({ target, formData }) => {
+    if (target.method !== "get") return;
+    for (const [name, value] of [...formData]) if (value === "") formData.delete(name);
+  });
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("input, textarea, select, [contenteditable]")) return;

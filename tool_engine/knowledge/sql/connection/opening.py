@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from importlib import import_module
 from threading import Lock
@@ -25,6 +25,7 @@ from tool_engine.knowledge.sql.connection.database_errors import (
     UnusableDatabaseError,
 )
 from tool_engine.knowledge.sql.connection.finishing import finish_work
+from tool_engine.knowledge.sql.connection.grouping import Change, ChangeQueue
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.json.copying import live
 from tool_engine.model.settings.retention import RecordsURL
@@ -59,6 +60,7 @@ class LazyDatabase:
         self._stays_with_file = stays_with_file
         self._opening = asyncio.Lock()
         self._changing = asyncio.Lock()
+        self._queue = ChangeQueue(self._change_file)
         self._loading = Lock()
         self._database: Any = None
         self._is_open = False
@@ -159,17 +161,23 @@ class LazyDatabase:
         ):
             yield connection
 
-    async def change(self, steps: Sequence[Any], failing: str) -> list[Any]:
+    async def change(
+        self, steps: Sequence[Any], failing: str, prepare: Callable[[], Batch | None] | None = None
+    ) -> list[Any]:
         """Make all changes, or none, and return what each gave; it is never broken off.
+
+        Into a file those that are asked for at once share a commit.
 
         Args:
             steps: Each a `tool_engine.knowledge.sql.changes.Step`.
             failing: As for `changing`.
+            prepare: Completes the values of the steps in another thread, and returns the calls that
+                a file takes in the same transaction.
 
         Raises:
             RecordsUnavailableError: The database does not take it: nothing was changed.
         """
-        return await finish_work(self._make_changes(steps, failing))
+        return await finish_work(self._make_changes(steps, failing, prepare))
 
     async def read(self, statement: Any, failing: str) -> Sequence[Any]:
         """Return the rows that a statement gives.
@@ -209,31 +217,37 @@ class LazyDatabase:
             # Read, so that it is not reported as lost.
             reading.exception()
 
-    async def _make_changes(self, steps: Sequence[Any], failing: str) -> list[Any]:
+    async def _make_changes(
+        self, steps: Sequence[Any], failing: str, prepare: Callable[[], Batch | None] | None
+    ) -> list[Any]:
         from tool_engine.knowledge.sql.changes import Done, run_step, write_for_sqlite
 
-        async with self.asked(failing, looks=False) as reader, self._turn_to_change():
+        async with self.asked(failing, looks=False) as reader:
             if self.address is None or self.address.kind != "sqlite":
+                if prepare is not None:
+                    await asyncio.to_thread(prepare)
                 async with reader.connection(failing) as connection:
                     return [await run_step(connection, step) for step in steps]
-            written = [write_for_sqlite(step) for step in steps]
+            change = Change([write_for_sqlite(step) for step in steps], prepare)
             try:
-                found = await self._change_file(written)
+                await self._queue.make(change, self._changing)
             except _REFUSALS as error:
                 raise RecordsUnavailableError(
                     failing.format(place=self._shown_url, reason=explain_error(error))
                 ) from error
-            return [Done(rows, changed) for rows, changed in found]
+            return [Done(rows, changed) for rows, changed in change.found]
 
-    async def _change_file(self, written: Sequence[Any]) -> Any:
+    async def _change_file(self, changes: Sequence[Change]) -> None:
         tries = 1
         while True:
             try:
-                return await self._database.change(written)
+                await self._database.change(changes)
             except BusyError:
                 if tries == _TRIES:
                     raise
-            tries += 1
+                tries += 1
+            else:
+                return
 
     def _turn_to_change(self) -> AbstractAsyncContextManager[Any]:
         # A file takes one writer at a time: queueing is better than polling.

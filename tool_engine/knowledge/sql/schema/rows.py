@@ -92,6 +92,18 @@ class Batch(msgspec.Struct):
         return Batch(self.rows[start:stop], self.values, self.definitions)
 
 
+def merge_batches(batches: Sequence[Batch]) -> Batch:
+    """One batch of the rows of several, with all that they refer to."""
+    if len(batches) == 1:
+        return batches[0]
+    whole = Batch([], {}, {})
+    for each in batches:
+        whole.rows += each.rows
+        whole.values |= each.values
+        whole.definitions |= each.definitions
+    return whole
+
+
 def plain_text(value: object) -> str | None:
     r"""A text as every database takes it: half characters and NUL escaped (`\ud800`, `\x00`)."""
     if value is None:

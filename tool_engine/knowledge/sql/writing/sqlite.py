@@ -22,9 +22,10 @@ from tool_engine.knowledge.sql.connection.database_errors import (
     BusyError,
     UnusableDatabaseError,
 )
+from tool_engine.knowledge.sql.connection.grouping import Change
 from tool_engine.knowledge.sql.schema.counting import STATISTICS, count_rows
 from tool_engine.knowledge.sql.schema.keys import KEY_STEP
-from tool_engine.knowledge.sql.schema.rows import Batch
+from tool_engine.knowledge.sql.schema.rows import Batch, merge_batches
 from tool_engine.knowledge.sql.schema.schema import (
     COLUMNS,
     FRESH,
@@ -117,9 +118,9 @@ class SQLiteDatabase:
         """Writes and commits all rows, or none."""
         await asyncio.to_thread(self._run_locked, self._write_batch, batch)
 
-    async def change(self, steps: Sequence[tuple[str, Any]]) -> list[tuple[list[Any], int]]:
-        """Makes and commits all changes, or none; returns the rows and the count of each."""
-        return await asyncio.to_thread(self._run_locked, self._change_rows, steps)
+    async def change(self, changes: Sequence[Change]) -> None:
+        """Makes and commits all changes, or none, and notes what each of their steps gave."""
+        await asyncio.to_thread(self._run_locked, self._make_changes, changes)
 
     async def close(self) -> None:
         """Closes the file; it may be opened again."""
@@ -181,8 +182,19 @@ class SQLiteDatabase:
     def _write_batch(self, batch: Batch) -> None:
         self._commit_safely(lambda connection: self._insert_rows(connection, batch))
 
-    def _change_rows(self, steps: Sequence[tuple[str, Any]]) -> list[tuple[list[Any], int]]:
-        return self._commit_safely(lambda connection: _run_steps(connection, steps))
+    def _make_changes(self, changes: Sequence[Change]) -> None:
+        prepared = [change.prepare() for change in changes if change.prepare is not None]
+        batches = [batch for batch in prepared if batch is not None and batch.rows]
+        batch = merge_batches(batches) if batches else None
+
+        def work(connection: sqlite3.Connection) -> None:
+            if batch is not None:
+                # First: where one of them is there already, the transaction begins again.
+                self._insert_rows(connection, batch)
+            for change in changes:
+                change.found = _run_steps(connection, change.steps)
+
+        self._commit_safely(work)
 
     def _commit_safely(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         # A file that was deleted or replaced goes on taking rows that no reader will ever see, also

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tool_engine.model.json.result_path import read_path
 from tool_engine.model.result import CUT_KEY, LEAST_CHARS, ResultLimits
 from tool_engine.output import to_text
-from tool_engine.output.limited import CutOutput, Reader, cut_output
+from tool_engine.output.cutting import CutOutput, cut_output
+from tool_engine.output.limited import Reader
 
 READER = Reader("call-3d0900-19ab12cd34e-12-123456", True)
 STRATEGIES = ("head", "tail", "head_tail")

@@ -1,0 +1,316 @@
+"""How often is a task written, and what if that fails? All in one file, which is looked into."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.background.test_tasks import BOUND, Work, until
+from tool_engine import (
+    ConcurrencyConfig,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolEngineEventType,
+)
+from tool_engine.background import feeding
+from tool_engine.errors import RecordsUnavailableError
+from tool_engine.knowledge.store import ToolKnowledgeStore
+
+
+@pytest.fixture
+async def work() -> Work:
+    work = Work()
+    work.gate.set()
+    return work
+
+
+@pytest.fixture
+async def engine(
+    tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ToolEngine]:
+    """An engine that has run a task, and writes nothing by itself."""
+    monkeypatch.setattr(feeding, "_PULSE", 3600.0)
+    monkeypatch.setattr(feeding, "_SHOWN", 3600.0)
+    monkeypatch.setattr(feeding, "_AGAIN", 0.01)
+    async with open_engine(tmp_path, work) as engine:
+        engine.tasks.feeding.lease = 1e9  # type: ignore[attr-defined]
+        await ready(engine)
+        yield engine
+
+
+def open_engine(folder: Path, work: Work, **settings: Any) -> ToolEngine:
+    config = ToolEngineConfig(
+        tools_directory=str(folder),
+        auto_reload=False,
+        records=f"sqlite:///{folder / 'kept.db'}",
+        close_timeout=0.2,
+        **settings,
+    )
+    engine = ToolEngine(config, concurrency=ConcurrencyConfig(max_concurrent=4))
+    work.add_to(engine)
+    return engine
+
+
+async def ready(engine: ToolEngine) -> None:
+    await (await engine.start("work", {"number": 0})).wait(BOUND)
+    async with asyncio.timeout(BOUND):
+        own: Any = engine.tasks
+        while own.feeding._is_behind or not own.feeding._seen:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+    await engine.store.storage.flush()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def commits(engine: ToolEngine) -> Iterator[list[list[str]]]:
+    """The statements of each transaction that the engine makes meanwhile."""
+    storage: Any = engine.store.storage
+    connection = storage._database._database._connection
+    made: list[list[str]] = []
+
+    def note(statement: str) -> None:
+        first = " ".join(statement.split()[:3])
+        if first == "BEGIN IMMEDIATE":
+            made.append([])
+        elif made and first != "COMMIT":
+            made[-1].append(first)
+
+    connection.set_trace_callback(note)
+    yield made
+    connection.set_trace_callback(None)
+
+
+async def test_two_commits(engine: ToolEngine) -> None:
+    """One that finds a slot is written as running; then its end, with the record of its call."""
+    with commits(engine) as made:
+        handle = await engine.start("work", {"number": 1})
+        (row,) = read(engine, "SELECT status, state FROM tool_tasks WHERE task_id = ?", handle.id)
+        assert row[0] == "running"
+        result = await handle.wait(BOUND)
+    assert [each for each in made if "INSERT INTO tool_tasks" in each] == [
+        ["INSERT INTO tool_tasks"]
+    ]
+    assert len(made) == 2
+    assert {"INSERT INTO tool_calls", "UPDATE tool_tasks SET"} <= set(made[1])
+    (record,) = await engine.query_call_records(task_id=handle.id)
+    assert (record.call_id, record.result) == (result.call_id, {"number": 1})
+    assert result.call_id is not None
+    assert result.call_id.encode() in row[1]
+
+
+async def test_many_at_once_share_commits(engine: ToolEngine) -> None:
+    with commits(engine) as made:
+        handles = await asyncio.gather(
+            *(engine.start("work", {"number": number}) for number in range(40))
+        )
+        assert len(made) < 10
+        for handle in handles:
+            assert (await handle.wait(BOUND)).is_success
+    records = await engine.query_call_records(tool_name="work")
+    assert len({record.task_id for record in records}) == len(records) == 41
+
+
+async def test_a_reader_waits_for_the_record(engine: ToolEngine, work: Work) -> None:
+    """Who hears that a call has ended finds its record, also while the task is being written."""
+    work.gate.clear()
+    handle = await engine.start("work", {"number": 1})
+    await work.until_ran(2)
+    ended = asyncio.Event()
+    engine.subscribe(lambda _: ended.set(), ToolEngineEventType.EXECUTION_COMPLETED)
+    with open_file(engine) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        work.gate.set()
+        await asyncio.wait_for(ended.wait(), BOUND)
+        asking = asyncio.create_task(engine.query_call_records(task_id=handle.id))
+        done, _ = await asyncio.wait([asking], timeout=0.2)
+        assert not done
+        assert handle.status == "running"
+    assert len(await asking) == 1
+    assert (await handle.wait(BOUND)).is_success
+
+
+async def test_a_record_that_is_refused(engine: ToolEngine) -> None:
+    """It costs the task nothing, and is counted as one that was lost."""
+    change(
+        engine,
+        "CREATE TRIGGER no BEFORE INSERT ON tool_calls BEGIN SELECT RAISE(ABORT, 'no'); END",
+    )
+    handle = await engine.start("work", {"number": 1})
+    assert (await handle.wait(BOUND)).is_success
+    assert await engine.query_call_records(task_id=handle.id) == []
+    assert engine.store.storage.dropped == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("action", ["ABORT", "ROLLBACK"])
+async def test_an_end_that_cannot_be_written(engine: ToolEngine, work: Work, action: str) -> None:
+    """The record is there once, and the task ends once the database takes it."""
+    change(
+        engine,
+        "CREATE TRIGGER no BEFORE UPDATE ON tool_tasks WHEN new.status = 'succeeded' "
+        f"BEGIN SELECT RAISE({action}, 'no'); END",
+    )
+    handle = await engine.start("work", {"number": 1})
+    async with asyncio.timeout(BOUND):
+        while not await engine.query_call_records(task_id=handle.id):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+    assert handle.status == "running"
+    change(engine, "DROP TRIGGER no")
+    assert (await handle.wait(BOUND)).is_success
+    assert len(await engine.query_call_records(task_id=handle.id)) == 1
+
+
+async def test_a_database_that_fails_for_a_while(
+    engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not committed is tried again: the end and the record are there, once."""
+    file: Any = engine.store.storage._database._database  # type: ignore[attr-defined]
+    commit, failures = file._commit_work, iter(range(3))
+
+    def fail(work: Any) -> Any:
+        done = commit(work)
+        if next(failures, None) is not None:
+            # The answer is lost, not what was written.
+            raise sqlite3.OperationalError("disk I/O error")
+        return done
+
+    handle = await engine.start("work", {"number": 1})
+    monkeypatch.setattr(file, "_commit_work", fail)
+    assert (await handle.wait(BOUND)).is_success
+    assert len(await engine.query_call_records(task_id=handle.id)) == 1
+    assert (await engine.tasks.list(status="succeeded"))[0].id == handle.id
+
+
+async def test_a_start_whose_answer_is_lost(
+    engine: ToolEngine, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that it runs, and never did: it is run, once, and its slot is not lost."""
+    file: Any = engine.store.storage._database._database  # type: ignore[attr-defined]
+    commit = file._commit_work
+
+    def fail(work: Any) -> Any:
+        commit(work)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(file, "_commit_work", fail)
+    with pytest.raises(RecordsUnavailableError, match="disk I/O error"):
+        await engine.start("work", {"number": 7})
+    monkeypatch.setattr(file, "_commit_work", commit)
+    assert engine.controller.get_metrics().active == 0
+    (state,) = await engine.tasks.list(status="running")
+    for _ in range(2):
+        await engine.tasks.feeding._look_around()  # type: ignore[attr-defined]
+    found = await engine.tasks.get(state.id)
+    assert (await found.wait(BOUND)).output == {"number": 7}
+    assert work.ran.count(7) == 1
+
+
+async def test_a_start_that_is_refused_holds_no_slot(engine: ToolEngine) -> None:
+    change(engine, "ALTER TABLE tool_tasks RENAME TO elsewhere")
+    with pytest.raises(RecordsUnavailableError):
+        await engine.start("work", {"number": 1})
+    change(engine, "ALTER TABLE elsewhere RENAME TO tool_tasks")
+    assert engine.controller.get_metrics().active == 0
+    assert await engine.calls.list() == []
+    assert await engine.query_call_records(is_success=False) == []
+
+
+async def test_a_caller_that_is_gone_before_it_is_written(engine: ToolEngine, work: Work) -> None:
+    """What was written is run, and each of them gives its slot back."""
+    for steps in range(12):
+        starting = asyncio.create_task(engine.start("work", {"number": 100 + steps}))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait([starting])
+    for state in await engine.tasks.list():
+        assert (await (await engine.tasks.get(state.id)).wait(BOUND)).is_success
+    assert engine.controller.get_metrics().active == 0
+    assert len(set(work.ran)) == len(work.ran) == len(await engine.tasks.list())
+
+
+async def test_a_definition_that_changes_before_it_runs(engine: ToolEngine, work: Work) -> None:
+    """It ends, and its slot is free at once."""
+    starting = asyncio.create_task(engine.start("work", {"number": 1}))
+    async with asyncio.timeout(BOUND):
+        while not engine.controller.get_metrics().active:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0)
+    engine.unregister_tool("work")
+    work.add_to(engine, version="2.0.0")
+    handle = await starting
+    assert (await handle.wait(BOUND)).error_type == "execution_rejected"
+    assert engine.controller.get_metrics().active == 0
+    assert len(await engine.query_call_records(task_id=handle.id)) == 1
+    assert engine._pipeline.present._reserved == {}
+
+
+async def test_a_store_that_looks_at_each_call(tmp_path: Path, work: Work) -> None:
+    """A program's own store gets the records of tasks as those of all calls."""
+
+    class Store(ToolKnowledgeStore):
+        def append(self, entry: Any) -> None:
+            seen.append(entry.task_id)
+            super().append(entry)
+
+    seen: list[str] = []
+    async with open_engine(tmp_path, work) as plain:
+        storage = plain.store.storage
+        settings = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
+        async with ToolEngine(settings, store=Store(storage)) as engine:
+            work.add_to(engine)
+            handle = await engine.start("work", {"number": 1})
+            await handle.wait(BOUND)
+            assert seen == [handle.id]
+            assert len(await engine.query_call_records(task_id=handle.id)) == 1
+
+
+async def test_closing_while_it_runs(tmp_path: Path) -> None:
+    """Its end and its record are there, when the engine is closed."""
+    work = Work()
+    async with open_engine(tmp_path, work) as engine:
+        handle = await engine.start("work", {"number": 1})
+        await until(handle, "running")
+        await work.until_ran(1)
+    assert handle.status == "rejected"
+    async with open_engine(tmp_path, work) as later:
+        (record,) = await later.query_call_records(task_id=handle.id)
+        assert record.error_type == "engine_closed"
+
+
+@pytest.mark.parametrize("durability", ["buffered", "call"])
+async def test_own_variables(tmp_path: Path, work: Work, durability: str) -> None:
+    """Tasks that were started without a context share nothing."""
+
+    async def note(number: int, context: Any) -> dict[str, Any]:
+        context.variables[str(number)] = number
+        return dict(context.variables)
+
+    work.run = note  # type: ignore[method-assign]
+    async with open_engine(tmp_path, work, durability=durability) as engine:
+        handles = [await engine.start("work", {"number": number}) for number in range(3)]
+        found = [(await handle.wait(BOUND)).output for handle in handles]
+    assert found == [{"0": 0}, {"1": 1}, {"2": 2}]
+
+
+def read(engine: ToolEngine, question: str, *values: Any) -> list[Any]:
+    with open_file(engine) as connection:
+        return connection.execute(question, values).fetchall()
+
+
+def change(engine: ToolEngine, statement: str) -> None:
+    with open_file(engine) as connection:
+        connection.execute(statement)
+
+
+@contextmanager
+def open_file(engine: ToolEngine) -> Iterator[sqlite3.Connection]:
+    path = str(engine.config.records).removeprefix("sqlite:///")
+    connection = sqlite3.connect(path, BOUND, isolation_level=None)
+    try:
+        yield connection
+    finally:
+        connection.close()

@@ -1,0 +1,233 @@
+"""How many calls does the HTTP API answer, beside a bare Starlette app that echoes what it gets?
+
+Each server has a process of its own and the same uvicorn; eight callers, each with a connection
+that stays open, send to one of them at a time, and the two take turns. As a program: one of the
+servers, `python -m tests.benchmarks.calling api`; `python -m tests.benchmarks.calling` measures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.benchmarks import report
+
+__all__ = ["calling"]
+
+BARE = "Starlette, which echoes"
+API = "tool-engine, POST /v1/tools/echo/calls"
+CALLERS = 8
+ROUNDS = 31
+CALLS = 1_600
+"""For each turn of a round."""
+WARM_UP = 3_200
+BUDGET = 0.85
+"""The least part of the bare app's rate."""
+TRIES = 3
+TOKEN = "token-of-ann"
+ANSWER_HEAD = b"HTTP/1.1 200 OK\r\n"
+BODY = {"arguments": {"message": "hello"}}
+
+
+class Caller(asyncio.Protocol):
+    """Sends the same request again and again, each when the answer to the last is there.
+
+    It costs little: what is measured are the servers.
+    """
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+        self._transport: Any = None
+        self._left = 0
+        self._done: asyncio.Future[None] | None = None
+        self._answer = b""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    async def send(self, count: int) -> None:
+        """Sends so many."""
+        self._left = count
+        self._done = asyncio.get_running_loop().create_future()
+        self._transport.write(self._request)
+        await self._done
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._done is not None and not self._done.done():
+            self._done.set_exception(ConnectionError("the server has closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        self._answer += data
+        head, end, body = self._answer.partition(b"\r\n\r\n")
+        if not end:
+            return
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        if len(body) < length:
+            return
+        assert self._done is not None
+        if not head.startswith(ANSWER_HEAD) or b"hello" not in body:
+            self._done.set_exception(AssertionError(self._answer.decode()))
+            return
+        self._answer = b""
+        self._left -= 1
+        if self._left:
+            self._transport.write(self._request)
+        else:
+            self._done.set_result(None)
+
+
+def make_request(place: str) -> bytes:
+    """A call as clients send it."""
+    body = json.dumps(BODY).encode()
+    lines = (
+        "POST /v1/tools/echo/calls HTTP/1.1",
+        f"Host: {place}",
+        f"Authorization: Bearer {TOKEN}",
+        "Accept: */*",
+        "User-Agent: benchmark",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+    )
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+async def connect(url: str) -> list[Caller]:
+    place = urlsplit(url)
+    request = make_request(place.netloc)
+    loop = asyncio.get_running_loop()
+    made = [
+        await loop.create_connection(lambda: Caller(request), str(place.hostname), place.port or 0)
+        for _ in range(CALLERS)
+    ]
+    return [caller for _, caller in made]
+
+
+async def send_all(callers: list[Caller], count: int) -> float:
+    """Sends so many requests in all; how many were answered in a second."""
+    began = time.perf_counter()
+    await asyncio.gather(*(each.send(count // CALLERS) for each in callers))
+    return count / (time.perf_counter() - began)
+
+
+@contextmanager
+def server(kind: str) -> Iterator[str]:
+    """Runs a server; its URL."""
+    words = [sys.executable, "-m", "tests.benchmarks.calling", kind]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def measure_rates() -> tuple[dict[str, float], float]:
+    """The median rates, and the median of the rounds' ratios."""
+    with server("bare") as bare, server("api") as api:
+        callers = {BARE: await connect(bare), API: await connect(api)}
+        rates: dict[str, list[float]] = {BARE: [], API: []}
+        for each in callers.values():
+            await send_all(each, WARM_UP)
+        for number in range(ROUNDS):
+            for name in (BARE, API) if number % 2 else (API, BARE):
+                rates[name].append(await send_all(callers[name], CALLS))
+        for caller in (*callers[BARE], *callers[API]):
+            caller.close()
+    ratios = [mine / its for mine, its in zip(rates[API], rates[BARE], strict=True)]
+    return {name: median(each) for name, each in rates.items()}, median(ratios)
+
+
+async def calling() -> bool:
+    """Prints the table; whether the budget is kept."""
+    for attempt in range(TRIES):
+        rates, ratio = await measure_rates()
+        if ratio >= BUDGET or attempt == TRIES - 1:
+            break
+        print(f"(try {attempt + 1}: {ratio:.2f} is under {BUDGET}; measuring again)")
+    report.rates(f"Requests to an HTTP server, {CALLERS} callers", rates)
+    return report.budget(f"{BARE} / {API}", 1 / ratio, round(1 / BUDGET, 3), "x")
+
+
+# The servers.
+
+
+def make_bare() -> Any:
+    """A Starlette app that reads JSON and sends it back."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    async def echo(request: Request) -> JSONResponse:
+        return JSONResponse(await request.json())
+
+    return Starlette(routes=[Route("/v1/tools/{name}/calls", echo, methods=["POST"])])
+
+
+async def serve_bare() -> None:
+    import uvicorn
+
+    # Its connections rest while the other one is asked.
+    config = uvicorn.Config(
+        make_bare(), port=0, log_config=None, access_log=False, timeout_keep_alive=75
+    )
+    program = uvicorn.Server(config)
+    serving = asyncio.create_task(program.serve())
+    while not program.started:  # noqa: ASYNC110 - it tells no one
+        await asyncio.sleep(0.01)
+    port = program.servers[0].sockets[0].getsockname()[1]
+    print(f"http://127.0.0.1:{port}", flush=True)
+    await serving
+
+
+def write_files(folder: Path) -> str:
+    """Writes a tool, and the tokens of one client."""
+    tools = folder / "tools"
+    tools.mkdir()
+    parameter = {"name": "message", "type": "string", "required": True, "description": "What."}
+    tool = {
+        "name": "echo",
+        "description": "Says it again.",
+        "effect": "read",
+        "parameters": [parameter],
+        "entry": {"type": "builtin", "handler": "echo"},
+    }
+    (tools / "echo.yaml").write_text(json.dumps(tool))
+    tokens = folder / "tokens.yaml"
+    known = hashlib.sha256(TOKEN.encode()).hexdigest()
+    tokens.write_text(json.dumps([{"name": "ann", "sha256": known}]))
+    return str(tokens)
+
+
+async def serve_api() -> None:
+    from tool_engine import ToolEngine, ToolEngineConfig
+    from tool_engine.access.listening import serve_app
+    from tool_engine.server import create_app
+
+    with tempfile.TemporaryDirectory() as folder:
+        tokens = await asyncio.to_thread(write_files, Path(folder))
+        config = ToolEngineConfig(tools_directory=f"{folder}/tools", keep_events=1_000)
+        async with ToolEngine(config) as engine:
+            app = await asyncio.to_thread(create_app, engine, auth=tokens, rate="1000000/s")
+            await serve_app(app, "127.0.0.1", 0, lambda url: print(url, flush=True), "")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        sys.exit(0 if asyncio.run(calling()) else 1)
+    asyncio.run(serve_bare() if sys.argv[1] == "bare" else serve_api())
