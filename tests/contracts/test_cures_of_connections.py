@@ -23,7 +23,7 @@ FOLDER = "executors/mcp/stdio.py: correct its cwd"
 ITEMS = "executors/mcp/stdio.py: write its arguments as items of their own"
 REVISION = "executors/mcp/peer.py: write one of …"
 ZERO = "executors/mcp/stdio.py: remove it"
-URL = "executors/mcp/http.py: write http://host:port/path or https://"
+URL = "executors/mcp/dialling.py: write http://host:port/path or https://"
 HEADER = (
     "executors/mcp/http.py: write letters of Latin-1 and no line ends in `headers`, and no space "
     "in a name"

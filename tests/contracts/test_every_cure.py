@@ -25,6 +25,7 @@ from tests.contracts.test_cures_of_servers import TRIED as SERVERS
 from tests.contracts.test_cures_of_serving import TRIED as SERVING
 from tests.contracts.test_cures_of_sessions import TRIED as SESSIONS
 from tests.contracts.test_cures_of_tasks import TRIED as TASKS
+from tests.contracts.test_cures_of_tests import TRIED as TESTS
 from tests.meta.sources import tree
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
@@ -45,6 +46,7 @@ TRIED = set().union(
     SESSIONS,
     RECORDS,
     TASKS,
+    TESTS,
 )
 
 
