@@ -48,7 +48,7 @@ async def measure_pages() -> dict[str, float]:
     from tool_engine.access.listening import serve_app
     from tool_engine.server import create_app
 
-    limits = ConcurrencyConfig(max_concurrent=10, bucket_limits={"http": 4})
+    limits = ConcurrencyConfig(max_concurrent=10, bucket_limits={"http": 8})
     with tempfile.TemporaryDirectory() as folder:
         config = ToolEngineConfig(tools_directory=folder, keep_events=1_000, concurrency=limits)
         async with ToolEngine(config) as engine:

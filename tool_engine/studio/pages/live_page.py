@@ -17,7 +17,9 @@ _FRAME: Final = 0.06
 """Seconds between two looks; what happens in between is in the next one."""
 _STILL: Final = 2.0
 """Seconds after which a view is sent again that has not changed."""
-_MOST_SHOWN: Final = 50
+_SHARE: Final = 25
+"""A view that takes long to make and to send is made less often: a twenty-fifth of the time."""
+_MOST_SHOWN: Final = 20
 """Holders and waiters of one bucket on a page."""
 _MOST_EXPLAINED: Final = 10
 """Waiters of one bucket whose estimate is asked for."""
@@ -184,12 +186,14 @@ async def _follow_view(visit: Visit) -> AsyncIterator[Page]:
     """
     view, known, sent_at = LiveView(visit), None, 0.0
     while True:
+        began = monotonic()
         seen = await view.look()
         now, state = monotonic(), _leave_out_times(seen)
         if state != known or now - sent_at >= _STILL:
             yield Page("live_view.html", {"view": await view.explain(seen)})
             known, sent_at = state, now
-        await asyncio.sleep(_FRAME)
+        spent = monotonic() - began
+        await asyncio.sleep(min(_STILL, max(_FRAME, spent * _SHARE)))
 
 
 def _leave_out_times(seen: Any) -> Any:
