@@ -42,6 +42,7 @@ async def test_a_call_looks_at_what_differs_between_calls_alone(engine: ToolEngi
     for _ in range(3):
         await session.execute("echo", {"text": "hi"})
     passed: list[tuple[str, str]] = []
+    counted: list[list[tuple[str, str]]] = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
@@ -49,12 +50,17 @@ async def test_a_call_looks_at_what_differs_between_calls_alone(engine: ToolEngi
             passed.append((code.co_filename, code.co_qualname))
 
     before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        result = await session.execute("echo", {"text": "hi"})
-    finally:
-        sys.setprofile(before)
-    assert result.final_text == "hi"
+    # A second that begins, or a timer, adds some functions now and then.
+    for _ in range(5):
+        passed.clear()
+        sys.setprofile(note)
+        try:
+            result = await session.execute("echo", {"text": "hi"})
+        finally:
+            sys.setprofile(before)
+        assert result.final_text == "hi"
+        counted.append([*passed])
+    passed = min(counted, key=len)
     assert len(passed) <= MOST_CALLS, passed
     assert len({file for file, _ in passed}) <= MOST_FILES, {file for file, _ in passed}
 
