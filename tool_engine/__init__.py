@@ -19,6 +19,7 @@ from tool_engine.config import ConcurrencyConfig, KeyLimits, ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import (
     AdmissionError,
+    ApprovalConflictError,
     ApprovalError,
     ChatModelError,
     CircuitOpenError,
@@ -137,6 +138,7 @@ __all__ = [
     "AgentEvent",
     "AgentEventType",
     "AgentLoop",
+    "ApprovalConflictError",
     "ApprovalDecision",
     "ApprovalError",
     "ApprovalRequest",

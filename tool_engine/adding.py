@@ -15,6 +15,8 @@ from tool_engine.model.tool import server_of
 from tool_engine.starting import StartsTasks
 
 if TYPE_CHECKING:
+    from tool_engine.catalog.kinds import Definition
+    from tool_engine.catalog.source_tools import SourceState
     from tool_engine.config import ToolEngineConfig
     from tool_engine.executors.executor_registry import ExecutorRegistry
     from tool_engine.following import SourceFollowers
@@ -59,12 +61,42 @@ class AddsSources(StartsTasks):
         quarantined = (each.tool for each in self._reloader.quarantined.values())
         return self._hub.list_states((*self.index, *quarantined))
 
+    def list_sources(self) -> list[SourceState]:
+        """Return the sources that were added, servers among them, with what was found there."""
+        return self._reloader.sources.list_states()
+
     def list_mcp_errors(self) -> list[tuple[str, str]]:
         """Return what of `load_errors` is about servers, and not about definitions."""
         named = self._reloader.servers
         found = {*named.errors, *named.refusals}
         errors = self._reloader.errors
         return [each for each in errors if each in found or each[0].startswith("<mcp:")]
+
+    @at_home
+    async def list_lockable(self, names: Iterable[str] | None = None) -> dict[str, Definition]:
+        """Return the definitions that a lock file may approve, by their names there.
+
+        Args:
+            names: These only, groups as `group:NAME`, servers as `server:NAME`. None: all.
+
+        Raises:
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        await self._take_configured()
+        return await self._reloader.list_lockable(names)
+
+    @at_home
+    async def list_unapproved(self) -> list[str]:
+        """Return the names of what the lock file holds back: tools, then groups and servers.
+
+        Raises:
+            LockFileError: What is there is no lock file.
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        await self._take_configured()
+        return await self._reloader.list_unapproved()
 
     def _make_followers(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
         # By name: few processes have an engine, and fewer a source.

@@ -263,21 +263,26 @@ class ToolEngine(
         return await self._reloader.rollback(generation)
 
     @at_home
-    async def lock_tools(self, names: Iterable[str] | None = None) -> ReloadChanges:
+    async def lock_tools(
+        self, names: Iterable[str] | Mapping[str, str] | None = None
+    ) -> ReloadChanges:
         """Approve tools and groups as they are now, in the lock file.
 
         Unlike `tool-engine lock`, it also approves the code that this program registered to run
         them.
 
         Args:
-            names: These only, groups as `group:NAME`; one that is gone loses its approval. None:
-                all tools and groups of the folder and the sources, and no others.
+            names: These only, groups as `group:NAME`; one that is gone loses its approval. A
+                mapping to the `fingerprint` of each, from `check_lock`: only as it was read then.
+                None: all tools and groups of the folder and the sources, and no others.
 
         Returns:
             The names of the tools that were added, modified and removed by that.
 
         Raises:
             ToolNotFoundError: Nothing defines a name, and the lock file does not have it.
+            ApprovalConflictError: A definition, or its code, is not what was read; nothing was
+                approved.
             LockFileError: The file cannot be written, or what is there is no lock file.
             EngineClosedError: The engine is closed.
         """
@@ -286,8 +291,11 @@ class ToolEngine(
         return await self._change_all(lambda: self._reloader.lock_tools(names))
 
     @at_home
-    async def check_lock(self) -> list[LockState]:
+    async def check_lock(self, names: Iterable[str] | None = None) -> list[LockState]:
         """Return what the lock file says of each tool and group, without writing it.
+
+        Args:
+            names: Of these only, as `lock_tools` has them. None: of all.
 
         Raises:
             LockFileError: What is there is no lock file.
@@ -295,7 +303,7 @@ class ToolEngine(
         """
         self._require_open()
         await self._take_configured()
-        return await self._reloader.check_lock()
+        return await self._reloader.check_lock(names)
 
     @property
     def load_errors(self) -> list[tuple[str, str]]:

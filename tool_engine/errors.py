@@ -117,6 +117,12 @@ class LockFileError(ToolEngineError):
     error_type = "lock_file_error"
 
 
+class ApprovalConflictError(ToolEngineError):
+    """What was to be approved is not what a person has read; nothing was approved."""
+
+    error_type = "approval_conflict"
+
+
 class ExecutorNotFoundError(ToolEngineError, LookupError):
     """No executor has this name; the message names the known ones."""
 

@@ -20,7 +20,7 @@ from tool_engine.catalog.approval.approved_tools import (
     load_comparison,
 )
 from tool_engine.catalog.approval.lock import default_lock_file
-from tool_engine.catalog.approval.lock_state import LockState, by_key
+from tool_engine.catalog.approval.lock_state import LockState, by_key, key_of
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.definition_files import SETTLE_TIME
 from tool_engine.catalog.folder.engine_files import EngineFiles
@@ -217,14 +217,15 @@ class Reloader:
         self._generations.find(number)
         return await self._in_pair(go_back)
 
-    async def lock_tools(self, names: Iterable[str] | None) -> ReloadChanges:
+    async def lock_tools(self, names: Iterable[str] | Mapping[str, str] | None) -> ReloadChanges:
         """Approve tools as they are; see `ToolEngine.lock_tools`."""
         self._require_open()
         # Of two approvals at once, the one that read the file first would undo the other.
         async with self._approving:
-            present = await self._find_lockable()
+            present = await self.list_lockable()
             known = None if names is None else await asyncio.to_thread(self._approvals.known)
-            chosen = present if names is None else [names] if isinstance(names, str) else names
+            chosen = list(present) if names is None else names
+            chosen = [chosen] if isinstance(chosen, str) else chosen
             lock = self._approvals.with_approved(known, present, chosen)
             await asyncio.to_thread(lock.write)
             # By name: few engines have tools of sources in their lock.
@@ -232,21 +233,45 @@ class Reloader:
             await asyncio.to_thread(texts.write_texts, lock, present)
         return await self._in_pair(lambda: self._look_at_files("lock"))
 
-    async def check_lock(self) -> list[LockState]:
+    async def check_lock(self, names: Iterable[str] | None = None) -> list[LockState]:
         """Compare tools and groups with the lock file; see `ToolEngine.check_lock`."""
         self._require_open()
-        present = await self._find_lockable()
+        chosen = None if names is None else [*names]
+        present = await self.list_lockable(chosen)
         known = await asyncio.to_thread(self._approvals.known)
-        return self._approvals.compare(known, present)
+        return self._approvals.compare(known, present, chosen)
 
-    async def _find_lockable(self) -> dict[str, Definition]:
-        """Return what needs an approval: all that does not come from code."""
-        shown = {tool.name: tool for tool in (*self._offered, *self._generations.index)}
-        shown |= {name: quarantined.tool for name, quarantined in self.quarantined.items()}
-        tools = [tool for tool in shown.values() if tool.source is not None]
+    async def list_lockable(self, names: Iterable[str] | None = None) -> dict[str, Definition]:
+        """Return what needs an approval, all or these: whatever does not come from code."""
+        others = self._list_other_lockable()
+        if names is None:
+            shown = {tool.name: tool for tool in (*self._offered, *self._generations.index)}
+            shown |= {name: quarantined.tool for name, quarantined in self.quarantined.items()}
+            tools = [*shown.values()]
+        else:
+            chosen = {*names}
+            others = [each for each in others if key_of(each) in chosen]
+            tools = [tool for name in chosen if (tool := self._find_offered(name)) is not None]
+        tools = [tool for tool in tools if tool.source is not None]
         await self._code.read(tools)
+        return by_key((*tools, *others))
+
+    async def list_unapproved(self) -> list[str]:
+        """Return what the lock file holds back; see `ToolEngine.list_unapproved`."""
+        if not self._approvals.is_enforced:
+            return []
+        states = await self.check_lock(by_key(self._list_other_lockable()))
+        return [*sorted(self.quarantined), *(each.name for each in states if each.fingerprint)]
+
+    def _list_other_lockable(self) -> list[Definition]:
         groups = [each for each in self._wanted.groups.values() if each.source is not None]
-        return by_key((*tools, *groups, *self.servers.lockable.values()))
+        return [*groups, *self.servers.lockable.values()]
+
+    def _find_offered(self, name: str) -> Tool | None:
+        quarantined = self.quarantined.get(name)
+        if quarantined is not None:
+            return quarantined.tool
+        return self._generations.index.get(name) or self._offered.get(name)
 
     async def stop(self) -> None:
         """Stop watching; a running reload ends first, or is given up."""

@@ -15,7 +15,7 @@ from tests.server.conftest import BOUND, Service
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolExecutionContext
 
 PANES = ["/", "/tools", "/tools/pay", "/tester?tool=steps", "/parser", "/approvals"]
-PANES += ["/history", "/tasks", "/sessions"]
+PANES += ["/history", "/tasks", "/sessions", "/files"]
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp\x1b[2J"
 
 

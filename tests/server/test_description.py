@@ -27,6 +27,8 @@ READS = {
     "/v1/admission",
     "/v1/approvals",
     "/v1/engine",
+    "/v1/sources",
+    "/v1/lock",
     "/v1/sessions",
     "/healthz",
     "/readyz",

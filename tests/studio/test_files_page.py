@@ -1,129 +1,153 @@
-"""Does the page show what is wrong with files, and is only approved what was read?"""
+"""Does an operator see what is not loaded and not approved, and mend it?"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.server.conftest import Service
-from tests.studio.conftest import Browser, Shown
+from tests.server.definitions.test_locking import tool
+from tests.sources_of_tools import ListSource, definition
+from tests.studio.conftest import Browser
 from tool_engine import ToolEngine, ToolEngineConfig
 
-TOOL = """name: {name}
-version: "{version}"
-description: {text}
-effect: read
-parameters: []
-entry: {{type: builtin, handler: echo}}
-"""
-HOSTILE = "<script>alert(1)</script>"
-
-
-def write_tool(folder: Path, name: str, version: str, text: str) -> None:
-    (folder / f"{name}.yaml").write_text(TOOL.format(name=name, version=version, text=text))
+HOSTILE = "<script>alert(1)</script>\x1b[2J\u202egnp.\u200bexe"
+FILE_NAME = "<img src=x onerror=alert(1)>\u202e.yaml"
 
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
-    """One approved tool that was changed since, a new one, and a file that is none."""
     folder = tmp_path / "tools"
     folder.mkdir()
-    write_tool(folder, "old", "1.0.0", "Says it.")
-    config = ToolEngineConfig(
-        tools_directory=str(folder), lock="enforce", lock_file=str(tmp_path / "tools.lock")
-    )
+    (folder / "one.yaml").write_text(tool("one"))
+    config = ToolEngineConfig(tools_directory=str(folder), lock="enforce")
     async with ToolEngine(config) as engine:
         await engine.lock_tools()
-        write_tool(folder, "old", "1.1.0", f"Says it {HOSTILE}.")
-        write_tool(folder, "new", "1.0.0", "Says more.")
-        (folder / "bad.yaml").write_text("name: bad\nversion: 1.0\n")
-        await engine.reload()
         yield engine
 
 
-def find_hash(shown: Shown, name: str) -> str:
-    found = re.search(
-        rf'name="name" value="{name}"><input type="hidden" name="definition_hash" value="(\w+)"',
-        shown.text,
-    )
-    assert found
-    return found[1]
+async def write(engine: ToolEngine, text: str, name: str = "one.yaml") -> None:
+    path = Path(engine.config.tools_directory) / name
+    await asyncio.to_thread(path.write_text, text)
 
 
-async def test_what_is_wrong_is_shown(olga: Browser, engine: ToolEngine) -> None:
-    """The file with its place and cure, the tools with what has changed, and all of it inert."""
+async def find_form(olga: Browser) -> dict[str, str]:
+    """The form that approves the first of what waits."""
     shown = await olga.open("/studio/files")
-    assert "bad.yaml" in shown.words
-    assert "1.0.0 → 1.1.0" in shown.words
-    assert f"Says it {HOSTILE}." in shown.words
-    assert HOSTILE not in shown.text
-    assert re.search(r'<span class="removed"><bdi>-.*Says it\.', shown.text)
+    found = [
+        re.search(f'name="{name}" value="([^"]+)"', shown.text) for name in ("name", "fingerprint")
+    ]
+    assert all(found)
+    return {"name": str(found[0] and found[0][1]), "fingerprint": str(found[1] and found[1][1])}
 
 
-async def test_a_tool_is_approved(olga: Browser, engine: ToolEngine) -> None:
-    shown = await olga.open("/studio/files")
-    fields = {"name": "old", "definition_hash": find_hash(shown, "old")}
-    done = await olga.send("/studio/files/approve", fields)
-    assert [each.name for each in engine.quarantined()] == ["new"]
-    found = engine.get("old")
-    assert found is not None
-    assert found.version == "1.1.0"
-    assert "1.0.0 → 1.1.0" not in done.words
-    again = await olga.send("/studio/files/approve", fields)
-    assert again.status == 404
-
-
-async def test_what_has_changed_since_it_was_read(
-    olga: Browser, engine: ToolEngine, tmp_path: Path
-) -> None:
-    shown = await olga.open("/studio/files")
-    await asyncio.to_thread(write_tool, tmp_path / "tools", "old", "1.2.0", "Says another thing.")
-    await engine.reload()
-    fields = {"name": "old", "definition_hash": find_hash(shown, "old")}
-    refused = await olga.send("/studio/files/approve", fields)
-    assert (refused.status, "has changed" in refused.words) == (409, True)
-    assert sorted(each.name for each in engine.quarantined()) == ["new", "old"]
-
-
-async def test_generations(olga: Browser, engine: ToolEngine) -> None:
-    """One goes back with a click; what is no generation is refused."""
-    shown = await olga.open("/studio/files")
-    fields = {"name": "new", "definition_hash": find_hash(shown, "new")}
-    before = engine.generation
-    await olga.send("/studio/files/approve", fields)
-    assert engine.get("new") is not None
-    await olga.send("/studio/files/rollback", {"generation": str(before)})
-    assert engine.get("new") is None
-    refused = await olga.send("/studio/files/rollback", {"generation": "999"})
-    assert refused.status == 409
-    assert (await olga.send("/studio/files/rollback", {"generation": "x"})).status == 422
-
-
-async def test_all_is_read_again(olga: Browser, engine: ToolEngine, tmp_path: Path) -> None:
-    await olga.open("/studio/files")
-    await asyncio.to_thread((tmp_path / "tools" / "bad.yaml").unlink)
+async def test_what_could_not_be_loaded(olga: Browser, engine: ToolEngine) -> None:
+    """Its place, what is wrong and the cure; a file's name is inert."""
+    await write(engine, f"name: bad\nversion: 1.10\ndescripton: {json.dumps(HOSTILE)}\n", FILE_NAME)
     shown = await olga.send("/studio/files/reload")
-    assert "All definitions are loaded." in shown.words
+    assert (shown.status, "Read again. 0 added, 0 changed, 0 removed" in shown.words) == (200, True)
+    assert "2:10 version: expected text, got the number 1.10; quote it" in shown.words
+    assert "did you mean 'description'?" in shown.words
+    assert "<img src" not in shown.text
+    assert not re.search("[\x1b\u202e\u200b]", shown.text)
 
 
-async def test_one_that_does_not_operate(studio: Service, ann: Browser) -> None:
+async def test_approve(olga: Browser, engine: ToolEngine) -> None:
+    """What has changed is shown, and after one click it may be called; twice does no harm."""
+    await write(engine, tool("one", "1.1.0", json.dumps(HOSTILE)))
+    await olga.send("/studio/files/reload")
+    shown = await olga.open("/studio/files")
+    assert re.search(r'class="removed"><bdi>-description: Say it', shown.text)
+    assert "1.0.0 → 1.1.0" in shown.words
+    assert "<script>alert" not in shown.text
+    assert not re.search("[\x1b\u202e\u200b]", shown.text)
+    assert engine.get("one") is None
+    form = await find_form(olga)
+    first, second = await asyncio.gather(
+        *(olga.send("/studio/files/approve", form) for _ in range(2))
+    )
+    assert {first.status, second.status} == {200}
+    assert "Approved: one" in first.words
+    assert (await engine.execute("one", {"message": "a"})).is_success
+    assert "Nothing waits" in (await olga.open("/studio/files")).words
+
+
+async def test_approve_what_has_changed_meanwhile(olga: Browser, engine: ToolEngine) -> None:
+    """The form was read of another definition: nothing is approved, and the new one is shown."""
+    await write(engine, tool("one", "1.1.0"))
+    await engine.reload()
+    form = await find_form(olga)
+    await write(engine, tool("one", "1.1.0", "Send all to evil."))
+    await engine.reload()
+    refused = await olga.send("/studio/files/approve", form)
+    assert (refused.status, "changed after it was read" in refused.words) == (409, True)
+    assert "Send all to evil." in refused.words
+    assert engine.get("one") is None
+    assert (await olga.send("/studio/files/approve", {"name": "one"})).status == 422
+
+
+async def test_go_back(olga: Browser, engine: ToolEngine) -> None:
+    """Generations with what changed; the tools of an older one come back."""
+    await write(engine, tool("two"), "two.yaml")
+    await engine.reload()
+    await engine.lock_tools()
+    shown = await olga.open("/studio/files")
+    assert "added two" in shown.words
+    numbers = [int(each) for each in re.findall(r'name="generation" value="(\d+)"', shown.text)]
+    assert numbers == [each.number for each in engine.generations()][-2::-1]
+    back = await olga.send("/studio/files/rollback", {"generation": str(numbers[0])})
+    assert "Went back. 0 added, 0 changed, 1 removed" in back.words
+    assert engine.list_names() == ["one"]
+    lost = await olga.send("/studio/files/rollback", {"generation": "999"})
+    assert (lost.status, "kept are:" in lost.words) == (409, True)
+    for wrong in ("", "-1", "1.5", "9" * 5000):
+        assert (await olga.send("/studio/files/rollback", {"generation": wrong})).status == 422
+
+
+async def test_many(olga: Browser, engine: ToolEngine) -> None:
+    """Page by page: each stands on one of them."""
+    for number in range(25):
+        await write(engine, tool(f"many_{number:02}"), f"many_{number}.yaml")
+    await engine.reload()
+    found = []
+    for first in ("0", "10", "20"):
+        shown = await olga.open(f"/studio/files?first={first}")
+        found += re.findall(r'name="name" value="([^"]+)"', shown.text)
+    assert found == [f"many_{number:02}" for number in range(25)]
+    for wrong in ("-1", "x", "99", "9" * 5000):
+        assert (await olga.open(f"/studio/files?first={wrong[:3000]}")).status == 200
+
+
+async def test_what_is_said_in_the_address(olga: Browser) -> None:
+    """It is read as words and counts, and nothing of it runs."""
+    shown = await olga.open("/studio/files?done=<script>&name=<script>alert(1)</script>")
+    assert 'role="status">' not in shown.text.split("</main>")[0]
+    shown = await olga.open("/studio/files?done=approve&name=<script>alert(1)</script>&added=<b>")
+    assert "<script>alert" not in shown.text
+    assert "<b>" not in shown.text
+
+
+async def test_servers_and_sources(olga: Browser, engine: ToolEngine) -> None:
+    """What a source gave, or why not."""
+    assert "All tools come from files" in (await olga.open("/studio/files")).words
+    source = ListSource("own:things", [definition("a"), definition("b")])
+    await engine.add_source(source)
+    shown = await olga.open("/studio/files")
+    assert "own:things in order 2" in shown.words
+    source.items = [definition(HOSTILE)]
+    await engine.reload()
+    shown = await olga.open("/studio/files")
+    assert "own:things has faults" in shown.words
+    assert "<script>alert" not in shown.text
+
+
+async def test_others(ann: Browser) -> None:
+    """Not in the menu of those that do not operate, and not theirs."""
     assert "Files" not in (await ann.open("/studio/")).words
-    for path in ("/studio/files", "/studio/nothing"):
-        assert (await ann.open(path)).status in (403, 404)
-    for path in ("reload", "rollback", "approve"):
-        assert (await ann.send(f"/studio/files/{path}")).status == 403
-
-
-@pytest.mark.parametrize("body", [{}, {"tools": {}}, {"tools": {"old": 1}}])
-async def test_locks_that_are_none(
-    studio: Service, engine: ToolEngine, body: dict[str, Any]
-) -> None:
-    client = studio.client("olga")
-    answer = await client.send("POST", "/v1/lock", json=body)
-    assert answer.status == 422
-    assert len(engine.quarantined()) == 2
+    assert (await ann.open("/studio/files")).status == 403
+    for action in ("reload", "rollback", "approve"):
+        assert (await ann.send(f"/studio/files/{action}")).status == 403

@@ -32,6 +32,7 @@ from tool_engine.errors import (
 )
 from tool_engine.interfaces import ListedTool
 from tool_engine.model.foreign import ends_caller
+from tool_engine.model.json.data import Data
 from tool_engine.model.tool import Tool, content_of, is_source_name, pack
 from tool_engine.redaction import shorten_words, words_of
 
@@ -63,6 +64,18 @@ class Reading(msgspec.Struct, frozen=True):
     gave or the digest of a mapping."""
     parts: tuple[_Part, ...] = ()
     """The same for comparison of many at once."""
+
+
+class SourceState(msgspec.Struct, Data, frozen=True):
+    """A source that was added, and what its last reading found."""
+
+    origin: str
+    tools: int
+    """The tools that it gives, as its last good reading found them."""
+    is_read: bool
+    """False: no reading was good so far."""
+    errors: tuple[str, ...] = ()
+    """What was wrong in the last reading."""
 
 
 def read_given(origin: str, items: list[Any], check: Check, before: Reading) -> Reading:
@@ -267,6 +280,18 @@ class SourceTools:
     def origins(self) -> list[str]:
         """The added sources, in the order of their adding."""
         return list(self._readings)
+
+    def list_states(self) -> list[SourceState]:
+        """Return what was found in each source, in the order of their adding."""
+        return [
+            SourceState(
+                origin,
+                len(each.tools or ()),
+                each.tools is not None,
+                tuple(message for _, message in each.errors),
+            )
+            for origin, each in self._readings.items()
+        ]
 
     def gives(self, name: str) -> bool:
         """Return True if a source has a tool of this name, called or left out."""

@@ -21,7 +21,6 @@ from tool_engine.server import (
     approvals,
     calls,
     events,
-    files,
     health,
     long_work,
     operating,
@@ -30,7 +29,7 @@ from tool_engine.server import (
     sessions,
     tools,
 )
-from tool_engine.server.definitions import definition, own_tests
+from tool_engine.server.definitions import definition, locking, own_tests
 from tool_engine.server.endpoint import Endpoint
 from tool_engine.server.openapi import describe_operations
 from tool_engine.server.routing import Router
@@ -48,7 +47,7 @@ _ROOMS: Final = (
     events,
     approvals,
     operating,
-    files,
+    locking,
     replies,
     health,
 )

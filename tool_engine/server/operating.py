@@ -8,6 +8,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from tool_engine.catalog.source_tools import SourceState
+from tool_engine.mcp_servers.state import MCPServerState
+from tool_engine.server.endpoint import Sized
 from tool_engine.server.operation import Asked, serve_at
 
 
@@ -55,6 +58,15 @@ class EngineState(msgspec.Struct):
     """Those that `rollback` takes, oldest first."""
 
 
+class SourceList(msgspec.Struct):
+    """Where tools come from, beside the files."""
+
+    servers: list[MCPServerState]
+    """The servers of the Model Context Protocol that files and the configuration name."""
+    sources: list[SourceState]
+    """All sources that were added, those of servers among them."""
+
+
 class RollbackRequest(msgspec.Struct, forbid_unknown_fields=True):
     generation: int
 
@@ -77,7 +89,7 @@ class Paused(msgspec.Struct):
 async def get_engine(asked: Asked) -> Any:
     """Show what is loaded, what could not be, and what waits for approval."""
     engine = asked.engine
-    return EngineState(
+    state = EngineState(
         engine.generation,
         len(engine.list_names()),
         engine.controller.snapshot().is_paused,
@@ -91,6 +103,13 @@ async def get_engine(asked: Asked) -> Any:
             for each in engine.generations()
         ],
     )
+    return Sized(state)  # of ten thousand tools that wait
+
+
+@serve_at("GET", "/v1/sources", scope="operate", answer=SourceList)
+async def list_sources(asked: Asked) -> Any:
+    """List servers and other sources of tools, and how it is with each."""
+    return SourceList(asked.engine.list_mcp_servers(), asked.engine.list_sources())
 
 
 @serve_at("POST", "/v1/reload", scope="operate", answer=Changes)
@@ -143,6 +162,7 @@ async def drain_calls(asked: Asked) -> Any:
 
 OPERATIONS = (
     get_engine,
+    list_sources,
     reload_tools,
     roll_back,
     pause_calls,

@@ -6,23 +6,30 @@ engine approves something.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
+
 from tool_engine.catalog.approval.lock import LockedTool, ToolLock, content_hash, is_hash
 from tool_engine.catalog.approval.lock_state import (
+    CHANGED,
+    NEW,
     LockState,
     bare_name,
     changed_lock,
     compare_lock,
     is_locked,
     kind_named,
+    take_part,
 )
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.loader import kind_of
-from tool_engine.errors import LockFileError, ToolNotFoundError
+from tool_engine.errors import ApprovalConflictError, LockFileError, ToolNotFoundError
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
@@ -121,7 +128,7 @@ class Approvals:
 
     def known(self) -> ToolLock:
         """Return the file's lock, empty without a file; blocks."""
-        return ToolLock.read_or_start(self.file)
+        return ToolLock.read_or_start(self.file, self._lock)
 
     def with_approved(
         self,
@@ -132,12 +139,16 @@ class Approvals:
         """Return a lock that approves `names` as they are now.
 
         `known` stays approved besides; `present` is what files and sources define, by `key_of`. A
-        name that nothing defines loses its approval.
+        name that nothing defines loses its approval. Of a mapping, the values are the fingerprints
+        of what was read.
 
         Raises:
             ToolNotFoundError: Nothing defines a name, and it is not in `known`.
+            ApprovalConflictError: What was read is not what is there.
         """
         lock = ToolLock(file=self.file) if known is None else known
+        if isinstance(names, Mapping):
+            self._check_read(names, present)
         changes: dict[str, LockedTool | LockedGroup | None] = {}
         for name in names:
             changes[name] = self._lock_one(present[name]) if name in present else None
@@ -150,11 +161,41 @@ class Approvals:
                 )
         return changed_lock(lock, changes)
 
-    def compare(self, known: ToolLock, present: Mapping[str, Definition]) -> list[LockState]:
-        """Return the state in `known` of all that files and sources define."""
+    def compare(
+        self,
+        known: ToolLock,
+        present: Mapping[str, Definition],
+        names: Collection[str] | None = None,
+    ) -> list[LockState]:
+        """Return the state in `known` of all that files and sources define, or of these only."""
+        known = known if names is None else take_part(known, names)
         tools = [each for each in present.values() if isinstance(each, Tool)]
         code = {tool.name: code for tool in tools if (code := self._handler_hash(tool))}
-        return compare_lock(known, present, code)
+        states = compare_lock(known, present, code, self._content_hash)
+        return [
+            replace(each, fingerprint=self._make_fingerprint(present[each.name]))
+            if each.status in (NEW, CHANGED)
+            else each
+            for each in states
+        ]
+
+    def _check_read(self, names: Mapping[str, str], present: Mapping[str, Definition]) -> None:
+        changed = [
+            name
+            for name, read in names.items()
+            if name not in present or self._make_fingerprint(present[name]) != read
+        ]
+        if changed:
+            shown = ", ".join(repr(bare_name(each)) for each in changed[:3])
+            more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+            raise ApprovalConflictError(
+                f"{shown}{more} changed after it was read, and nothing was approved; read it again"
+            )
+
+    def _make_fingerprint(self, definition: Definition) -> str:
+        """Return what stands for all that an approval of a definition would hold."""
+        line = msgspec.json.encode(self._lock_one(definition))
+        return hashlib.sha256(kind_of(definition).encode() + line).hexdigest()
 
     def refuse_servers(self, servers: Iterable[ServerDefinition]) -> dict[str, str]:
         """Return why each of some servers may not be started, by name."""

@@ -123,9 +123,9 @@ class ToolLock:
         return cls(tools, file=file, data=data, groups=groups, servers=servers)
 
     @classmethod
-    def read_or_start(cls, file: str) -> ToolLock:
-        """Read a lock file, or start an empty lock without one."""
-        return cls.read(file) if os.path.lexists(file) else cls(file=file)
+    def read_or_start(cls, file: str, known: ToolLock | None = None) -> ToolLock:
+        """Read a lock file as `read` does, or start an empty lock without one."""
+        return cls.read(file, known) if os.path.lexists(file) else cls(file=file)
 
     def refusal(self, tool: Tool, content: str, handler: str | None) -> QuarantinedTool | None:
         """Return why `tool` may not be called; None: it may.

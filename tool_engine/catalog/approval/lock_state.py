@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +37,9 @@ class LockState(msgspec.Struct, frozen=True):
     """Of the approval; None when it is new."""
     is_code: bool = False
     """Whether only the code of its handler is unapproved, and not its definition."""
+    fingerprint: str | None = None
+    """Stands for all that an approval would hold, for `lock_tools`; None: it is approved or gone,
+    or no engine was asked."""
 
     @property
     def kind(self) -> str:
@@ -45,12 +48,15 @@ class LockState(msgspec.Struct, frozen=True):
 
 
 def compare_lock(
-    lock: ToolLock, present: Mapping[str, Definition], code: Mapping[str, str]
+    lock: ToolLock,
+    present: Mapping[str, Definition],
+    code: Mapping[str, str],
+    hash_of: Callable[[Definition], str] = content_hash,
 ) -> list[LockState]:
     """Return the state of each definition that is present or in the lock.
 
     `present` are the definitions, each as `key_of` names it; `code` is the hashes of the code
-    that runs them, by tool.
+    that runs them, by tool; `hash_of` is `content_hash`, or one that remembers.
     """
     locked: dict[str, LockedTool | LockedGroup] = dict(lock.tools)
     locked |= {f"{PREFIX}{name}": each for name, each in lock.groups.items()}
@@ -63,7 +69,7 @@ def compare_lock(
         if one is None or known is None:
             status = GONE if one is None else NEW
         else:
-            is_same = known.definition == content_hash(one)
+            is_same = known.definition == hash_of(one)
             is_code = is_same and getattr(known, "handler", None) != code.get(name) and name in code
             status = APPROVED if is_same and not is_code else CHANGED
         versions = [each.version if each else None for each in (one, known)]
@@ -91,6 +97,17 @@ def changed_lock(
         groups=tables["group"].values(),
         servers=tables["server"].values(),
     )
+
+
+def take_part(lock: ToolLock, keys: Iterable[str]) -> ToolLock:
+    """Return a lock with these approvals only, each by what `key_of` returns."""
+    tables: dict[str, Mapping[str, Any]] = {
+        "tool": lock.tools,
+        "group": lock.groups,
+        "server": lock.servers,
+    }
+    chosen = {key: tables[kind_named(key)].get(bare_name(key)) for key in keys}
+    return changed_lock(ToolLock(file=lock.file), chosen)
 
 
 def is_locked(lock: ToolLock, key: str) -> bool:

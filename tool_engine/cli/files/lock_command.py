@@ -287,6 +287,7 @@ def _to_dict(report: _Report) -> dict[str, Any]:
     rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for each in report.states:
         row = {**msgspec.structs.asdict(each), "name": bare_name(each.name)}
+        del row["fingerprint"]  # of a program that approves what it has shown
         rows[each.kind].append(row if each.is_code else _without_code(row))
     return {
         "file": report.path,

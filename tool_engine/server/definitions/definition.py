@@ -25,7 +25,7 @@ from tool_engine.server.endpoint import Sized
 from tool_engine.server.operation import Asked, serve_at
 from tool_engine.server.tools import find_tool
 
-_MOST_CHANGES: Final = 100
+MOST_CHANGES: Final = 100
 
 
 class LockFacts(msgspec.Struct):
@@ -85,12 +85,12 @@ class ToolDefinition(msgspec.Struct):
 async def get_definition(asked: Asked) -> Any:
     """Show the whole definition of a tool, where it stands, and what it was before."""
     tool, engine = find_tool(asked, asked.path["name"]), asked.engine
-    lock = _describe_lock(engine, tool)
+    lock = describe_lock(engine, tool)
     found = await asyncio.to_thread(_describe_definition, tool, engine.generations(), lock)
     return Sized(found)
 
 
-def _describe_lock(engine: ToolEngine, tool: Tool) -> LockFacts:
+def describe_lock(engine: ToolEngine, tool: Tool) -> LockFacts:
     """Return what the lock file has to do with a tool that may be called or is quarantined."""
     is_enforced, is_needed = engine.config.lock == ENFORCE, tool.source is not None
     held = next((each for each in engine.quarantined() if each.name == tool.name), None)
@@ -141,7 +141,7 @@ def _list_versions(name: str, generations: Sequence[Generation]) -> Iterator[Too
             tool.version,
             tool.definition_hash,
             "none" if found is None else found.level,
-            [] if found is None else found.changes[:_MOST_CHANGES],
+            [] if found is None else found.changes[:MOST_CHANGES],
             None if before is None else diff_definitions(before, tool),
         )
         before = tool
