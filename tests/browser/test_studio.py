@@ -118,10 +118,20 @@ async def test_a_connection_that_is_cut_comes_back(
     await page.set_network(is_there=False)
     call = asyncio.create_task(engine.execute("steps", {"count": 2, "note": "x"}))
     await asyncio.sleep(0)
+    assert await page.find_all("button", "Stop") == []
     await page.set_network(is_there=True)
     await page.find("table", "Runs, the oldest first")
+    (held,) = engine.controller.snapshot().held
+    rows = f"document.querySelectorAll('[id=\"held-{held.slot_id}\"]').length"
+    assert await page.evaluate(rows) == 1
+    assert len(await page.find_all("button", "Stop")) == 1
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
+
+    async def look() -> bool:
+        return not await page.find_all("button", "Stop")
+
+    assert await page.wait_until(look)
 
 
 async def test_a_tool_is_tried(page: Page, studio: Service) -> None:

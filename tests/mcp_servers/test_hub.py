@@ -187,6 +187,8 @@ async def test_a_file_is_followed_like_the_folder(folder: Path) -> None:
         await until(lambda: "files_echo" in engine.index)
         (folder / "tools" / "files.yaml").unlink()
         await until(lambda: "files_echo" not in engine.index)
+        assert "echo" in engine.index
+        assert engine.load_errors == []
 
 
 async def test_a_slow_server_is_not_waited_for_and_comes_later(folder: Path) -> None:

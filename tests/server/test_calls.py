@@ -320,6 +320,8 @@ async def test_a_client_that_leaves_while_it_is_asked(
         await asyncio.gather(task, return_exceptions=True)
         while await engine.approvals.pending():  # noqa: ASYNC110 - the same
             await asyncio.sleep(0)
+    (record,) = await engine.query_call_records()
+    assert record.error_type == "cancelled"
 
 
 async def test_a_long_result_is_written_in_a_thread(

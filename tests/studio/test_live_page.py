@@ -148,5 +148,6 @@ async def test_a_view_ends_with_its_token(
         people = {"bob": {"scopes": ["read"]}}
         await asyncio.to_thread(write_tokens, tmp_path / "tokens.yaml", people)
         async with asyncio.timeout(BOUND):
-            while await answer.content.readany():
-                pass
+            await answer.content.read()
+    assert answer.content.at_eof()
+    assert (await ann.open("/studio/", follows=False)).status == 303

@@ -84,3 +84,21 @@ def find_path(scope: Any) -> str:
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")
     return path.removeprefix(root) if path.startswith(root + "/") else path
+
+
+def match_path(pattern: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:
+    """Return what stands in the places of a pattern; None: the path is another one.
+
+    Args:
+        pattern: The parts of a pattern, of which one in braces, such as `{name}`, is a place.
+        parts: The parts of a path; an empty one fits no place.
+    """
+    if len(pattern) != len(parts):
+        return None
+    named = {}
+    for known, part in zip(pattern, parts, strict=True):
+        if known[:1] == "{" and part:
+            named[known[1:-1]] = part
+        elif known != part:
+            return None
+    return named

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -28,10 +29,9 @@ async def write_result(result: ToolExecutionResult) -> bytes:
     """
     is_flat = all(type(each) in _PLAIN for each in result.output.values())
     if is_flat and all(type(each) in _NOTED for each in result.metadata.values()):
-        try:
+        # A number or a text may not be JSON's own.
+        with suppress(OverflowError, UnicodeError):
             return msgspec.json.encode(result)
-        except (OverflowError, UnicodeError):
-            pass  # a number or text that is not JSON's own
     if pack_small(result.output, _LARGE) is None:
         return await asyncio.to_thread(_write_whole, result)
     return _write_whole(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tool_engine.access.heads import match_path
 from tool_engine.access.problem import Problem, send_problem
 
 
@@ -35,14 +36,7 @@ class Router:
 
     def _find_open(self, parts: list[str]) -> tuple[Any, dict[str, str]]:
         for pattern, app in self._open:
-            if len(pattern) != len(parts):
-                continue
-            named = {}
-            for known, part in zip(pattern, parts, strict=True):
-                if known[:1] == "{" and part:
-                    named[known[1:-1]] = part
-                elif known != part:
-                    break
-            else:
+            named = match_path(pattern, parts)
+            if named is not None:
                 return app, named
         return None, {}

@@ -16,6 +16,7 @@ import msgspec
 
 from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem, ProblemDetails
+from tool_engine.model.json.output import to_json
 
 _KIND: Final = "urn:tool-engine:"
 _UNREAD: Final = 64
@@ -58,14 +59,14 @@ class API:
         Raises:
             Problem: The API refuses it.
         """
-        return await self._ask_for("GET", _fill_path(path, parts), query or {}, None, {})
+        return await self._ask_for(self._make_scope("GET", _fill_path(path, parts), query))
 
     async def download(
         self, path: str, *parts: str, query: Mapping[str, str] | None = None
     ) -> bytes:
         """Return the body of what a GET answers, as it was written; see `get`."""
-        filled = _fill_path(path, parts)
-        return (await self._read_answer("GET", filled, query or {}, None, {})).data
+        scope = self._make_scope("GET", _fill_path(path, parts), query)
+        return (await self._read_answer(scope)).data
 
     async def post(
         self,
@@ -75,11 +76,12 @@ class API:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Return what a POST answers; see `get`."""
-        return await self._ask_for("POST", _fill_path(path, parts), {}, body, headers or {})
+        scope = self._make_scope("POST", _fill_path(path, parts), None, body, headers)
+        return await self._ask_for(scope)
 
     async def delete(self, path: str, *parts: str, query: Mapping[str, str] | None = None) -> Any:
         """Return what a DELETE answers; see `get`."""
-        return await self._ask_for("DELETE", _fill_path(path, parts), query or {}, None, {})
+        return await self._ask_for(self._make_scope("DELETE", _fill_path(path, parts), query))
 
     @asynccontextmanager
     async def stream(
@@ -96,7 +98,7 @@ class API:
         Raises:
             Problem: The API refuses it, or the stream says why it cannot go on.
         """
-        scope = self._make_scope(method, _fill_path(path, parts), query or {}, body, headers or {})
+        scope = self._make_scope(method, _fill_path(path, parts), query, body, headers)
         scope["headers"].append((b"accept", b"text/event-stream"))
         scope["sent"][b"accept"] = b"text/event-stream"
         answer = _StreamedAnswer()
@@ -109,15 +111,8 @@ class API:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _ask_for(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: Any,
-        headers: Mapping[str, str],
-    ) -> Any:
-        answer = await self._read_answer(method, path, query, body, headers)
+    async def _ask_for(self, scope: dict[str, Any]) -> Any:
+        answer = await self._read_answer(scope)
         data = answer.data
         if not data:
             return None
@@ -127,16 +122,8 @@ class API:
             return await asyncio.to_thread(msgspec.json.decode, data)
         return msgspec.json.decode(data)
 
-    async def _read_answer(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: Any,
-        headers: Mapping[str, str],
-    ) -> _Answer:
+    async def _read_answer(self, scope: dict[str, Any]) -> _Answer:
         answer = _Answer()
-        scope = self._make_scope(method, path, query, body, headers)
         await self._app(scope, self._receive, answer.send)
         if answer.status == 0:
             raise Problem(499, "client-left", "the browser has left before the answer was there")
@@ -148,20 +135,20 @@ class API:
         self,
         method: str,
         path: str,
-        query: Mapping[str, str],
-        body: Any,
-        headers: Mapping[str, str],
+        query: Mapping[str, str] | None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Return what the guard of the API would pass on."""
-        said = {name: value for name, value in query.items() if value != ""}
-        sent = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
+        said = {name: value for name, value in (query or {}).items() if value != ""}
+        sent = {name.encode(): value.encode("latin-1") for name, value in (headers or {}).items()}
         return {
             "type": "http",
             "http_version": "1.1",
             "method": method,
             "path": path,
             "inner_path": path,
-            "body": b"" if body is None else msgspec.json.encode(body),
+            "body": b"" if body is None else to_json(body),
             "root_path": "",
             "query_string": urlencode(said).encode(),
             "headers": list(sent.items()),

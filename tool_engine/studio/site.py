@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
+from tool_engine.access.heads import match_path
 from tool_engine.access.open_requests import OpenRequests
 from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem
@@ -212,10 +214,10 @@ class Studio:
         tasks = {asyncio.create_task(write()), asyncio.create_task(wait_for_end())}
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                each.result()
-        except Problem:
-            pass  # the stream ends; the browser asks again, and learns why
+            # At a problem the stream ends; the browser asks again, and learns why.
+            with suppress(Problem):
+                for each in done:
+                    each.result()
         finally:
             for each in tasks:
                 each.cancel()
@@ -271,18 +273,10 @@ class Studio:
         parts = request.path.split("/")
         methods = []
         for route in self._routes:
-            pattern = route.path.split("/")
-            if len(pattern) != len(parts):
-                continue
-            named = {}
-            for known, part in zip(pattern, parts, strict=True):
-                if known[:1] == "{" and part:
-                    named[known[1:-1]] = part
-                elif known != part:
-                    break
-            else:
-                if route.method == request.method:
-                    return route, named
+            named = match_path(route.path.split("/"), parts)
+            if named is not None and route.method == request.method:
+                return route, named
+            if named is not None:
                 methods.append(route.method)
         if methods:
             raise Problem(405, "no-such-method", f"this takes {', '.join(methods)}")

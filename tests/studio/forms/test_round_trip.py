@@ -169,8 +169,7 @@ def test_an_empty_form_makes_nothing_up(schema: Any) -> None:
     """What is read from it is nothing, or faults, or what the schema allows."""
     whole = {**make_schema(schema), "required": ["x"]}
     found = read_arguments(whole, send_form(make_form(whole, {})))
-    if not found.faults:
-        Draft202012Validator(whole).validate(found.value)
+    assert found.faults or Draft202012Validator(whole).is_valid(found.value)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ it, unless it is a stream.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
@@ -109,11 +110,9 @@ async def make_client(
 
 
 def _write_header(name: str, value: str) -> tuple[bytes, bytes]:
-    try:
+    with contextlib.suppress(UnicodeEncodeError):
         if _HEADER_NAME.fullmatch(name) and not _CONTROL.search(value):
             return name.encode(), value.encode("latin-1")
-    except UnicodeEncodeError:
-        pass
     raise BadServerError(
         f"its header {name!r} cannot be sent; write letters of Latin-1 and no line ends in "
         "`headers`, and no space in a name"

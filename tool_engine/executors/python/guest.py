@@ -277,8 +277,8 @@ def _make_context(
         )
 
     deadline = None if seconds is None else time.monotonic() + seconds
-    context = calls.ToolExecutionContext(**wire, _take_report=take_report)
-    return context.bound_to(None, refuse, context.call_id, deadline, context.timeout)
+    made = calls.ToolExecutionContext(**wire, _take_report=take_report)
+    return made.bound_to(None, refuse, made.call_id, deadline, made.timeout)
 
 
 def _encode_value(number: int, value: Any) -> tuple[Any, bytes]:
