@@ -21,6 +21,8 @@ _SHARE: Final = 25
 """A view that takes long to make and to send is made less often: a twenty-fifth of the time."""
 _MOST_SHOWN: Final = 20
 """Holders and waiters of one bucket on a page."""
+_SHOWN: Final = ("current_concurrent", "queue_length", "zombies")
+"""The figures of the page that are news; others grow with each call."""
 _MOST_EXPLAINED: Final = 10
 """Waiters of one bucket whose estimate is asked for."""
 _EXPLAINED_FOR: Final = 1.0
@@ -201,7 +203,7 @@ def _leave_out_times(seen: Any) -> Any:
     return (
         seen["is_paused"],
         seen["max_concurrent"],
-        seen["metrics"],
+        [seen["metrics"][name] for name in _SHOWN],
         seen["breakers"],
         [
             (
