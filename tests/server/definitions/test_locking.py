@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -95,6 +96,29 @@ async def test_approve_what_has_changed_meanwhile(olga: Client, engine: ToolEngi
     await engine.reload()
     gone = await olga.send("POST", "/v1/lock", json={"names": read})
     assert gone.kind == "changed-meanwhile"
+
+
+async def test_code_that_has_changed_meanwhile(
+    olga: Client, engine: ToolEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fingerprint is also of the code that would run, though the definition is the same."""
+    module = f"handlers_{uuid4().hex}"
+    code = tmp_path / f"{module}.py"
+    code.write_text("def say(message): return message\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    text = tool("one").replace(
+        "type: builtin, handler: echo", f"type: custom, handler: '{module}:say'"
+    )
+    await write(engine, text, "one.yaml")
+    (read,) = (await olga.get("/v1/lock")).json["items"]
+    code.write_text("def say(message): return 'evil'\n")
+    await engine.reload()
+    body = {"names": {"one": read["fingerprint"]}}
+    refused = await olga.send("POST", "/v1/lock", json=body)
+    assert (refused.status, refused.kind) == (409, "changed-meanwhile")
+    (now,) = (await olga.get("/v1/lock")).json["items"]
+    body = {"names": {"one": now["fingerprint"]}}
+    assert (await olga.send("POST", "/v1/lock", json=body)).status == 200
 
 
 async def test_two_at_once(olga: Client, engine: ToolEngine) -> None:
