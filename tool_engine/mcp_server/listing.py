@@ -6,7 +6,7 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
@@ -160,11 +160,6 @@ class Listing:
     def find_near(self, name: str) -> list[str]:
         """Return the names that are most like an unknown one."""
         return find_near(name[:_LONGEST_NAME], self._list_now().names, _MOST_NEAR)
-
-    def find_schema(self, name: str) -> Mapping[str, Any] | None:
-        """Return the schema of a tool's arguments; None: there is no such tool."""
-        tool = self.find(name)
-        return None if tool is None else tool.parameters_schema
 
     def _list_now(self) -> _Listed:
         generation = self._engine.generation
