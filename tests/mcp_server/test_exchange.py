@@ -13,6 +13,7 @@ from tests.mcp_server.test_transports import HEADERS, LIST, META, serving
 from tool_engine import ToolEngine
 from tool_engine.mcp_server import exchange
 from tool_engine.mcp_server.exchange import ModernRequests
+from tool_engine.mcp_server.listing import PageCache
 
 REQUEST: dict[str, Any] = {"jsonrpc": "2.0", "id": 1}
 
@@ -59,6 +60,22 @@ MESSAGES: dict[str, Any] = {
     "several at once": [LIST, LIST],
     "an answer": {**REQUEST, "result": {}},
     "a number": 7,
+}
+ALL_FIELDS: dict[str, Any] = {
+    "title": "All fields",
+    "description": "Has all that a client may see.",
+    "effect": "read",
+    "annotations": {"title": "All", "openWorldHint": False},
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "place": {"$ref": "#/$defs/place"},
+            "when": {"type": ["string", "null"], "format": "date", "default": None},
+        },
+        "$defs": {"place": {"enum": ["Ulm", "Kyiv \u2028"]}},
+        "required": ["place"],
+    },
+    "output": {"type": "object", "properties": {"year": "integer"}},
 }
 ODD_HEADERS: dict[str, dict[str, str]] = {
     "another method": {"Mcp-Method": "tools/list"},
@@ -142,6 +159,21 @@ async def test_each_head_is_answered_alike(
     tools: ToolEngine, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     await compare_ways(tools, monkeypatch, ADD, **ODD_HEADERS[what])
+
+
+async def test_a_page_is_what_the_sdk_would_make_of_it(
+    tools: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not checked by the SDK, which takes longer than all else."""
+    tools.register_tool({**ALL_FIELDS, "name": "all_fields"}, lambda **_: {"year": 1})
+    own = await answers_of(tools, LIST)
+
+    async def pass_on(self: Any, ctx: Any, call_next: Any) -> Any:
+        return await call_next(ctx)
+
+    monkeypatch.setattr(PageCache, "__call__", pass_on)
+    assert own == await answers_of(tools, LIST)
+    assert own[2][0]["result"]["_meta"]
 
 
 async def test_reports_come_before_the_answer(tools: ToolEngine) -> None:

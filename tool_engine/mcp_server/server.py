@@ -200,7 +200,7 @@ class MCPServer:
         server.middleware += [
             self._note_connection,
             RequestStateBoundary(seal, default_audience=name),
-            PageCache(self._engine),
+            PageCache(self._engine, self._write_page),
             send_readable,
         ]
         return server
@@ -409,16 +409,27 @@ class MCPServer:
         ctx: ServerRequestContext[str | None, Any],
         params: types.PaginatedRequestParams | None,
     ) -> Any:
-        cursor = None if params is None else params.cursor
+        return self._read_page(None if params is None else params.cursor, is_modern=_is_modern(ctx))
+
+    def _read_page(self, cursor: str | None, *, is_modern: bool) -> dict[str, Any]:
         listed = self._listing if self._finder is None else self._finder
         try:
-            page = listed.read_page(cursor, is_modern=_is_modern(ctx))
+            page = listed.read_page(cursor, is_modern=is_modern)
         except BadCursorError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         found: dict[str, Any] = {"tools": page.tools, "resultType": "complete"}
         if page.next_cursor is not None:
             found["nextCursor"] = page.next_cursor
         return found
+
+    def _write_page(self, cursor: str | None) -> dict[str, Any]:
+        hint = _HOLDS["tools/list"]
+        return {
+            "ttlMs": hint.ttl_ms,
+            "cacheScope": hint.scope,
+            **self._read_page(cursor, is_modern=True),
+            "_meta": {types.SERVER_INFO_META_KEY: self._server.server_info_stamp},
+        }
 
     async def _call_tool(
         self, ctx: ServerRequestContext[str | None, Any], params: types.CallToolRequestParams
