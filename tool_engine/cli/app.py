@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import errno
 import itertools
@@ -31,6 +32,26 @@ _MEANT: Final = {
 }
 """Words of other programs for the commands of this one."""
 _REMOVING: Final = ("prune",)
+_SourceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source",
+        metavar="NAME=URL",
+        envvar="TOOL_ENGINE_SOURCES",
+        help="A database of SQL tools, such as shop=sqlite:///shop.db; once for each.",
+    ),
+]
+_RecordsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--records",
+        metavar="URL",
+        envvar="TOOL_ENGINE_RECORDS",
+        help="The database for the records of calls, such as sqlite:///calls.db, or none; a file "
+        "of yours when nothing is said.",
+        show_default=False,
+    ),
+]
 
 app = typer.Typer(
     cls=CommandList,
@@ -142,6 +163,16 @@ def _give_up_broken(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def _enter_folder(ctx: typer.Context, folder: str) -> None:
+    try:
+        ctx.with_resource(contextlib.chdir(folder))
+    except OSError as error:
+        raise CommandError(
+            f"--directory: cannot enter {folder!r}: {error.strerror}; name a folder that is there",
+            error_type="no_folder",
+        ) from error
+
+
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
         try:
@@ -165,29 +196,18 @@ def _read_options(
             show_default=False,
         ),
     ] = None,
+    directory: Annotated[
+        str | None,
+        typer.Option(
+            "--directory", "-C", metavar="DIR", help="Work in this folder, as if you were there."
+        ),
+    ] = None,
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Read the folder's sub-folders too.")
     ] = False,
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source",
-            metavar="NAME=URL",
-            envvar="TOOL_ENGINE_SOURCES",
-            help="A database of SQL tools, such as shop=sqlite:///shop.db; once for each.",
-        ),
-    ] = None,
-    records: Annotated[
-        str | None,
-        typer.Option(
-            "--records",
-            metavar="URL",
-            envvar="TOOL_ENGINE_RECORDS",
-            help="The database for the records of calls, such as sqlite:///calls.db, or none; a "
-            "file of yours when nothing is said.",
-            show_default=False,
-        ),
-    ] = None,
+    no_recursive: Annotated[bool, typer.Option("--no-recursive", hidden=True)] = False,
+    source: _SourceOption = None,
+    records: _RecordsOption = None,
     path: PathOption = None,
     mcp_config: ServersOption = None,
     is_version: Annotated[
@@ -201,10 +221,15 @@ def _read_options(
 
     Example: tool-engine --tools tools call calculator expression=1+2
     """
+    if recursive and no_recursive:
+        raise CommandError("--recursive and --no-recursive contradict each other; leave one out")
+    if directory is not None:
+        _enter_folder(ctx, directory)
     check_path_option(path)
     ctx.obj = Settings(
         chosen=tools,
         is_recursive=recursive,
+        is_flat=no_recursive,
         sources=tuple(source or ()),
         records=records,
         path=path,

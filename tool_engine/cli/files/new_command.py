@@ -64,7 +64,7 @@ def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: 
     `kind` is one of `KINDS`. A missing folder is made; `force` replaces existing files.
     """
     _check_words(name, kind)
-    module = _module_name(settings, name) if kind == _CODE_KIND else ""
+    module = module_name(settings, name) if kind == _CODE_KIND else ""
     folder = _make_folder(settings)
     target = folder / f"{name}.yaml"
     _check_free(name, target, folder)
@@ -92,7 +92,8 @@ def _check_words(name: str, kind: str) -> None:
         )
 
 
-def _module_name(settings: Settings, name: str) -> str:
+def module_name(settings: Settings, name: str) -> str:
+    """Return the name by which Python imports the code beside a new tool."""
     place = Path(os.path.relpath(settings.tools, settings.project), name)
     for part in place.parts:
         if not part.isidentifier() or keyword.iskeyword(part):
@@ -157,7 +158,8 @@ def _refresh_schema(path: Path) -> None:
 
 def _next_steps(settings: Settings, name: str, target: Path, text: Starter) -> list[str]:
     program = "tool-engine"
-    if settings.tools != DEFAULT_TOOLS:
+    # What the project's settings name need not be said again.
+    if settings.tools != settings.read_file("tools", DEFAULT_TOOLS):
         program += f" --tools {shlex.quote(settings.tools)}"
     file = shlex.quote(str(target))
     return [
