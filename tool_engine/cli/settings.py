@@ -121,7 +121,7 @@ class Settings(NamedTuple):
             **said,
             "recursive": self.is_recursive,
             "lock": self.lock,
-            "sources": {**said.get("sources", {}), **dict(map(_read_source, self.sources))},
+            "sources": {**said.get("sources", {}), **dict(map(read_source, self.sources))},
             "mcp_servers": self.mcp_servers,
             # The records are opened by commands, which share them.
             "records": None,
@@ -133,7 +133,8 @@ def put_first(folder: str) -> None:
     sys.path[:] = [folder, *(each for each in sys.path if each != folder)]
 
 
-def _read_source(text: str) -> tuple[str, str]:
+def read_source(text: str) -> tuple[str, str]:
+    """Return the name and the URL of a `--source`."""
     name, mark, url = text.partition("=")
     if not name or not mark:
         # Not the text: what was meant for a URL may hold a password.

@@ -23,10 +23,11 @@ from tool_engine.catalog.definition.starter import (
 from tool_engine.catalog.definition_files import list_definitions
 from tool_engine.cli.completion import complete_kind, names_in
 from tool_engine.cli.console import make_console, plain, print_json
-from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 from tool_engine.cli.settings import DEFAULT_TOOLS, Settings
 from tool_engine.cli.writing import write_file
+from tool_engine.model.checks.nearness import suggest_near
 
 _CODE_KIND: Final = "python"
 
@@ -80,8 +81,9 @@ def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: 
 
 def _check_words(name: str, kind: str) -> None:
     if kind not in KINDS:
-        listing = "; ".join(f"{known}: {about}" for known, about in KINDS.items())
-        raise CommandError(f"there is no kind {kind!r}{suggest_name(kind, KINDS)} ({listing})")
+        listing = ", ".join(f"{known} ({about})" for known, about in KINDS.items())
+        hint = suggest_near(kind, KINDS) or f"; there are: {listing}"
+        raise CommandError(f"there is no kind {kind!r}{hint}")
     better = better_name(name)
     if better is not None:
         hint = f"; write {better!r}" if better else ""
