@@ -65,6 +65,8 @@ async def test_calls_that_have_ended(olga: Browser, engine: ToolEngine) -> None:
         ("since=2001-01-01T00:00&until=2002-01-01T00:00:30", []),
         ("since=2001-01-01T00:00:00%2B02:00", ["nix", "note", "add", "add"]),
         ("parent=call-1", []),
+        ("ran=1e6", []),
+        ("ran=0.000000001&tool=add", ["add", "add"]),
         ("session=s", []),
         ("task=t", []),
     ],
@@ -116,6 +118,7 @@ async def test_pages(olga: Browser, engine: ToolEngine) -> None:
     [
         ("since=soon", 422, "write a time as"),
         ("within=ever", 422, "within is one of"),
+        ("ran=long", 400, "min_execution_time"),
         ("cursor=nix", 404, "no answer gave the cursor"),
         ("outcome=nice", 400, "outcome"),
         ("since=2029-01-01T00:00&until=2028-01-01T00:00", 409, "start must not be after end"),
