@@ -73,7 +73,9 @@ async def test_what_if(olga: Browser, engine: ToolEngine) -> None:
     for number in range(3):
         await engine.execute("add", {"a": number, "b": 1})
     shown = await olga.open("/studio/live/what-if?bucket=custom&limit=8")
-    assert "The last 3 calls, as they went and with 8 slots" in shown.words
+    assert "The last 3 calls of all buckets, as they went and with 8 slots" in shown.words
+    assert "Calls that ran 3 3 Calls that did not 0 0" in shown.words
+    assert "_" not in shown.words  # words of people, no names of fields
     assert engine.controller.config.bucket_limits == {}
     await olga.open("/studio/")
     await olga.send("/studio/live/limits", {"bucket": "custom", "limit": "8"})

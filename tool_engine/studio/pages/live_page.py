@@ -116,11 +116,8 @@ class LiveView:
         now = monotonic()
         found = await self._visit.api.get("/v1/admission")
         limits = await self._visit.api.get("/v1/limits")
-        names = sorted(
-            found["buckets"], key=lambda name: (-found["buckets"][name]["current"], name)
-        )
         buckets = []
-        for name in names:
+        for name in sorted(found["buckets"]):  # by name: what one is about to press stays there
             held = [each for each in found["held"] if each["bucket"] == name]
             waiting = [each for each in found["waiting"] if each["bucket"] == name]
             buckets.append(
