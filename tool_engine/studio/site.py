@@ -42,6 +42,8 @@ from tool_engine.studio.visit import (
     Pieces,
     Route,
     Visit,
+    read_place,
+    write_address,
 )
 
 _PAGES: Final = (
@@ -156,7 +158,7 @@ class Studio:
             await self._answer_sign_in(request, answer)
         elif request.session is None:
             self._count_request(Principal("", frozenset()))
-            await answer.send_move(request, request.root + "/sign-in")
+            await answer.send_move(request, _write_way_in(request))
         elif request.path == "/sign-out" and request.method == "POST":
             if self.sign_ins is not None:
                 self.sign_ins.end(request.session_id)
@@ -169,9 +171,13 @@ class Studio:
         assert session is not None  # noqa: S101 - the caller has looked
         principal = session.principal
         self._count_request(principal)
+        first = next((path for path, _, scope in PANES if principal.may(scope)), "/")
+        if request.path == "/" and first != "/":
+            await answer.send_move(request, request.root + first)
+            return
         route, parts = self._find_route(request)
         visit = self._make_visit(request, parts)
-        if not principal.may(route.scope):
+        if route.scope and not principal.may(route.scope):
             raise Problem(
                 403,
                 "not-allowed",
@@ -240,8 +246,11 @@ class Studio:
     async def _answer_sign_in(self, request: BrowserRequest, answer: _Sender) -> None:
         self._count_request(Principal("", frozenset()))
         code = request.path.removeprefix("/sign-in").removeprefix("/")
-        if self.sign_ins is None or (request.session is not None and not code):
-            await answer.send_move(request, request.root + "/")
+        said = request.form.get("next") or request.query.get("next", "/")
+        go_on = write_address(request.root, *read_place(said))
+        is_in = request.session is not None and not code and request.method == "GET"
+        if self.sign_ins is None or is_in:
+            await answer.send_move(request, go_on)
             return
         refused = ""
         if request.method == "POST":
@@ -250,15 +259,23 @@ class Studio:
                 self.sign_ins.use_code(code) if code else await self.sign_ins.use_token(token)
             )
             if session_id is not None:
+                self.sign_ins.end(request.session_id)
                 cookie = _make_cookie(request, session_id, _YEAR)
-                await answer.send_move(request, request.root + "/", cookie)
+                await answer.send_move(request, go_on, cookie)
                 return
             refused = "code" if code else "token"
         elif code and not self.sign_ins.knows_code(code):
             refused = "code"
         page = Page(
             "sign_in.html",
-            {"code": "" if refused else code, "refused": refused},
+            {
+                "code": "" if refused else code,
+                "refused": refused,
+                "next": said,
+                "go_on": go_on,
+                "is_from_elsewhere": request.is_from_elsewhere,
+                "who": None if request.session is None else request.session.principal.name,
+            },
             403 if refused else 200,
         )
         values = {**page.values, **_list_common(request), "principal": None, "csrf": ""}
@@ -302,6 +319,7 @@ class Studio:
             language=request.language,
             theme=request.theme,
             is_partial=request.is_partial,
+            place=request.place,
             receive=receive,
             can_sign_out=sign_ins is not None,
         )
@@ -318,6 +336,7 @@ class Studio:
             "language": visit.language,
             "theme": visit.theme,
             "path": visit.path,
+            "place": visit.place,
             "panes": [(path, name) for path, name, scope in PANES if may(scope)],
             **page.values,
         }
@@ -411,7 +430,14 @@ def _list_common(request: BrowserRequest) -> dict[str, Any]:
         "theme": request.theme,
         "panes": [],
         "path": request.path,
+        "place": request.place,
     }
+
+
+def _write_way_in(request: BrowserRequest) -> str:
+    """Return the address to sign in at, from which one comes to the page that was asked for."""
+    said = {} if request.place == "/" else {"next": request.place}
+    return write_address(request.root, "/sign-in", said)
 
 
 def _make_cookie(request: BrowserRequest, value: str, life: int) -> tuple[str, str]:
