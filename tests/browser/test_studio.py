@@ -142,11 +142,17 @@ async def test_a_connection_that_is_cut_comes_back(
     """What happened meanwhile is there, once."""
     await sign_in(page, studio)
     await page.set_network(is_there=False)
+    await page.wait_for_text("The server does not answer: what stands here is from")
     call = asyncio.create_task(engine.execute("steps", {"count": 2, "note": "x"}))
     await asyncio.sleep(0)
     assert await page.find_all("button", "Stop") == []
     await page.set_network(is_there=True)
     await page.find("table", "Runs, the oldest first")
+
+    async def is_well() -> bool:
+        return "does not answer" not in await page.text()
+
+    await page.wait_until(is_well)
     (held,) = engine.controller.snapshot().held
     rows = f"document.querySelectorAll('[id=\"held-{held.slot_id}\"]').length"
     assert await page.evaluate(rows) == 1

@@ -191,6 +191,6 @@ async def test_a_link_from_another_site_shows_the_way_in(studio: Service, ann: B
     said = {name.replace("-", "_"): value for name, value in headers.items()}
     moved = await ann.open("/studio/", follows=False, **said)
     assert (moved.status, moved.headers["location"]) == (303, "/studio/sign-in")
-    shown = await ann.open("/studio/tools?query=add", **said)
+    shown = await ann.open("/studio/tools?query=add", follows=True, **said)
     # From there it is one step of this site, with which the browser sends its cookie.
     assert '<a href="/studio/tools?query=add">Go on, if you are signed in</a>' in shown.text
