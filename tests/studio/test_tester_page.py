@@ -192,6 +192,33 @@ async def test_what_happens_as_it_happens(ann: Browser, tools: list[Any]) -> Non
     assert "done" in parts[-1]
 
 
+@pytest.mark.parametrize("partial", [{"hx_request": "true"}, {}])
+async def test_a_result_with_half_a_character(
+    ann: Browser, engine: ToolEngine, partial: dict[str, str]
+) -> None:
+    """What no strict reader of JSON takes: the value is shown all the same."""
+
+    @engine.tool(effect="read")
+    async def cut() -> dict[str, str]:
+        """Cut."""
+        return {"text": "half \ud83d", "\ud83d": "key"}
+
+    await ann.open("/studio/tester?tool=cut")
+    shown = await ann.send("/studio/tester/run", {"tool": "cut", "mode": "json"}, **partial)
+    assert "succeeded" in shown.words
+    assert "half \\ud83d" in shown.words
+
+
+async def test_a_stream_that_fails_says_so(
+    ann: Browser, engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ann.open("/studio/tester?tool=add")
+    monkeypatch.setattr("tool_engine.studio.pages.tester_page._describe_result", lambda *_: 1 / 0)
+    fields = {"tool": "add", "mode": "json", "arguments": '{"a": 1, "b": 2}'}
+    shown = await ann.send("/studio/tester/run", fields, hx_request="true")
+    assert "the page has failed; the log of the server says how" in shown.words
+
+
 async def test_a_failure_and_its_copies(ann: Browser) -> None:
     """The result says what failed; the same call is there as curl, Python, YAML and a link."""
     fields = form_of(await ann.open("/studio/tester?tool=add"))

@@ -7,6 +7,7 @@ API, one may not do here, and what the API cannot do, the studio cannot.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -119,8 +120,8 @@ class API:
         if not answer.is_json:
             return data.decode()
         if len(data) > _AT_ONCE:
-            return await asyncio.to_thread(msgspec.json.decode, data)
-        return msgspec.json.decode(data)
+            return await asyncio.to_thread(_decode_json, data)
+        return _decode_json(data)
 
     async def _read_answer(self, scope: dict[str, Any]) -> _Answer:
         answer = _Answer()
@@ -206,9 +207,17 @@ class _StreamedAnswer(_Answer):
                 if name == "problem":
                     raise _make_problem(data)
                 if data:
-                    yield name, msgspec.json.decode(data)
+                    yield name, _decode_json(data)
         if self.status >= 400:
             raise _make_problem(self.data)
+
+
+def _decode_json(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        # What a tool returned may hold half of a surrogate pair, which only this one reads.
+        return json.loads(data)
 
 
 def _read_event(text: bytes) -> tuple[str, bytes]:

@@ -147,9 +147,7 @@ class Studio:
         except Problem as problem:
             await self._show_problem(request, answer, problem)
         except Exception as error:  # noqa: BLE001 - a page that fails must not end the server
-            _log.error("request_failed", operation=request.path, error=trace_of(error))
-            detail = "the page has failed; the log of the server says how"
-            await self._show_problem(request, answer, Problem(500, "server-error", detail))
+            await self._show_problem(request, answer, _note_failure(request.path, error))
 
     async def _answer_request(self, request: BrowserRequest, answer: _Sender) -> None:
         if request.path.startswith("/static/"):
@@ -208,7 +206,14 @@ class Studio:
         await answer.start_stream()
 
         async def write() -> None:
-            async for page in found.pages:
+            try:
+                async for page in found.pages:
+                    await answer.send_event(self._render_for(visit, page))
+            except Problem:
+                raise
+            except Exception as error:  # noqa: BLE001 - a person must see that it has failed
+                problem = _note_failure(visit.path, error)
+                page = Page("problem_part.html", {"problem": problem})
                 await answer.send_event(self._render_for(visit, page))
             if found.says_end:
                 await answer.send_end()
@@ -421,6 +426,12 @@ async def _send_static(request: BrowserRequest, answer: _Sender) -> None:
     kind = _KINDS[name.rpartition(".")[2]]
     headers = {"content-type": f"{kind}; charset=utf-8", "cache-control": _KEPT}
     await answer.send_bytes(200, data, headers)
+
+
+def _note_failure(path: str, error: Exception) -> Problem:
+    """Write to the log how a page has failed, and return what its reader is to know of it."""
+    _log.error("request_failed", operation=path, error=trace_of(error))
+    return Problem(500, "server-error", "the page has failed; the log of the server says how")
 
 
 def _list_common(request: BrowserRequest) -> dict[str, Any]:
