@@ -51,6 +51,8 @@ class BrowserRequest(msgspec.Struct, kw_only=True):
     session_id: str
     cookie: str
     """The name of the cookie of sessions: servers at other ports of this host have others."""
+    address: str
+    """Where the server stands for its browser, such as `http://127.0.0.1:8930`."""
     is_secure: bool
     is_partial: bool
     is_from_elsewhere: bool
@@ -98,6 +100,7 @@ class Door:
         if self._sign_ins is None and not is_of_this_machine(scope, sent):
             raise Problem(403, "not-local", "without tokens only this machine is heard")
         request = Request(scope)
+        root = scope.get("root_path", "").rstrip("/")
         path = find_path(scope).removeprefix(self._mount) or "/"
         port = _PORT.search(host)
         cookie = f"studio_{port[1] if port else 'session'}"
@@ -115,12 +118,13 @@ class Door:
         return BrowserRequest(
             method=method,
             path=path,
-            root=scope.get("root_path", "").rstrip("/") + self._mount,
+            root=root + self._mount,
             query=dict(request.query_params),
             form=form,
             session=session,
             session_id=session_id,
             cookie=cookie,
+            address=f"{scope.get('scheme', 'http')}://{host}{root}",
             is_secure=scope.get("scheme") == "https",
             is_partial=b"hx-request" in sent,
             is_from_elsewhere=_is_from_elsewhere(sent),

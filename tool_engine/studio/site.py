@@ -320,6 +320,7 @@ class Studio:
             query=request.query,
             form=request.form,
             root=request.root,
+            address=request.address,
             csrf=session.csrf,
             language=request.language,
             theme=request.theme,

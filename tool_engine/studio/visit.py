@@ -42,6 +42,8 @@ class Visit(msgspec.Struct):
     form: Form
     root: str
     """What the paths of the studio begin with, such as `/studio`."""
+    address: str
+    """Where the API stands for this browser, such as `http://127.0.0.1:8930`."""
     csrf: str
     language: str
     theme: str
