@@ -124,6 +124,8 @@ class API:
         return _decode_json(data)
 
     async def _read_answer(self, scope: dict[str, Any]) -> _Answer:
+        # An answer in this process may come without a wait: a page of many would hold the loop.
+        await asyncio.sleep(0)
         answer = _Answer()
         await self._app(scope, self._receive, answer.send)
         if answer.status == 0:
