@@ -62,6 +62,17 @@ class API:
         """
         return await self._ask_for(self._make_scope("GET", _fill_path(path, parts), query))
 
+    async def find(
+        self, path: str, *parts: str, query: Mapping[str, str] | None = None
+    ) -> tuple[Any, Problem | None]:
+        """Return what a GET answers, or None and why it cannot: a page does without; see `get`."""
+        try:
+            return await self.get(path, *parts, query=query), None
+        except Problem as problem:
+            if problem.status < 500:
+                raise
+            return None, problem
+
     async def download(
         self, path: str, *parts: str, query: Mapping[str, str] | None = None
     ) -> bytes:

@@ -205,7 +205,7 @@ async def _show_page(
         **({"trial": trial} if tool is None else _fill_form(trial, tool, faults or [])),
         "tool": tool,
         "names": [each["name"] for each in found["items"]],
-        "last": await _list_last(visit, trial.conversation.strip()),
+        **await _list_last(visit, trial.conversation.strip()),
         "problem": problem,
         "shown": result,
     }
@@ -213,13 +213,15 @@ async def _show_page(
     return Page("tester.html", values, status)
 
 
-async def _list_last(visit: Visit, conversation: str) -> list[Any]:
-    """Return the newest calls of one's own, or of a conversation."""
+async def _list_last(visit: Visit, conversation: str) -> dict[str, Any]:
+    """Return the newest calls of one's own, or of a conversation; or why they cannot be read."""
     if not visit.principal.may("read"):
-        return []
+        return {"last": [], "unread": None}
     query = {"limit": _LAST, "caller_id": visit.principal.name, "conversation_id": conversation}
-    found = await visit.api.get("/v1/records", query=query)
-    return [{**each, "outcome": outcome_of(each["error_type"]).value} for each in found["items"]]
+    found, problem = await visit.api.find("/v1/records", query=query)
+    items = [] if found is None else found["items"]
+    last = [{**each, "outcome": outcome_of(each["error_type"]).value} for each in items]
+    return {"last": last, "unread": problem}
 
 
 async def _follow_call(visit: Visit, tool: Any, body: Any) -> AsyncIterator[Page]:
@@ -234,7 +236,7 @@ async def _follow_call(visit: Visit, tool: Any, body: Any) -> AsyncIterator[Page
                 if name == "result":
                     found = _describe_result(visit, tool, body, data)
                     last = await _list_last(visit, str(body.get("conversation_id", "")))
-                    values = {"shown": found, "events": shown["events"], "last": last}
+                    values = {"shown": found, "events": shown["events"], **last}
                     yield Page("tester_done.html", values)
                     return
                 _note_event(shown, name, data)
