@@ -7,6 +7,7 @@ API, one may not do here, and what the API cannot do, the studio cannot.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -60,6 +61,17 @@ class API:
             Problem: The API refuses it.
         """
         return await self._ask_for(self._make_scope("GET", (path, parts), query))
+
+    async def find(
+        self, path: str, *parts: str, query: Mapping[str, str] | None = None
+    ) -> tuple[Any, Problem | None]:
+        """Return what a GET answers, or None and why it cannot: a page does without; see `get`."""
+        try:
+            return await self.get(path, *parts, query=query), None
+        except Problem as problem:
+            if problem.status < 500:
+                raise
+            return None, problem
 
     async def download(
         self, path: str, *parts: str, query: Mapping[str, str] | None = None
@@ -119,10 +131,12 @@ class API:
         if not answer.is_json:
             return data.decode()
         if len(data) > _AT_ONCE:
-            return await asyncio.to_thread(msgspec.json.decode, data)
-        return msgspec.json.decode(data)
+            return await asyncio.to_thread(_decode_json, data)
+        return _decode_json(data)
 
     async def _read_answer(self, scope: dict[str, Any]) -> _Answer:
+        # An answer in this process may come without a wait: a page of many would hold the loop.
+        await asyncio.sleep(0)
         answer = _Answer()
         await self._app(scope, self._receive, answer.send)
         if answer.status == 0:
@@ -216,9 +230,17 @@ class _StreamedAnswer(_Answer):
                 if name == "problem":
                     raise _make_problem(data)
                 if data:
-                    yield name, msgspec.json.decode(data)
+                    yield name, _decode_json(data)
         if self.status >= 400:
             raise _make_problem(self.data)
+
+
+def _decode_json(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        # What a tool returned may hold half of a surrogate pair, which only this one reads.
+        return json.loads(data)
 
 
 def _read_event(text: bytes) -> tuple[str, bytes]:
