@@ -53,14 +53,11 @@ class _Redaction:
         """Key -> how it is shown, and whether what it names is secret: rows have the same keys."""
 
     def of(self, value: Any, depth: int) -> Any:
-        kind = type(value)
-        if kind is int or kind is float:
-            return HIDDEN if self._knows_some and known_secrets.holds_number(value) else value
         if value is None or isinstance(value, _PLAIN):
             return self._redact_plain(value)
         if depth >= _MAX_DEPTH:
             return "[too deep]"
-        if kind is dict or isinstance(value, Mapping):
+        if type(value) is dict or isinstance(value, Mapping):
             return self._redact_mapping(value, depth + 1)
         if isinstance(value, _PAIRS):
             return self._redact_list(value, depth + 1)
@@ -69,7 +66,10 @@ class _Redaction:
         return self._text(repr(value))
 
     def _redact_plain(self, value: str | float | None) -> Any:
-        if value is None or isinstance(value, bool):
+        kind = type(value)
+        if kind is int or kind is float:
+            return HIDDEN if self._knows_some and known_secrets.holds_number(value) else value
+        if value is None or kind is bool:
             return value
         if isinstance(value, str):
             return self._text(value)
