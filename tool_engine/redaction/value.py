@@ -65,7 +65,7 @@ class _Redaction:
             return [self.of(item, depth + 1) for item in value]
         return self._text(repr(value))
 
-    def _redact_plain(self, value: str | float | None) -> Any:
+    def _redact_plain(self, value: Any) -> Any:
         kind = type(value)
         if kind is int or kind is float:
             return HIDDEN if self._knows_some and known_secrets.holds_number(value) else value
