@@ -482,11 +482,10 @@ class Pipeline:
         self, call: Call, request: AdmissionRequest, arguments: dict[str, Any]
     ) -> Slot | None:
         queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
-        began, slot = self._time(), None
+        slot, task, wait = None, call.context.task, Wait(self.present, call, QUEUED)
+        admit: Any = self._controller.admit if task is None else task.admit
         try:
-            task = call.context.task
-            admit: Any = self._controller.admit if task is None else task.admit
-            with Wait(self.present, call, QUEUED):
+            with wait:
                 slot = await admit(request, queued, call.call_id if task is None else call)
             now = self.recheck(call, arguments)
         except AdmissionError as error:
@@ -494,7 +493,7 @@ class Pipeline:
         except StoppedError:
             now = call.cancelled
         except BaseException:
-            call.waited = self._time() - began
+            call.waited = self._time() - wait.began
             if slot is None:
                 self._ending.fail(call, CANCELLED)
             else:
@@ -503,7 +502,7 @@ class Pipeline:
         if not isinstance(now, Failure):
             call.slot = slot
             return slot
-        call.waited = self._time() - began
+        call.waited = self._time() - wait.began
         if slot is not None:
             self._controller.release(slot, outcome=None)
         call.result = self._ending.fail(call, now)
