@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from contextvars import Context
+    from datetime import datetime
 
     from tool_engine.model.call import ToolExecutionContext
     from tool_engine.model.progress import ToolProgress
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 class Tasks(Protocol):
     """The calls of an engine that outlive their caller: `engine.tasks`."""
+
+    def now(self) -> datetime:
+        """Return the time, UTC, that all programs with these tasks agree on."""
 
     async def get(self, task_id: str, owner: str | None = None) -> TaskHandle:
         """Return a task; `TaskNotFoundError`: there is none, or it is that of another owner."""

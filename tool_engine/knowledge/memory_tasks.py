@@ -40,6 +40,10 @@ class MemoryTaskStorage:
     def __repr__(self) -> str:
         return f"<MemoryTaskStorage {len(self._tasks)} tasks>"
 
+    async def read_time(self) -> float | None:
+        """Return None: one program has it."""
+        return None
+
     async def put(self, task: KeptTask) -> KeptTask:
         """Keep a new task, and return it; or the one with its owner and its `key`."""
         if task.key is not None:
