@@ -469,11 +469,16 @@ class Feeding:
         """End a run whose task another engine has taken, or has queued again: then it goes on."""
         if not run.is_held:
             return  # it has ended meanwhile, and its end is written or refused
-        taken = await self.storage.take(run.kept.state.id, self.worker)
-        if taken is not None:
-            self._begin_claimed(taken)
-        else:
-            run.lose()
+        task_id = run.kept.state.id
+        taken = await self.storage.take(task_id, self.worker)
+        if taken is None:
+            now = await self.storage.get(task_id)
+            if now is None or now.worker != self.worker:
+                run.lose()
+                return
+            # It was claimed in its turn meanwhile.
+            taken = now
+        self._begin_claimed(taken)
 
     def _find_dead(self, beats: dict[str, int]) -> list[str]:
         """Return the workers whose number has not changed for as long as the lease."""

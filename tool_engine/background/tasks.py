@@ -373,7 +373,7 @@ class EngineTasks:
     def serve(self) -> None:
         """Run what other programs start or leave behind, unless this engine leaves that to others.
 
-        An engine that found no task at its start looks for none until it has started one itself.
+        An engine that found no task at its start looks every few seconds only.
         """
         if self._storage.is_shared and self.runs_here:
             self.feeding.open()

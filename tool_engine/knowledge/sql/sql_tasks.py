@@ -81,7 +81,8 @@ class SQLTaskStorage:
 
     async def has_open(self) -> bool:
         """Return True if there is a task that has not ended."""
-        return bool(await self._read_rows(_load_sql().select_open()))
+        rows = await self._read_rows(_load_sql().has_open())
+        return bool(rows[0][0])
 
     async def read_time(self) -> float | None:
         """Return the server's time, or for a file that of the machine, which no program sets.

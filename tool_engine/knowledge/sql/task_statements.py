@@ -111,9 +111,11 @@ def insert_task(row: Mapping[str, Any]) -> Step:
     return Step(_INSERT, row)
 
 
-def select_open() -> Select[Any]:
-    """A task that has not ended."""
-    return select(tasks.c.number).where(_is_open).limit(1)
+def has_open() -> Select[Any]:
+    """Whether there is a task that has not ended: one that waits in line, or one that is taken."""
+    free = select(tasks.c.number).where(_is_free).exists()
+    taken = select(tasks.c.number).where(tasks.c.worker.is_not(None)).exists()
+    return select(or_(free, taken))
 
 
 def select_task(task_id: str) -> Select[Any]:
