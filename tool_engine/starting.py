@@ -86,10 +86,10 @@ class StartsTasks:
         if (watch := self.__dict__.get("_task_watch")) is None:
             room = import_module("tool_engine.background.watching")
             watch = self.__dict__["_task_watch"] = room.TaskWatch(self, kept)
-        watch.begin()
+        watch.begin_watch()
 
     async def _close_tasks(self) -> None:
         if (watch := self.__dict__.get("_task_watch")) is not None:
-            await watch.end()
+            await watch.end_watch()
         if (tasks := self.__dict__.get("_tasks")) is not None:
             await tasks.close()

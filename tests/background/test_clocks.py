@@ -38,7 +38,7 @@ def shift_clock(monkeypatch: pytest.MonkeyPatch, shift: timedelta) -> None:
 
 
 def seconds_left(engine: ToolEngine, state: Any) -> float:
-    left: float = (state.expires_at - engine.tasks.now()).total_seconds()
+    left: float = (state.expires_at - engine.tasks.read_clock()).total_seconds()
     return left
 
 
@@ -86,10 +86,10 @@ async def test_a_clock_that_is_set(
     engine = await make()
     handle = await engine.start("work", {"number": 1}, ttl=30)
     await until(handle, "running")
-    before = engine.tasks.now()
+    before = engine.tasks.read_clock()
     shift_clock(monkeypatch, shift)
     await engine.tasks.feeding._look_around()  # type: ignore[attr-defined]
-    assert abs((engine.tasks.now() - before).total_seconds()) < 20
+    assert abs((engine.tasks.read_clock() - before).total_seconds()) < 20
     assert handle.status == "running"
 
 
@@ -103,10 +103,10 @@ async def test_a_clock_that_is_set_beside_memory(
         work.add_to(engine)
         handle = await engine.start("work", {"number": 1}, ttl=30)
         await until(handle, "running")
-        before = engine.tasks.now()
+        before = engine.tasks.read_clock()
         shift_clock(monkeypatch, shift)
         await engine.tasks.feeding._look_around()  # type: ignore[attr-defined]
-        assert abs((engine.tasks.now() - before).total_seconds()) < 20
+        assert abs((engine.tasks.read_clock() - before).total_seconds()) < 20
         assert handle.status == "running"
         short = await engine.start("work", {"number": 2}, ttl=0.2)
         assert (await short.wait(BOUND)).error_type == "timeout"
@@ -121,7 +121,7 @@ async def test_where_the_machine_does_not_say_when_it_started(
     work.gate.set()
     handle = await engine.start("work", {"number": 1})
     assert (await handle.wait(BOUND)).is_success
-    assert abs((engine.tasks.now() - datetime.now(UTC)).total_seconds()) < 20
+    assert abs((engine.tasks.read_clock() - datetime.now(UTC)).total_seconds()) < 20
 
 
 async def test_an_engine_learns_that_it_was_taken_for_dead(make: Make, work: Work) -> None:

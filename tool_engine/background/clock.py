@@ -38,7 +38,7 @@ class SharedClock:
         """True if it was learned not long ago."""
         return self._learned_at is not None and read_uptime() - self._learned_at < _HOLDS
 
-    async def learn(self) -> None:
+    async def learn_time(self) -> None:
         """Ask for the time.
 
         Raises:
@@ -55,7 +55,7 @@ class SharedClock:
         if abs(began - self._began) > heard - asked:
             self._began = began
 
-    async def learn_once(self) -> None:
+    async def learn_time_once(self) -> None:
         """Ask for the time unless that was done not long ago; however many need it, once.
 
         Raises:
@@ -63,4 +63,4 @@ class SharedClock:
         """
         async with self._learning:
             if not self.is_fresh:
-                await self.learn()
+                await self.learn_time()

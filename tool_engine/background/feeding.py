@@ -427,7 +427,7 @@ class Feeding:
     async def _look_around(self) -> None:
         storage = self.storage
         if storage.is_shared:
-            await self.clock.learn()
+            await self.clock.learn_time()
             self._end_expired()
         now = self.clock.now()
         for kept in await storage.claim_expired(self.worker, now, MOST):

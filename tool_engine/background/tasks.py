@@ -167,7 +167,7 @@ class EngineTasks:
     async def _learn_time(self, *, is_late: bool) -> None:
         """Learn what time it is for all; what may never be written needs no database for that."""
         try:
-            await self._clock.learn_once()
+            await self._clock.learn_time_once()
         except RecordsUnavailableError:
             if not is_late:
                 raise
@@ -199,7 +199,7 @@ class EngineTasks:
             self._live[kept.state.id] = kept
         self.feeding.take_new(kept)
 
-    def now(self) -> datetime:
+    def read_clock(self) -> datetime:
         """Return the time, UTC, that all programs with these tasks agree on; see `TaskState`."""
         return self._clock.now()
 
@@ -229,6 +229,8 @@ class EngineTasks:
         limit: int = 100,
         after: str | None = None,
         tool_name: str | None = None,
+        *,
+        results: bool = False,
     ) -> Sequence[TaskState]:
         """Return tasks as they are, the newest first.
 
@@ -238,6 +240,7 @@ class EngineTasks:
             limit: The most of them.
             after: The id of the last one of the page before.
             tool_name: Of which tool; None: of all.
+            results: Whether each has its result, which may be large; else `get` gives it.
 
         Raises:
             ConfigurationError: There is no such status, or the limit is below 1.
@@ -249,12 +252,13 @@ class EngineTasks:
         check_count("limit", limit, minimum=1)
         if after is not None:
             await self.get(after, owner)
-        found = await self._storage.list(owner, status, limit, after, tool_name)
+        found = await self._storage.list(owner, status, limit, after, tool_name, results=results)
         states = []
         for each in found:
             kept = self._live.get(each.id)
             is_here = kept is not None and self.feeding.has_run(kept)
-            states.append(kept.state if kept is not None and is_here else each)
+            state = kept.state if kept is not None and is_here else each
+            states.append(state if results else state.without_result())
         return states
 
     @at_home

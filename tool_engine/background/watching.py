@@ -35,7 +35,7 @@ class TaskWatch:
         self._looking: asyncio.Task[None] | None = None
         self._is_ended = False
 
-    def begin(self) -> None:
+    def begin_watch(self) -> None:
         """Look from now on, until there is one; a second time changes nothing."""
         if self._timer is None and not self._is_ended:
             loop = asyncio.get_running_loop()
@@ -60,9 +60,9 @@ class TaskWatch:
             self._is_ended = True
             engine.tasks.open()
         else:
-            self.begin()
+            self.begin_watch()
 
-    async def end(self) -> None:
+    async def end_watch(self) -> None:
         """Look no more, and wait for the look that goes on."""
         self._is_ended = True
         if self._timer is not None:

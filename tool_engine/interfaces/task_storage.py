@@ -50,6 +50,8 @@ class TaskStorage(Protocol):
         limit: int,
         after: str | None,
         tool_name: str | None = None,
+        *,
+        results: bool = False,
     ) -> Sequence[TaskState]:
         """Return states, the newest first; None: of every owner, status, or tool.
 
@@ -59,6 +61,7 @@ class TaskStorage(Protocol):
             limit: The most of them.
             after: The id of a task, whose next older ones are asked for.
             tool_name: The tool.
+            results: Whether each one has its result, which may be large.
         """
 
     async def count_ahead(self, task: KeptTask) -> int:

@@ -81,6 +81,8 @@ class MemoryTaskStorage:
         limit: int,
         after: str | None,
         tool_name: str | None = None,
+        *,
+        results: bool = False,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         last = self._tasks.get(after) if after is not None else None
@@ -93,7 +95,7 @@ class MemoryTaskStorage:
             is_older = last is None or task.number < last.number
             is_meant = status in (None, state.status) and tool_name in (None, state.tool_name)
             if is_older and is_meant:
-                found.append(state)
+                found.append(state if results else state.without_result())
         return found
 
     async def count_ahead(self, task: KeptTask) -> int:

@@ -97,11 +97,7 @@ def create_app(
     if not isinstance(engine, ToolEngine):
         raise ConfigurationError(f"engine must be a ToolEngine, got {engine!r}")
     known = _take_verifier(auth)
-    try:
-        rates = None if rate is None else Rates(rate)
-    except ValueError as error:
-        raise ConfigurationError(f"rate: {error}") from error
-    bounds: dict[str, Any] = {"rates": rates, "open_requests": OpenRequests(max_open)}
+    bounds: dict[str, Any] = {"rates": _take_rates(rate), "open_requests": OpenRequests(max_open)}
     served = Served(engine)
     served.description = msgspec.json.encode(describe_operations(OPERATIONS))
     engine.approvals.take_questions()
@@ -131,6 +127,13 @@ def _take_verifier(auth: Any) -> Verifier | None:
             f"auth must be a token file or have find_principal, got {auth!r}; see JWTVerifier"
         )
     return known
+
+
+def _take_rates(rate: str | None) -> Rates | None:
+    try:
+        return None if rate is None else Rates(rate)
+    except ValueError as error:
+        raise ConfigurationError(f"rate: {error}") from error
 
 
 class App:

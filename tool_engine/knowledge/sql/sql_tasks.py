@@ -12,7 +12,7 @@ import hashlib
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ from tool_engine.model.record import CallEntry
 from tool_engine.model.task import QUEUED, KeptTask, TaskState, fields_of
 from tool_engine.redaction import redact
 
+_T = TypeVar("_T")
 KEEPING: Final = (
     "the tasks in {place} cannot be kept or read: {reason}; what was kept before stays, so try "
     "again once the database works"
@@ -157,13 +158,14 @@ class SQLTaskStorage:
         limit: int,
         after: str | None,
         tool_name: str | None = None,
+        *,
+        results: bool = False,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         named = None if owner is None else _hash_owner(owner)
         tool = None if tool_name is None else _as_text(tool_name)
-        rows = await self._read_rows(_load_sql().select_tasks(named, status, limit, after, tool))
-        tasks = await _make_tasks(rows)
-        return [task.state for task in tasks]
+        asked = _load_sql().select_states(named, status, limit, after, tool, results=results)
+        return await _make_all(_state_of, await self._read_rows(asked))
 
     async def count_ahead(self, task: KeptTask) -> int:
         """Return how many queued tasks come before a queued one."""
@@ -280,16 +282,32 @@ class SQLTaskStorage:
 
 
 async def _make_tasks(rows: Sequence[Any]) -> list[KeptTask]:
+    return await _make_all(_task_of, rows)
+
+
+async def _make_all(make: Callable[[Any], _T], rows: Sequence[Any]) -> list[_T]:
     if len(rows) <= _MANY:
-        return [_task_of(row) for row in rows]
-    return await asyncio.to_thread(lambda: [_task_of(row) for row in rows])
+        return list(map(make, rows))
+    return await asyncio.to_thread(lambda: list(map(make, rows)))
+
+
+def _state_of(row: Any) -> TaskState:
+    task_id, state = row
+    # Where its result was left out, the end is missing, too.
+    whole = state if state.endswith(b"}") else state + b"}"
+    return _decode_part(TaskState, whole, task_id)
+
+
+def _decode_part(kind: type[_T], data: bytes, task_id: str) -> _T:
+    place, cure = f"the task {task_id!r} (a row of tool_tasks)", "delete the row"
+    found: _T = read_row(lambda: msgspec.json.decode(data, type=kind), place, cure)
+    return found
 
 
 def _task_of(row: Any) -> KeptTask:
     task_id, number, priority, worker, bound_to, key, state, data = row
-    place, cure = f"the task {task_id!r} (a row of tool_tasks)", "delete the row"
-    kept = read_row(lambda: msgspec.json.decode(state, type=TaskState), place, cure)
-    asked = read_row(lambda: msgspec.json.decode(data, type=_Asked), place, cure)
+    kept = _decode_part(TaskState, state, task_id)
+    asked = _decode_part(_Asked, data, task_id)
     context = None if asked.context is None else ToolExecutionContext(**asked.context)
     return KeptTask(
         state=kept,
