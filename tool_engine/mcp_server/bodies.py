@@ -48,11 +48,12 @@ def check_id(message: Any) -> None:
     Raises:
         Refused: It has none. The SDK would take it for a notification, and its client would wait.
     """
-    if isinstance(message, dict) and "method" in message and not _is_id(message.get("id", 0)):
+    if isinstance(message, dict) and "method" in message and not is_id(message.get("id", 0)):
         raise Refused(types.INVALID_REQUEST, "Invalid request: 'id' is not as JSON-RPC has it")
 
 
-def _is_id(value: Any) -> bool:
+def is_id(value: Any) -> bool:
+    """Return True if a value is an id as JSON-RPC has it."""
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
@@ -75,4 +76,4 @@ def _find_id(message: bytes) -> str | int | None:
     except (ValueError, RecursionError):
         return None
     request_id = found.get("id") if isinstance(found, dict) else None
-    return request_id if _is_id(request_id) else None
+    return request_id if is_id(request_id) else None

@@ -5,13 +5,11 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any, Final
 
-import msgspec
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from starlette.responses import JSONResponse
 
-from tool_engine.access.bodies import read_body, replay_body
 from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem, send_problem
 from tool_engine.access.streams import answer_while_known
@@ -67,10 +65,6 @@ class KnownClients:
         await answer_while_known(self._app, known_scope, receive, send)
 
 
-class _Asked(msgspec.Struct):
-    method: str = ""
-
-
 class _Session:
     """What is known of one session."""
 
@@ -122,7 +116,7 @@ class BoundSessions:
     def _find_problem(self, name: str, scope: Any) -> Problem | None:
         """Return why a request may open no session; None: it may, or would open none."""
         own = self._known.get(name, {})
-        if len(own) < _MOST_SESSIONS or not _is_opening(scope["body"]):
+        if len(own) < _MOST_SESSIONS or not _is_opening(scope.get("message")):
             return None
         now = monotonic()
         for key in [key for key, each in own.items() if not each.open and each.used + _IDLE <= now]:
@@ -151,15 +145,14 @@ class BoundSessions:
                 self._known.pop(name, None)
 
 
-def _is_opening(body: bytes) -> bool:
-    try:
-        return msgspec.json.decode(body, type=_Asked).method == "initialize"
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
+def _is_opening(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("method") == "initialize"
 
 
 class CheckedMessages:
     """An ASGI app that passes on only the messages that can be read in one way.
+
+    What passes has its message in `scope["message"]`.
 
     Args:
         app: The SDK's, behind a guard.
@@ -170,13 +163,11 @@ class CheckedMessages:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["method"] == "POST":
-            body = await read_body(receive)
-            if body is None:
-                return  # its client has left
             try:
-                check_id(await check_message(body))
+                message = await check_message(scope["body"])
+                check_id(message)
             except Refused as refused:
                 await JSONResponse(refused.to_dict(), 400)(scope, receive, send)
                 return
-            receive = replay_body(body, receive)
+            scope = {**scope, "message": message}
         await self._app(scope, receive, send)

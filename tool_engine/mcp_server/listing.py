@@ -6,10 +6,11 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
 from tool_engine.interfaces.source import Source, find_for_model
@@ -67,14 +68,17 @@ class _Listed:
 class PageCache:
     """Pages of the list as they stand on the wire: each is made once for a generation.
 
-    The SDK checks what a handler returns, which takes longer than to make it.
+    The SDK checks what a handler returns, which takes longer than to make it. It takes out what an
+    older client would not know; of the others' pages it would change nothing.
 
     Args:
         engine: Whose tools the pages have.
+        write_page: Returns a page as it stands on the wire of 2026-07-28.
     """
 
-    def __init__(self, engine: Source) -> None:
+    def __init__(self, engine: Source, write_page: Callable[[str | None], Any]) -> None:
         self._engine = engine
+        self._write_page = write_page
         self._generation: object = None
         self._pages: OrderedDict[Any, Any] = OrderedDict()
 
@@ -91,7 +95,8 @@ class PageCache:
         key = ctx.protocol_version, cursor, find_patterns()
         page = self._pages.get(key)
         if page is None:
-            page = await call_next(ctx)
+            is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+            page = self._write_page(cursor) if is_modern else await call_next(ctx)
             if generation is not None and generation == self._engine.generation:
                 keep_newest(self._pages, key, page, _MOST_PAGES)
         # The envelope is the SDK's to write into, what it holds is not.
@@ -160,11 +165,6 @@ class Listing:
     def find_near(self, name: str) -> list[str]:
         """Return the names that are most like an unknown one."""
         return find_near(name[:_LONGEST_NAME], self._list_now().names, _MOST_NEAR)
-
-    def find_schema(self, name: str) -> Mapping[str, Any] | None:
-        """Return the schema of a tool's arguments; None: there is no such tool."""
-        tool = self.find(name)
-        return None if tool is None else tool.parameters_schema
 
     def _list_now(self) -> _Listed:
         generation = self._engine.generation

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextvars import ContextVar
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -33,6 +33,7 @@ from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError,
 from tool_engine.mcp_server.calling import ClientCalls
 from tool_engine.mcp_server.changes import Changes
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
+from tool_engine.mcp_server.exchange import ModernRequests
 from tool_engine.mcp_server.failing import answer_failures
 from tool_engine.mcp_server.finding import Finder
 from tool_engine.mcp_server.http import BoundSessions, CheckedMessages, KnownClients
@@ -185,7 +186,7 @@ class MCPServer:
             on_completion=self._complete_argument,
             on_subscriptions_listen=self._serve_listener,
             cache_hints=_HOLDS,
-            get_tool_input_schema=self._find_schema,
+            get_tool_input_schema=_find_header_schema,
         )
         # Not as an argument: the SDK warns of what 2026-07-28 has no more.
         server.add_request_handler(
@@ -199,7 +200,7 @@ class MCPServer:
         server.middleware += [
             self._note_connection,
             RequestStateBoundary(seal, default_audience=name),
-            PageCache(self._engine),
+            PageCache(self._engine, self._write_page),
             send_readable,
         ]
         return server
@@ -272,7 +273,8 @@ class MCPServer:
         served = self._server.streamable_http_app(
             streamable_http_path=path, transport_security=_NO_GUARD
         )
-        return BoundSessions(CheckedMessages(LongAnswers(served)))
+        older = BoundSessions(LongAnswers(served))
+        return CheckedMessages(ModernRequests(self._server, path, older))
 
     async def run_http(
         self,
@@ -407,16 +409,27 @@ class MCPServer:
         ctx: ServerRequestContext[str | None, Any],
         params: types.PaginatedRequestParams | None,
     ) -> Any:
-        cursor = None if params is None else params.cursor
+        return self._read_page(None if params is None else params.cursor, is_modern=_is_modern(ctx))
+
+    def _read_page(self, cursor: str | None, *, is_modern: bool) -> dict[str, Any]:
         listed = self._listing if self._finder is None else self._finder
         try:
-            page = listed.read_page(cursor, is_modern=_is_modern(ctx))
+            page = listed.read_page(cursor, is_modern=is_modern)
         except BadCursorError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         found: dict[str, Any] = {"tools": page.tools, "resultType": "complete"}
         if page.next_cursor is not None:
             found["nextCursor"] = page.next_cursor
         return found
+
+    def _write_page(self, cursor: str | None) -> dict[str, Any]:
+        hint = _HOLDS["tools/list"]
+        return {
+            "ttlMs": hint.ttl_ms,
+            "cacheScope": hint.scope,
+            **self._read_page(cursor, is_modern=True),
+            "_meta": {types.SERVER_INFO_META_KEY: self._server.server_info_stamp},
+        }
 
     async def _call_tool(
         self, ctx: ServerRequestContext[str | None, Any], params: types.CallToolRequestParams
@@ -430,10 +443,6 @@ class MCPServer:
         if tasks is None or not read_task_ids(params):
             return await listen(ctx, params)
         return await listen_with_tasks(tasks, listen, ctx, params)
-
-    def _find_schema(self, name: str) -> Mapping[str, Any] | None:
-        own = None if self._finder is None else self._finder.get(name)
-        return self._listing.find_schema(name) if own is None else own.parameters_schema
 
     async def _list_prompts(self, ctx: Any, params: Any) -> Any:
         return {"prompts": self._prompts.describe(), "resultType": "complete"}
@@ -486,6 +495,13 @@ class MCPServer:
             values = self._prompts.complete(params.ref.name, argument.name, argument.value)
         completion = {"values": values, "total": len(values), "hasMore": False}
         return {"completion": completion, "resultType": "complete"}
+
+
+def _find_header_schema(_name: str) -> None:
+    """Return None: no definition says that an argument stands in a header, too.
+
+    Without this the SDK would go through the list for each call.
+    """
 
 
 def _make_seal(keys: list[bytes], principal: Principal) -> RequestStateSecurity:

@@ -113,7 +113,8 @@ class KnownTools:
         for tool in _check_tools(tools):
             if not tool.is_for_models:
                 continue
-            if listed.setdefault(tool.name, tool) != tool:
+            known = listed.setdefault(tool.name, tool)
+            if known is not tool and known != tool:
                 raise ConfigurationError(
                     f"two tools are named {tool.name!r}, of which a model could call only one: "
                     "rename one, or put their engines into CombinedTools"
@@ -144,7 +145,10 @@ class KnownTools:
         sent = self._sent.get(name)
         if sent is None:
             # Not kept: a model may have made up the name.
-            stand_ins = self._make_stand_ins(name) if self._is_replaced(name) else [name]
+            is_replaced = self._is_replaced(name)
+            if not is_replaced and name not in self._meant:
+                return name
+            stand_ins = self._make_stand_ins(name) if is_replaced else [name]
             sent = next(free for free in stand_ins if free not in self._meant)
         return sent
 
@@ -157,7 +161,7 @@ class KnownTools:
         meant = self._meant.get(sent)
         if meant is not None:
             return meant
-        return self._list_catalog_names().get(sent, sent) if _REPLACED.fullmatch(sent) else sent
+        return self._list_catalog_names().get(sent, sent) if _is_stand_in(sent) else sent
 
     def is_beginning(self, sent: str) -> bool:
         """Return True if a sent name begins so: some arrive in pieces."""
@@ -179,7 +183,7 @@ class KnownTools:
         return self._listed[1]
 
     def _is_replaced(self, name: str) -> bool:
-        return not self._rule.accepts(name) or _REPLACED.fullmatch(name) is not None
+        return not self._rule.accepts(name) or ("__" in name and _is_stand_in(name))
 
     def _make_stand_ins(self, name: str) -> list[str]:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
@@ -190,13 +194,17 @@ class KnownTools:
         return [f"{plain[: space - length]}__{digest[:length]}" for length in _HASH_LENGTHS]
 
 
+def _is_stand_in(name: str) -> bool:
+    return _REPLACED.fullmatch(name) is not None
+
+
 def _check_tools(tools: Any) -> Iterator[Tool]:
     if isinstance(tools, Tool) or not isinstance(tools, Iterable):
         raise ConfigurationError(
             f"tools must be a list of tools, such as engine.list_all(), got {tools!r:.80}"
         )
     for tool in tools:
-        if not isinstance(tool, Tool):
+        if type(tool) is not Tool and not isinstance(tool, Tool):
             raise ConfigurationError(
                 f"each of the tools must be a Tool, such as engine.get('name'), got {tool!r:.80}"
             )
