@@ -44,10 +44,10 @@ class TaskWatch:
     def _begin_look(self) -> None:
         self._timer = None
         if self._engine() is not None:
-            look = self._look()
+            look = self._look_for_tasks()
             self._looking = asyncio.get_running_loop().create_task(look, context=Context())
 
-    async def _look(self) -> None:
+    async def _look_for_tasks(self) -> None:
         try:
             is_needed = await self._storage.has_open()
         except ToolEngineError:
