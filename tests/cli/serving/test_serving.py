@@ -74,8 +74,11 @@ async def test_a_server_runs_its_tasks(tmp_path: Path, where: str) -> None:
 
 async def test_a_server_below_the_path_of_a_proxy(tmp_path: Path) -> None:
     """It says where it is, there as well as in its description."""
-    words = ("--no-auth", "--root-path", "/inner")
-    async with server_process(tmp_path, *words) as server, aiohttp.ClientSession() as http:
+    words = ("--root-path", "/inner")
+    async with (
+        server_process(tmp_path, *words) as server,
+        aiohttp.ClientSession(headers=HEADERS) as http,
+    ):
         assert server.url.endswith("/inner")
         async with http.get(f"{server.url}/openapi.json") as answer:
             assert (await answer.json())["servers"] == [{"url": "/inner"}]
