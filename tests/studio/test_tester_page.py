@@ -210,7 +210,7 @@ async def test_a_failure_and_its_copies(ann: Browser) -> None:
     ("query", "status", "says"),
     [
         ("tool=ad", 404, "did you mean 'add'"),
-        ("tool=a/b", 404, "nothing of that name"),
+        ("tool=a/b", 404, "no tool 'a/b'"),
         ("tool=add&arguments=%7B", 422, "no JSON"),
         ("tool=add&call=no-such-call", 404, "no-such-call"),
         ("", 200, "Type the name of a tool"),

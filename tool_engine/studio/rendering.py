@@ -18,6 +18,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
+from tool_engine.studio.path_parts import quote_part
 from tool_engine.visible import DECEPTIVE, cut_middle, visible
 
 _HERE: Final = Path(__file__).parent
@@ -105,6 +106,7 @@ def _make_environment() -> Environment:
         beginning=show_beginning,
         id=show_id,
         json=show_json,
+        part=quote_part,
         seconds=show_seconds,
         number=show_number,
         measure=show_measure,

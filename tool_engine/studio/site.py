@@ -21,6 +21,7 @@ from tool_engine.studio.door import BrowserRequest, Door
 from tool_engine.studio.pages import (
     approvals_page,
     call_page,
+    call_tree,
     choices_page,
     files_page,
     history_page,
@@ -32,6 +33,7 @@ from tool_engine.studio.pages import (
     tool_page,
     tools_page,
 )
+from tool_engine.studio.path_parts import read_part
 from tool_engine.studio.rendering import digest_static, list_static, load_pages, render_page
 from tool_engine.studio.signing_in import SignIns
 from tool_engine.studio.visit import (
@@ -48,6 +50,7 @@ _PAGES: Final = (
     live_page,
     history_page,
     call_page,
+    call_tree,
     tools_page,
     tool_page,
     tester_page,
@@ -275,7 +278,7 @@ class Studio:
         for route in self._routes:
             named = match_path(route.path.split("/"), parts)
             if named is not None and route.method == request.method:
-                return route, named
+                return route, {name: read_part(part) for name, part in named.items()}
             if named is not None:
                 methods.append(route.method)
         if methods:

@@ -15,7 +15,8 @@ from tool_engine.studio.forms.controls import make_form
 from tool_engine.studio.forms.fields import fill_fields, write_json
 from tool_engine.studio.forms.form_changes import change_fields
 from tool_engine.studio.forms.reading import Arguments, Fault, read_arguments, take_files
-from tool_engine.studio.visit import Page, PageAnswer, Pieces, Visit, show_at
+from tool_engine.studio.path_parts import write_part
+from tool_engine.studio.visit import Move, Page, PageAnswer, Pieces, Visit, show_at
 
 _LAST: Final = "10"
 """Calls of one's own that are listed."""
@@ -90,7 +91,7 @@ async def change_form(visit: Visit) -> Page:
 
 @show_at("POST", "/tester/run", scope="call")
 async def run_tool(visit: Visit) -> PageAnswer:
-    """Call the tool, and show what happens as it happens."""
+    """Call the tool, and show what happens as it happens, or the task that it is left to."""
     trial = _read_trial(visit)
     tool = await visit.api.get("/v1/tools/{}", trial.name)
     said = _read_said(trial, tool["input_schema"])
@@ -106,6 +107,10 @@ async def run_tool(visit: Visit) -> PageAnswer:
         body["timeout"] = _read_timeout(trial.timeout)
     if trial.conversation.strip():
         body["conversation_id"] = trial.conversation.strip()
+    if visit.form.get("as") == "task":
+        wish = {"prefer": "respond-async"}
+        task = await visit.api.post("/v1/tools/{}/calls", tool["name"], body=body, headers=wish)
+        return Move(f"/tasks/{write_part(task['id'])}")
     if visit.is_partial:
         return Pieces(_follow_call(visit, tool, body))
     result = await visit.api.post("/v1/tools/{}/calls", tool["name"], body=body)

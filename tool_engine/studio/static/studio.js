@@ -49,17 +49,31 @@
     say(button.dataset.said ?? "");
   });
 
-  // One form is sent once, however often its button is pressed.
+  // One form is sent once, however often its button is pressed before the answer is there. It is
+  // heard before htmx hears of it.
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.method !== "post") return;
     if (form.dataset.sent) {
       event.preventDefault();
+      event.stopImmediatePropagation();
       return;
     }
     form.dataset.sent = "yes";
     setTimeout(() => delete form.dataset.sent, 5000);
+  }, true);
+
+  document.addEventListener("htmx:finally:request", ({ detail }) => {
+    delete detail.ctx.sourceElement?.dataset.sent; // which may have left the page
   });
+
+  // The second half of a double click is no press of its own, however soon the answer came.
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest('form[method="post"] button:not([formaction])');
+    if (!button || event.detail < 2) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }, true);
 
   // What is not filled in is left out of the address.
   document.addEventListener("formdata", ({ target, formData }) => {
