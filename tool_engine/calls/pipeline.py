@@ -24,7 +24,6 @@ from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import (
     ANONYMOUS,
-    CANCELLED,
     Call,
     end_of,
     end_work_of,
@@ -495,7 +494,7 @@ class Pipeline:
         except BaseException:
             call.waited = self._time() - wait.began
             if slot is None:
-                self._ending.fail(call, CANCELLED)
+                self._ending.fail(call, call.cancelled)
             else:
                 self._end_broken(call, slot)
             raise
@@ -546,7 +545,7 @@ class Pipeline:
     def _end_broken(self, call: Call, slot: Slot) -> None:
         call.break_off()
         self._controller.release(slot, outcome=None)
-        self._ending.fail(call, CANCELLED)
+        self._ending.fail(call, call.cancelled)
 
     async def _finish_run(
         self, call: Call, plan: Plan, slot: Slot, run: ToolTask

@@ -36,7 +36,6 @@ async def list_tasks(visit: Visit) -> Page:
         "owner": said["owner"],
         "cursor": cursor,
         "limit": _PAGE,
-        "results": "false",
     }
     status = 200
     try:
