@@ -145,6 +145,17 @@ def full(queue: str, waiting: int, size: int, lane: Lane, wait: float | None) ->
     )
 
 
+def is_strict(waiter: Waiter, config: ConcurrencyConfig, queued: int) -> bool:
+    """Whether `to_wait` could refuse: a cheap look for what nearly never is."""
+    lane: Lane = waiter.lane
+    return bool(
+        queued > config.queue_size
+        or config.strategy == "reject"
+        or lane.bucket.queue_size is not None
+        or lane.keys
+    )
+
+
 def to_wait(
     waiter: Waiter,
     config: ConcurrencyConfig,
