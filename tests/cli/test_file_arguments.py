@@ -235,6 +235,7 @@ def test_every_file_argument_has_a_row() -> None:
 
 SPEAK_OF_FILES = {
     "--recursive",
+    "serve --root-path",
     "list --strict",
     "new --force",
     "validate --verbose",

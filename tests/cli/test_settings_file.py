@@ -87,6 +87,19 @@ def test_databases_servers_and_lock_of_the_file(
     assert command("call", "echo", "message=hi").code == 0
 
 
+def test_records_are_kept_where_the_file_says_or_nowhere(
+    project: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOOL_ENGINE_RECORDS", raising=False)
+    write_settings(project, "tool-engine.toml", 'tools = "mine"\nrecords = "sqlite:///kept.db"\n')
+    assert command("call", "echo", "message=hi").code == 0
+    assert (project / "kept.db").is_file()
+    assert "echo" in command("history").out
+    write_settings(project, "tool-engine.toml", 'tools = "mine"\nrecords = "none"\n')
+    assert "there are no records" in command("history").err
+    assert command("--records", "sqlite:///kept.db", "history").code == 0
+
+
 def test_functions_are_imported_from_the_path_of_the_file(project: Path, command: Command) -> None:
     write_settings(project, "tool-engine.toml", 'tools = "mine"\npath = "source"\n')
     (project / "source").mkdir()

@@ -33,6 +33,8 @@ LINES = [
     ("cli/app.py: name a folder that is there", "-C nowhere list", ["-C . list"]),
     ("cli/files/validate_command.py: leave one out", "validate --watch --format sarif",
      ["validate --format sarif"]),
+    ("cli/files/schema_command.py: write `tool-engine schema catalog --address URL`",
+     "schema catalog", ["schema catalog --address https://tools.example"]),
     ("cli/project/init_command.py: name another one", "init taken/in", ["init free/in"]),
     (("cli/settings.py: name another with `tool-engine --tools DIR ...` or the variable "
       "TOOL_ENGINE_TOOLS, or begin a project with `tool-engine init`"), "-C empty list",

@@ -20,6 +20,8 @@ OWN_FILE: Final = "tool-engine.toml"
 PROJECT_FILE: Final = "pyproject.toml"
 FOLDERS: Final = {"tools": "tools_directory", "path": ""}
 """The settings that are folders, and the fields of an engine which they are."""
+NOWHERE: Final = "none"
+"""In place of a database: keeps no records."""
 _OF_COMMANDS: Final = frozenset(
     {
         *("tools_directory", "auto_reload", "reload_interval", "watch_for_changes", "preload"),
@@ -173,6 +175,8 @@ def _check_value(found: SettingsFile, key: str, value: Any) -> None:
                 f"{found.place(key)}: {key} is the path of a folder, in quotes, got {value!r}",
                 error_type=_BAD,
             )
+        return
+    if key == "records" and value == NOWHERE:
         return
     from tool_engine.config import ToolEngineConfig
 

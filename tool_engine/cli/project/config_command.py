@@ -17,9 +17,9 @@ from tool_engine.cli.options import (
     ToolsOption,
     settings_of,
 )
-from tool_engine.cli.records.recording import NOWHERE, records_place
+from tool_engine.cli.records.recording import records_place
 from tool_engine.cli.settings import LOCK_VARIABLE, Settings
-from tool_engine.cli.settings_file import known_settings
+from tool_engine.cli.settings_file import NOWHERE, known_settings
 from tool_engine.cli.tables import make_table
 from tool_engine.config import ToolEngineConfig
 from tool_engine.model.settings.databases import DatabaseSource
