@@ -75,6 +75,7 @@ from tool_engine.model.outcome import ErrorType, Outcome
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.record import ToolCallRecord, ToolCallSummary
 from tool_engine.model.result import CutStrategy, ResultLimits
+from tool_engine.model.settings.adaptive import AdaptivePolicy
 from tool_engine.model.settings.concurrency import (
     BreakerPolicy,
     CollisionPolicy,
@@ -133,6 +134,7 @@ if TYPE_CHECKING:
     from tool_engine.subagent import ToolSubAgent
 
 __all__ = [
+    "AdaptivePolicy",
     "AdmissionError",
     "AgentAnswer",
     "AgentEvent",

@@ -570,7 +570,7 @@ def _make_no_changes() -> ReloadChanges:
 
 def limit_warnings(config: ConcurrencyConfig, index: ToolIndex) -> list[str]:
     """Warn of limits for buckets without tools: most likely a typo."""
-    fields = ("bucket_limits", "bucket_queue_sizes", "bucket_rates", "breakers")
+    fields = ("bucket_limits", "bucket_queue_sizes", "bucket_rates", "breakers", "adaptive")
     named = {field: set(getattr(config, field)) for field in fields}
     if not any(named.values()):
         return []

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from tool_engine import (
+    AdaptivePolicy,
     BreakerPolicy,
     ConcurrencyConfig,
     ConfigurationError,
@@ -38,6 +39,7 @@ from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.settings.retention import RecordRetention
 
 SETTINGS: Final[dict[type[msgspec.Struct], dict[str, Any]]] = {
+    AdaptivePolicy: {},
     BreakerPolicy: {},
     ConcurrencyConfig: {},
     CycleOptions: {},

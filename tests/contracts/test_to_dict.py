@@ -15,6 +15,7 @@ import pytest
 import tool_engine
 from tests.contracts.test_settings import SETTINGS
 from tool_engine import (
+    AdaptivePolicy,
     AgentAnswer,
     AgentEvent,
     AgentEventType,
@@ -141,6 +142,7 @@ VALUES: Final[list[Any]] = [
         bucket_limits={"token": 3},
         bucket_rates={"http": ToolRate(5, 1.0)},
         breakers={"password": BreakerPolicy(2)},
+        adaptive={"http": AdaptivePolicy(max=9)},
         key_limits=KeyLimits(limit=2),
     ),
     ParsedReply(calls=[ToolCall(call_id="c", tool_name="t", arguments=ODD)], message=[ODD]),

@@ -95,6 +95,7 @@ class ToolConcurrencyController(KnownArguments):
             )
         self._user = self._view.user = user
         self.on_configure.append(user.forget_plans)
+        self._layout.on_adapted = user.note_limit
 
     def admit_nowait(  # noqa: C901 - the path of every call, without a step in between
         self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
@@ -296,7 +297,7 @@ class ToolConcurrencyController(KnownArguments):
 
     async def unpark(self, slot: ConcurrencySlot) -> None:
         """Take a parked slot again, ahead of all calls that wait, once no nested call is left."""
-        waiter = self._ask_back(slot)
+        waiter = self._pool.ask_back(slot)
         if waiter is not None and waiter.is_waiting:
             # What is cancelled here may be a task of a tool that goes on: its call still gets
             # its slot back. If it ends, `release` takes the waiter out of the line.
@@ -307,7 +308,7 @@ class ToolConcurrencyController(KnownArguments):
 
         For a call that is ending: it is not held up, and its tool may go on nevertheless.
         """
-        self._ask_back(slot)
+        self._pool.ask_back(slot)
 
     def stay_parked(self, slot: ConcurrencySlot) -> None:
         """In place of `unpark`, for a call that has ended: nothing of it runs."""
@@ -396,6 +397,14 @@ class ToolConcurrencyController(KnownArguments):
             bucket.pause(self._clock() + min(seconds, self.config.max_bucket_pause))
         self._queue.refresh(bucket)
         self._pool.give_out()  # room that was kept for a call of the bucket, too
+
+    def note_overload(self, slot: ConcurrencySlot) -> None:
+        """Note that the service had no room for the call: it refused, or the time ran out.
+
+        An `adaptive` limit shrinks, once for all calls that were in flight together. To be called
+        before `release` or `mark_overdue`.
+        """
+        self._pool.note_overload(slot, self._clock())
 
     def pause_left(self, bucket: str) -> float:
         """Return the seconds until the pause of a bucket ends; 0.0: there is none."""
@@ -588,11 +597,3 @@ class ToolConcurrencyController(KnownArguments):
             self._pool.dismiss(waiter, refusal.superseded(request))
             self._pool.hand_over(waiter.lane)
         return None
-
-    def _ask_back(self, slot: ConcurrencySlot) -> Waiter | None:
-        slot.nested -= 1
-        if slot.nested < 0:
-            raise ToolEngineError(f"{slot!r} was unparked more often than parked")
-        if slot.nested or slot.state is not PARKED:
-            return None
-        return self._pool.ask_back(slot)

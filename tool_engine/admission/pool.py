@@ -16,6 +16,7 @@ from tool_engine.admission.announcing import Announcer
 from tool_engine.admission.breaker import OPEN
 from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Lane, Line
+from tool_engine.admission.load.adaptive import Sample
 from tool_engine.admission.queue import Queue
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import (
@@ -35,6 +36,11 @@ from tool_engine.errors import AdmissionError, ToolEngineError
 def broken_accounting(slot: ConcurrencySlot) -> ToolEngineError:
     """More was given back than was taken: a counter that were clamped would hide the leak."""
     return ToolEngineError(f"{slot!r} was given back twice: the accounting is broken")
+
+
+def samples_of(slot: ConcurrencySlot) -> list[Sample]:
+    """Return what an adaptive limit is to learn from the slot's call."""
+    return [sample for _, sample in slot.probes if isinstance(sample, Sample)]
 
 
 class SlotPool:
@@ -222,10 +228,18 @@ class SlotPool:
         slot.state = PARKED
         self.parked += 1
         slot.lane.lent.add(slot)
+        # How long it takes from here on is the affair of other calls.
+        for sample in samples_of(slot):
+            sample.is_void = True
         self.put_back(slot, self._clock())
 
-    def ask_back(self, slot: ConcurrencySlot) -> Waiter:
-        """Let a lent slot stand in line, before all that ask for a new one."""
+    def ask_back(self, slot: ConcurrencySlot) -> Waiter | None:
+        """Let a lent slot stand in line, before all that ask for a new one, if all is ready."""
+        slot.nested -= 1
+        if slot.nested < 0:
+            raise ToolEngineError(f"{slot!r} was unparked more often than parked")
+        if slot.nested or slot.state is not PARKED:
+            return None
         number = self.acquired + self.queue.enqueued
         order = (-inf, slot.arrival, number)
         waiter = Waiter(slot.lane, slot.request, order, self._clock(), slot.call_id)
@@ -408,6 +422,12 @@ class SlotPool:
                 lanes = self.layout.lanes.values()
                 for lane in [each for each in lanes if breaker in each.breakers]:
                     self._refuse_waiting(lane, now)
+
+    def note_overload(self, slot: ConcurrencySlot, now: float) -> None:
+        """Let an adaptive limit learn that the service had no room for the call."""
+        for adaptive, sample in slot.probes:
+            if isinstance(sample, Sample):
+                adaptive.refuse(sample, now)
 
     def refuse_behind_open(self) -> None:
         """After a change of the limits, an open breaker may stand above those that wait."""

@@ -45,8 +45,8 @@ def impossible(request: AdmissionRequest, lane: Lane, max_concurrent: int) -> Ad
     if request.weight == 1:
         return None
     limits = {"max_concurrent": max_concurrent}
-    if lane.bucket.limit is not None:
-        limits[f"the limit of bucket {lane.bucket.name!r}"] = lane.bucket.limit
+    if (largest := lane.bucket.largest) is not None:
+        limits[f"the limit of bucket {lane.bucket.name!r}"] = largest
     limits |= {f"the limit of {_name_key(key.name)}": key.most for key in lane.keys}
     for name, limit in limits.items():
         if request.weight > limit:
