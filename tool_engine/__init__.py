@@ -82,6 +82,7 @@ from tool_engine.model.settings.concurrency import (
     ToolConcurrency,
     ToolRate,
 )
+from tool_engine.model.settings.overload import OverloadPolicy
 from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
 from tool_engine.validation.validator import ToolParameterValidator
 
@@ -191,6 +192,7 @@ __all__ = [
     "MemoryStorage",
     "MissingExtraError",
     "Outcome",
+    "OverloadPolicy",
     "ParsedReply",
     "Permission",
     "PermissionRule",

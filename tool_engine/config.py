@@ -24,6 +24,7 @@ from tool_engine.model.settings.by_name import (
 )
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 from tool_engine.model.settings.databases import DatabaseSource, checked_sources
+from tool_engine.model.settings.overload import ADAPTIVE_LIFO, OverloadPolicy
 from tool_engine.model.settings.retention import (
     DURABILITIES,
     RecordRetention,
@@ -117,6 +118,8 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
     adaptive: dict[str, AdaptivePolicy] = {}
     """Buckets whose limit finds itself, such as `{"http": {"min": 2, "max": 50}}`; it starts with
     that of `bucket_limits`, or else with `min`."""
+    overload: dict[str, OverloadPolicy] = {}
+    """What buckets do while their calls wait too long, such as `{"http": {"target": 0.5}}`."""
     max_bucket_pause: float = 60.0
     """The most seconds for which one `Retry-After` may pause a bucket."""
     slot_ttl: float | None = None
@@ -139,6 +142,8 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         settle(self, "bucket_rates", read_rates(self.bucket_rates))
         settle(self, "breakers", read_policies("breakers", self.breakers, BreakerPolicy))
         settle(self, "adaptive", read_policies("adaptive", self.adaptive, AdaptivePolicy))
+        settle(self, "overload", read_policies("overload", self.overload, OverloadPolicy))
+        self._check_orders()
         settle(self, "bypass_caller_types", _caller_types(self.bypass_caller_types))
 
     @property
@@ -151,6 +156,15 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         limits = self.key_limits
         key = getattr(context, "conversation_id" if limits is None else limits.key)
         return None if key is None else str(key)
+
+    def _check_orders(self) -> None:
+        for bucket, policy in self.overload.items():
+            if policy.order == ADAPTIVE_LIFO and self.strategy not in ("fifo", "reject"):
+                raise ConfigurationError(
+                    f"overload[{bucket!r}].order {ADAPTIVE_LIFO!r} has no meaning under the "
+                    f"strategy {self.strategy!r}, which has an order of its own; use 'arrival', or "
+                    "the strategy 'fifo'"
+                )
 
     def _check_times(self) -> None:
         check_timeout("default_timeout", self.default_timeout)

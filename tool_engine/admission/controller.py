@@ -567,7 +567,7 @@ class ToolConcurrencyController(KnownArguments):
         )
         if error is not None:
             raise pool.reject(lane, request, error)
-        waiter = Waiter(lane, request, pool.order_of(request, now), now, call_id)
+        waiter = Waiter(lane, request, pool.place_of(request, lane, now), now, call_id)
         waiter.is_queued = request.parent is None
         pool.join(waiter)
         if not waiter.is_waiting:

@@ -14,6 +14,7 @@ from tool_engine.admission.counts import ToolCounts
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
 from tool_engine.admission.load.adaptive import AdaptiveLimit
+from tool_engine.admission.load.overload import OverloadWatch
 from tool_engine.admission.request import AdmissionRequest, OwnKey
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.config import ConcurrencyConfig
@@ -54,8 +55,8 @@ class Layout:
     def configure(self, config: ConcurrencyConfig) -> None:
         """Applies limits, rates, breakers and shares to what is there."""
         self._config = config
-        named = (config.bucket_limits, config.bucket_rates, config.breakers, config.adaptive)
-        for name in (each for names in named for each in names):
+        named: list[str] = [*config.bucket_limits, *config.bucket_rates, *config.breakers]
+        for name in (*named, *config.adaptive, *config.overload):
             self.bucket(name)
         for bucket in self.buckets.values():
             self._set_up(bucket)
@@ -161,6 +162,11 @@ class Layout:
     def _set_up(self, bucket: Bucket) -> None:
         config, name = self._config, bucket.name
         self._limit_bucket(bucket)
+        overload = config.overload.get(name)
+        if overload is None or bucket.overload is None:
+            bucket.overload = None if overload is None else OverloadWatch(overload)
+        else:
+            bucket.overload.policy = overload
         bucket.queue_size = config.bucket_queue_sizes.get(name)
         bucket.counts.bound(config.bucket_rates.get(name), config.breakers.get(name))
         bucket.throttle = bucket.counts.throttle

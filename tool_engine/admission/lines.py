@@ -21,6 +21,7 @@ from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.admission.counts import Counts, ToolCounts
 from tool_engine.admission.key import COMES_LAST, Key
 from tool_engine.admission.load.adaptive import AdaptiveLimit
+from tool_engine.admission.load.overload import OverloadWatch
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot, Order, ancestry
 from tool_engine.admission.throttle import Throttle
@@ -125,6 +126,7 @@ class Bucket(Line):
         "limit",
         "most",
         "name",
+        "overload",
         "paused_until",
         "queue_size",
         "rejected",
@@ -144,6 +146,8 @@ class Bucket(Line):
         self.queue_size: int | None = None
         self.adaptive: AdaptiveLimit | None = None
         """Finds the limit; None: the configuration says it."""
+        self.overload: OverloadWatch | None = None
+        """None: it has no rules of its own for calls that wait too long."""
         self.counts = Counts()
         self.paused_until: float | None = None
         self.used = 0

@@ -391,11 +391,35 @@ class SlotPool:
         queue, gate = self.queue, self.gate
         while head := queue.next(self.used, self.limit, is_paused=gate.is_paused):
             now, lane = self._clock(), head.lane
-            if head.resumes is None and (error := refusal.broken(lane, now)) is not None:
+            if head.resumes is None and (error := self._refuse_head(head, lane, now)) is not None:
                 self.dismiss(head, error)
             else:
                 self.grant(head, now)
             queue.refresh(lane)
+
+    def _refuse_head(self, head: Waiter, lane: Lane, now: float) -> AdmissionError | None:
+        """Return why a call whose turn has come is not made any more, if it is not."""
+        overload = lane.bucket.overload
+        if overload is not None and head.is_queued:
+            waited = now - head.enqueued_at
+            # Those that the newest one has overtaken wait still.
+            has_overtaken = head.order[1] < 0 and lane.bucket.waiting > 1
+            overload.note_wait(inf if has_overtaken else waited, now)
+            if overload.refuses(waited, now):
+                overload.shed += 1
+                wait = self.estimated_wait() or overload.policy.interval
+                return refusal.refuse_late(lane, waited, overload.policy, wait)
+        return refusal.broken(lane, now)
+
+    def place_of(self, request: AdmissionRequest, lane: Lane, now: float) -> Order:
+        """Return the place in line of a call that has to wait."""
+        order, overload = self.order_of(request, now), lane.bucket.overload
+        if overload is None or request.parent is not None:
+            return order
+        if not lane.bucket.waiting:
+            overload.note_wait(0.0, now)
+        # Numbers of arrivals are positive: below zero, the newest one is the first.
+        return (order[0], -order[1], 0) if overload.reverses(now) else order
 
     def _wake_later(self, line: Line, delay: float) -> None:
         """Look at a line again in `delay` seconds, or before, if that is set already."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,8 @@ from tool_engine import (
     AdaptivePolicy,
     ConcurrencyConfig,
     ConfigurationError,
+    OverloadPolicy,
+    SlotRejectedError,
     ToolConcurrencyController,
 )
 from tool_engine.admission import ConcurrencySlot
@@ -281,6 +284,12 @@ POLICIES = [
     {},
 ]
 
+OVERLOADS = [
+    {"http": OverloadPolicy(target=0.1, interval=0.3)},
+    {"http": OverloadPolicy(target=0.1, interval=0.3, order="adaptive_lifo")},
+    {},
+]
+
 
 @settings(max_examples=share_of(300), deadline=None)
 @given(st.lists(STEP, max_size=120), st.integers(1, 1000))
@@ -316,7 +325,8 @@ class _Play:
 
     def ask(self, number: int) -> None:
         async def ask() -> None:
-            self.held.append(await self.controller.acquire("http", weight=1 + number // 8))
+            with contextlib.suppress(SlotRejectedError):
+                self.held.append(await self.controller.acquire("http", weight=1 + number // 8))
 
         self.tasks.append(asyncio.create_task(ask()))
 
@@ -331,8 +341,9 @@ class _Play:
         self.controller.pause_bucket("http", number / 5)
 
     def configure(self, number: int) -> None:
-        adaptive = POLICIES[number % len(POLICIES)]
-        self.controller.configure(replace(self.controller.config, adaptive=adaptive))
+        adaptive, overload = POLICIES[number % len(POLICIES)], OVERLOADS[number % len(OVERLOADS)]
+        config = replace(self.controller.config, adaptive=adaptive, overload=overload)
+        self.controller.configure(config)
         is_frozen = "http" in adaptive and adaptive["http"].freeze
         self.frozen = state_of(self.controller)["limit"] if is_frozen else None
 

@@ -12,7 +12,11 @@ from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.settings.concurrency import ToolRate
 
-_MEANINGS: Final = {"breakers": "breakers", "adaptive": "adaptive limits"}
+_MEANINGS: Final = {
+    "breakers": "breakers",
+    "adaptive": "adaptive limits",
+    "overload": "overload policies",
+}
 
 
 def copy_named(name: str, values: object, meaning: str) -> dict[str, Any]:
