@@ -75,14 +75,13 @@ from tool_engine.model.outcome import ErrorType, Outcome
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.record import ToolCallRecord, ToolCallSummary
 from tool_engine.model.result import CutStrategy, ResultLimits
-from tool_engine.model.settings.adaptive import AdaptivePolicy
 from tool_engine.model.settings.concurrency import (
     BreakerPolicy,
     CollisionPolicy,
     ToolConcurrency,
     ToolRate,
 )
-from tool_engine.model.settings.overload import OverloadPolicy
+from tool_engine.model.settings.load import AdaptivePolicy, OverloadPolicy
 from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
 from tool_engine.validation.validator import ToolParameterValidator
 

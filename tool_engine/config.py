@@ -14,7 +14,6 @@ from tool_engine.model.checks.bounds import check_choice, check_count, check_sha
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.setting_kinds import check_name, check_path, check_switch
 from tool_engine.model.json.data import Data
-from tool_engine.model.settings.adaptive import AdaptivePolicy
 from tool_engine.model.settings.by_name import (
     check_fields,
     check_limits,
@@ -24,7 +23,7 @@ from tool_engine.model.settings.by_name import (
 )
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 from tool_engine.model.settings.databases import DatabaseSource, checked_sources
-from tool_engine.model.settings.overload import ADAPTIVE_LIFO, OverloadPolicy
+from tool_engine.model.settings.load import ADAPTIVE_LIFO, AdaptivePolicy, OverloadPolicy
 from tool_engine.model.settings.retention import (
     DURABILITIES,
     RecordRetention,

@@ -576,7 +576,8 @@ def limit_warnings(config: ConcurrencyConfig, index: ToolIndex) -> list[str]:
     named = {field: set(getattr(config, field)) for field in _BY_BUCKET}
     if not any(named.values()):
         return []
-    known = {tool.bucket for tool in index} | {each.value for each in ToolCategory}
+    known = {name for name, count in index.buckets.items() if count}
+    known |= {each.value for each in ToolCategory}
     warnings = []
     for field, buckets in named.items():
         for bucket in sorted(buckets - known):

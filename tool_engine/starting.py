@@ -71,7 +71,7 @@ class StartsTasks:
         )
 
     async def _resume_tasks(self) -> None:
-        """Run what an earlier engine has left, where the database has some."""
+        """Run what other engines have left, where the database has some, now or later."""
         kept = getattr(self.store.storage, "tasks", None)
         if kept is None or not self.config.run_tasks:
             return
@@ -82,7 +82,14 @@ class StartsTasks:
             is_needed = True
         if is_needed:
             self.tasks.open()
+            return
+        if (watch := self.__dict__.get("_task_watch")) is None:
+            room = import_module("tool_engine.background.watching")
+            watch = self.__dict__["_task_watch"] = room.TaskWatch(self, kept)
+        watch.begin_watch()
 
     async def _close_tasks(self) -> None:
+        if (watch := self.__dict__.get("_task_watch")) is not None:
+            await watch.end_watch()
         if (tasks := self.__dict__.get("_tasks")) is not None:
             await tasks.close()

@@ -70,6 +70,17 @@ async def test_all_slots_in_use(crew_of: MakeCrew) -> None:
     )
 
 
+async def test_after_a_slot_was_passed_on(crew_of: MakeCrew) -> None:
+    """Who is first is who waits now, also where calls of one line alone have waited since."""
+    crew = crew_of(max_concurrent=1, queue_timeout=None)
+    await ask(crew, "a", "b", bucket="http")
+    await ask(crew, "x", bucket="ai")
+    await ask(crew, "c", "d", "e", bucket="http")
+    for name in ("a", "b", "x", "c"):
+        await crew.end(name)
+    assert reason(crew, "e") == "all slots are in use (1 of 1)"
+
+
 async def test_a_heavier_call_comes_first(crew_of: MakeCrew) -> None:
     """C16: room is kept for a heavy call; those behind it learn so, in all and in a bucket."""
     crew = crew_of(max_concurrent=3, bucket_limits={"http": 2})

@@ -31,3 +31,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.now
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as asyncio names it
+        """Wait in real time: since 3.12 a runner gives the threads some seconds of the loop's."""
+        del timeout
+        await super().shutdown_default_executor()

@@ -22,7 +22,7 @@ from tool_engine import (
     ToolEngineConfig,
     ToolExecutionContext,
 )
-from tool_engine.background import clock
+from tool_engine.background import watching
 
 Make = Callable[..., Awaitable[ToolEngine]]
 
@@ -106,6 +106,32 @@ async def test_an_engine_that_runs_none(make: Make, work: Work) -> None:
     assert handles[8].id in {state.id for state in await looker.tasks.list()}
 
 
+async def test_an_engine_that_found_none(
+    make: Make, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine without tasks runs what another program starts later, and leaves to it."""
+    monkeypatch.setattr(watching, "EVERY", 0.1)
+    runner, starter = await make(), await make(run_tasks=False)
+    assert not runner.tasks.feeding.runs_all  # type: ignore[attr-defined]
+    work.gate.set()
+    handle = await starter.start("work", {"number": 1})
+    assert (await handle.wait(BOUND)).is_success
+    assert runner.tasks.feeding.runs_all  # type: ignore[attr-defined]
+    assert not starter.tasks.feeding.runs_all  # type: ignore[attr-defined]
+
+
+async def test_an_engine_that_is_closed_looks_no_more(
+    make: Make, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "EVERY", 0.01)
+    runner, starter = await make(), await make(run_tasks=False)
+    await runner.close()
+    await starter.start("work", {"number": 1})
+    await asyncio.sleep(0.1)
+    assert not runner.tasks.feeding.runs_all  # type: ignore[attr-defined]
+    assert work.ran == []
+
+
 @pytest.mark.parametrize("is_repeatable", [False, True])
 async def test_dead_while_it_ran(make: Make, work: Work, is_repeatable: bool) -> None:
     """What may have run is not run again, unless the tool says that this does no harm."""
@@ -136,7 +162,8 @@ async def test_cancelled_where_it_was_taken_for_dead(make: Make, work: Work) -> 
     first = await make(keys, approver=QueueApprover())
     handle = await first.start("work", {"number": 1})
     await until(handle, "input_required")
-    first.tasks.feeding.places.note_asking(1_000)  # type: ignore[attr-defined] # takes no more
+    for loop in first.tasks.feeding._loops:  # type: ignore[attr-defined]
+        loop.cancel()  # it looks no more, and so does not learn of it
     second = await make(keys, approver=QueueApprover())
     second.tasks.open()
     feeding = second.tasks.feeding  # type: ignore[attr-defined]
@@ -148,6 +175,39 @@ async def test_cancelled_where_it_was_taken_for_dead(make: Make, work: Work) -> 
     assert (await found.wait(BOUND)).error_type == "cancelled"
     assert (await handle.wait(BOUND)).error_type == "cancelled"
     assert work.ran == []
+
+
+async def test_what_a_killed_engine_asked(make: Make, work: Work) -> None:
+    """Its open question is listed no more, and another engine asks anew."""
+    keys = {"permission": {"execution": "ask_always"}}
+    first, second = await make(keys), await make(keys)
+    for each in (first, second):
+        each.approvals.take_questions()
+    handle = await first.start("work", {"number": 1})
+    await until(handle, "input_required")
+    async with asyncio.timeout(BOUND):
+        while not await second.approvals.pending():  # noqa: ASYNC110 - another engine's
+            await asyncio.sleep(0.02)
+    (asked,) = await second.approvals.pending()
+    assert asked.task_id == handle.id
+    for loop in first.tasks.feeding._loops:  # type: ignore[attr-defined]
+        loop.cancel()
+    feeding, worker = second.tasks.feeding, first.tasks.feeding.worker  # type: ignore[attr-defined]
+    second.tasks.open()
+    await feeding._look_around()
+    feeding._seen[worker] = feeding._seen[worker][0], float("-inf")
+    await feeding._look_around()
+    again = asked
+    async with asyncio.timeout(BOUND):
+        while again.token == asked.token:
+            await asyncio.sleep(0.02)
+            found = await second.approvals.pending()
+            again = found[0] if len(found) == 1 else asked
+    assert again.task_id == handle.id
+    work.gate.set()
+    await second.approvals.answer(again.token, True)
+    assert (await (await second.tasks.get(handle.id)).wait(BOUND)).is_success
+    assert work.ran == [1]
 
 
 async def test_taken_again_by_the_engine_that_has_it(make: Make, work: Work) -> None:
@@ -322,24 +382,6 @@ async def test_a_reason_that_no_database_takes(make: Make, work: Work) -> None:
         )
 
 
-async def test_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch, make: Make) -> None:
-    """A clock that jumps by a day neither ends a task nor keeps one."""
-    engine = await make()
-    handle = await engine.start("work", {"number": 1}, ttl=30)
-    await until(handle, "running")
-    before = engine.tasks.feeding._clock.now()  # type: ignore[attr-defined]
-
-    class Tomorrow(clock.datetime):  # type: ignore[name-defined, misc]
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return super().now(tz) + clock.timedelta(days=1)  # type: ignore[attr-defined]
-
-    monkeypatch.setattr(clock, "datetime", Tomorrow)
-    after = engine.tasks.feeding._clock.now()  # type: ignore[attr-defined]
-    assert (after - before).total_seconds() < 60
-    assert handle.status == "running"
-
-
 def lead_to(folder: Path, place: Path) -> None:
     """Makes a folder another one, or none, in one step: an engine looks at any moment."""
     link = folder.with_suffix(".next")
@@ -365,13 +407,13 @@ async def test_a_database_that_is_gone(
     work.gate.set()
     own: Any = engine.tasks
     own.feeding.lease = 0.1
-    asked, claim_expired = asyncio.Semaphore(0), own.feeding.storage.claim_expired
+    asked, read_time = asyncio.Semaphore(0), own.feeding.clock._read_time
 
-    def ask(*values: Any) -> Any:
+    def ask() -> Any:
         asked.release()
-        return claim_expired(*values)
+        return read_time()
 
-    monkeypatch.setattr(own.feeding.storage, "claim_expired", ask)
+    monkeypatch.setattr(own.feeding.clock, "_read_time", ask)
 
     async def until_asked(times: int) -> None:
         async with asyncio.timeout(BOUND):

@@ -390,11 +390,25 @@ async def test_ttl(make: Make, work: Work) -> None:
     engine = await make()
     handles = [await engine.start("work", {"number": each}, ttl=0.3) for each in range(30)]
     results = [await handle.wait(BOUND) for handle in handles]
-    assert {result.error_type for result in results} <= {"cancelled", "timeout"}
-    assert results[0].error_type == "cancelled"
-    for number, result in enumerate(results):
-        assert result.error_type == "cancelled" or number not in work.ran
-    assert all("its ttl of 0.3 s" in str(handle.state.message) for handle in handles)
+    assert {result.error_type for result in results} == {"timeout"}
+    assert {handle.status for handle in handles} == {"timeout"}
+    for handle, result in zip(handles, results, strict=True):
+        assert "its ttl of 0.3 s" in str(result.error)
+        assert handle.state.message == result.error
+        (record,) = await engine.query_call_records(task_id=handle.id)
+        assert (record.error_type, record.error) == ("timeout", result.error)
+
+
+async def test_ttl_while_it_is_asked_about(make: Make) -> None:
+    """A task that waits for consent ends in the same words."""
+    approver = QueueApprover()
+    engine = await make({"permission": {"execution": "ask_always"}}, approver=approver)
+    handle = await engine.start("work", {"number": 1}, ttl=0.3)
+    await until(handle, "input_required")
+    result = await handle.wait(BOUND)
+    assert (result.error_type, handle.status) == ("timeout", "timeout")
+    assert "its ttl of 0.3 s" in str(result.error)
+    assert approver.pending_approvals == []
 
 
 async def test_changed_definition(make: Make, work: Work) -> None:

@@ -28,6 +28,7 @@ from tests.benchmarks.loading import (
 )
 from tests.benchmarks.measure import Figures, measure
 from tests.benchmarks.models import models
+from tests.benchmarks.outputs import outputs
 from tests.benchmarks.peers import peer_rows
 from tests.benchmarks.protocols import protocols
 from tests.benchmarks.records import records
@@ -38,6 +39,7 @@ from tests.benchmarks.sessions import sessions
 from tests.benchmarks.sources import sources
 from tests.benchmarks.studio import studio
 from tests.benchmarks.tasks import tasks
+from tests.benchmarks.waiting import waiting
 
 TOOLS = 1000
 TRIES = 3
@@ -122,6 +124,8 @@ async def main() -> bool:
         title = "One call of add(a, b), which suspends once"
         kept &= await calls(title, rows, [], SUSPENDING_BUDGET)
 
+        kept &= await outputs()
+        kept &= await waiting()
         kept &= await sessions(str(directory))
         kept &= await tasks(str(directory))
         kept &= await models(str(directory))

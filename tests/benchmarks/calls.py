@@ -11,7 +11,7 @@ import jsonschema
 from tests.benchmarks.rows import Row
 from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent
 
-__all__ = ["BY_HAND", "ENGINE", "engine_for", "engine_rows", "hand_rows"]
+__all__ = ["BY_HAND", "ENGINE", "TIMEOUT", "engine_for", "engine_rows", "hand_rows"]
 
 Tool = Callable[[int, int], Awaitable[int]]
 

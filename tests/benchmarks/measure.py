@@ -14,7 +14,7 @@ from statistics import median
 
 from tests.benchmarks.rows import Row
 
-__all__ = ["Figures", "measure"]
+__all__ = ["Figures", "measure", "median_ratio"]
 
 ROUNDS = 31
 SECONDS_PER_TURN = 0.004
@@ -43,9 +43,16 @@ class Figures:
         return median(mine / its for mine, its in zip(self.per_round, base.per_round, strict=True))
 
 
-async def measure(rows: Sequence[Row], rounds: int = ROUNDS) -> list[Figures]:
-    """Measures the rows in turns, each round beginning with another one."""
-    sizes = [await _calls_per_turn(row) for row in rows]
+def median_ratio(runs: Sequence[Sequence[Figures]], row: int, base: int) -> float:
+    """The ratio of two rows, by their places, in the median of several runs."""
+    return median(run[row].ratio(run[base]) for run in runs)
+
+
+async def measure(
+    rows: Sequence[Row], rounds: int = ROUNDS, seconds: float = SECONDS_PER_TURN
+) -> list[Figures]:
+    """Measures the rows in turns of about `seconds`, each round beginning with another one."""
+    sizes = [await _calls_per_turn(row, seconds) for row in rows]
     costs: list[list[float]] = [[] for _ in rows]
     for round_number in range(rounds):
         for position in range(len(rows)):
@@ -60,10 +67,10 @@ async def _turn(row: Row, calls: int) -> float:
     return (time.perf_counter() - started) / calls
 
 
-async def _calls_per_turn(row: Row) -> int:
+async def _calls_per_turn(row: Row, seconds: float) -> int:
     calls = 1
     while True:
         cost = await _turn(row, calls)
-        if cost * calls > SECONDS_PER_TURN / 4:
-            return max(1, round(SECONDS_PER_TURN / cost))
+        if cost * calls > seconds / 4:
+            return max(1, round(seconds / cost))
         calls *= 4

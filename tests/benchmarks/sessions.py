@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 from tests.benchmarks import report
 from tests.benchmarks.calls import engine_for
-from tests.benchmarks.measure import Figures, measure
+from tests.benchmarks.measure import measure
 from tests.benchmarks.rows import Row, add
 from tool_engine import ToolEngine, ToolGroup, ToolSession
 
@@ -14,9 +14,14 @@ __all__ = ["sessions"]
 
 ENGINE = "engine.execute"
 SESSION = "session.execute"
+ENGINE_TABLE = "engine.execute, 15 KB"
+SESSION_TABLE = "session.execute, 15 KB"
 IN_GROUPS = "session.execute, five groups"
-BUDGET = 8.0
+BUDGET = 7.0
 """Times a call of the engine itself."""
+TABLE_BUDGET = 8.0
+"""The same of a call that returns a table, whose text nothing reads."""
+_ROWS = [{"id": at, "name": f"name {at}", "value": at * 1.5, "ok": True} for at in range(270)]
 _GROUPS = 5
 _OF_GROUP = 100
 _BEFORE = 100
@@ -33,15 +38,14 @@ async def sessions(directory: str) -> bool:
             await row.batch(_BEFORE)
         for attempt in range(_TRIES):
             figures = {figure.row.name: figure for figure in await measure(rows)}
-            if _ratio(figures, SESSION) <= BUDGET or attempt == _TRIES - 1:
+            small = figures[SESSION].ratio(figures[ENGINE])
+            large = figures[SESSION_TABLE].ratio(figures[ENGINE_TABLE])
+            if (small <= BUDGET and large <= TABLE_BUDGET) or attempt == _TRIES - 1:
                 break
-            print(f"(try {attempt + 1}: {_ratio(figures, SESSION):.2f} is over {BUDGET})")
+            print(f"(try {attempt + 1}: {small:.2f} and {large:.2f} are over the budgets)")
     report.calls("One call of a session", [*figures.values()], figures[ENGINE], [])
-    return report.budget(f"{SESSION} / {ENGINE}", _ratio(figures, SESSION), BUDGET, "x")
-
-
-def _ratio(figures: dict[str, Figures], name: str) -> float:
-    return figures[name].ratio(figures[ENGINE])
+    is_kept = report.budget(f"{SESSION} / {ENGINE}", small, BUDGET, "x")
+    return report.budget(f"{SESSION_TABLE} / {ENGINE_TABLE}", large, TABLE_BUDGET, "x") and is_kept
 
 
 def _rows(engine: ToolEngine) -> list[Row]:
@@ -52,21 +56,29 @@ def _rows(engine: ToolEngine) -> list[Row]:
         group = ToolGroup(name=f"group_{number}", tools=("add", *members), is_enabled=True)
         grouped.toolbox.register_group(group)
 
-    async def bare(n: int) -> None:
-        for _ in range(n):
-            await engine.execute("add", {"a": 1, "b": 2})
+    async def list_rows() -> dict[str, object]:
+        """List rows."""
+        return {"rows": _ROWS}
 
-    async def in_session(n: int) -> None:
-        for _ in range(n):
-            await plain.execute("add", {"a": 1, "b": 2})
+    engine.tool(list_rows)
 
-    async def in_groups(n: int) -> None:
-        for _ in range(n):
-            await grouped.execute("add", {"a": 1, "b": 2})
-
-    everything = "is it on, may it run and be read, bounds, text, variables, labels"
+    ways = "look-up, validation, limit, queue, deadline, record, result"
+    everything = "the same; is it on, may it run and be read, bounds, text, variables, labels"
+    two = {"a": 1, "b": 2}
     return [
-        Row(ENGINE, "look-up, validation, limit, queue, deadline, record, result", bare),
-        Row(SESSION, f"the same; {everything}", in_session),
-        Row(IN_GROUPS, f"the same; {everything}", in_groups),
+        _row(ENGINE, ways, engine, "add", two),
+        _row(SESSION, everything, plain, "add", two),
+        _row(IN_GROUPS, everything, grouped, "add", two),
+        _row(ENGINE_TABLE, "as the first", engine, "list_rows", {}),
+        _row(SESSION_TABLE, everything, plain, "list_rows", {}),
     ]
+
+
+def _row(
+    name: str, includes: str, caller: ToolEngine | ToolSession, tool: str, params: dict[str, int]
+) -> Row:
+    async def batch(n: int) -> None:
+        for _ in range(n):
+            await caller.execute(tool, {**params})
+
+    return Row(name, includes, batch)

@@ -1,7 +1,8 @@
 """What does an open page of the studio cost the server, and how far is it behind?
 
 An engine is called so that it publishes about 200 events a second; a page that is open reads the
-live view in a process of its own. As a program: the server, which measures itself.
+live view in a process of its own. Then, how soon is a page there where there is much to show? As a
+program: the server, which measures itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -32,6 +36,17 @@ COST_BUDGET = 5.0
 DELAY_BUDGET = 100.0
 """Milliseconds from a call's start until its page shows it, in half of all cases."""
 LOOKS = 25
+PAGE_BUDGET = 1_000.0
+"""Milliseconds until a page of many tools or records is there, at best."""
+TOOLS = 10_000
+RECORDS = 100_000
+PAGES = {
+    "10,000 tools": "tools",
+    "10,000 tools, by use": "tools?sort=calls",
+    "10,000 tools, searched": "tools?query=tool+{turn}",
+    "100,000 records": "history",
+    "100,000 records, filtered": "history?outcome=failed&caller=nobody",
+}
 
 
 def studio() -> bool:
@@ -40,13 +55,14 @@ def studio() -> bool:
     found = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
     print("\nAn open live page of the studio, at", round(found["rate"]), "events a second")
     kept = report.budget("processor for a page", found["cost"], COST_BUDGET, " %")
-    return kept & report.budget("a call's start on the page", found["delay"], DELAY_BUDGET, " ms")
+    kept &= report.budget("a call's start on the page", found["delay"], DELAY_BUDGET, " ms")
+    for name in PAGES:
+        kept &= report.budget(f"a page of {name}", found[name], PAGE_BUDGET, " ms")
+    return kept
 
 
 async def measure_pages() -> dict[str, float]:
     from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig
-    from tool_engine.access.listening import serve_app
-    from tool_engine.server import create_app
 
     limits = ConcurrencyConfig(max_concurrent=10, bucket_limits={"http": 8})
     with tempfile.TemporaryDirectory() as folder:
@@ -68,16 +84,64 @@ async def measure_pages() -> dict[str, float]:
                 """Run until it is seen."""
                 await asyncio.Event().wait()
 
-            app = await asyncio.to_thread(create_app, engine, studio=True)
-            ready = asyncio.get_running_loop().create_future()
-            serving = asyncio.create_task(
-                serve_app(app, "127.0.0.1", 0, ready.set_result, "", grace=0.1, on_end=app.end)
-            )
-            try:
-                return await _measure_busy(engine, await ready)
-            finally:
-                serving.cancel()
-                await asyncio.gather(serving, return_exceptions=True)
+            async with _serve(engine) as url:
+                found = await _measure_busy(engine, url)
+    return found | await _measure_many()
+
+
+@asynccontextmanager
+async def _serve(engine: Any) -> AsyncIterator[str]:
+    from tool_engine.access.listening import serve_app
+    from tool_engine.server import create_app
+
+    app = await asyncio.to_thread(create_app, engine, studio=True)
+    ready = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(
+        serve_app(app, "127.0.0.1", 0, ready.set_result, "", grace=0.1, on_end=app.end)
+    )
+    try:
+        yield await ready
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def _measure_many() -> dict[str, float]:
+    """Milliseconds until each page is there, where there are many tools and records."""
+    from tool_engine import ToolEngine, ToolEngineConfig
+
+    entry = {"type": "http", "request": {"url": "http://127.0.0.1:1/"}}
+    with tempfile.TemporaryDirectory() as name:
+        for first in range(0, TOOLS, 500):
+            tools = [
+                {"name": f"tool_{each}", "description": f"Do {each}. " + "x " * 200, "entry": entry}
+                for each in range(first, first + 500)
+            ]
+            text = "\n---\n".join(map(json.dumps, tools))
+            Path(name, f"{first}.yaml").write_text(text)  # noqa: ASYNC240 - nothing else runs
+        records = f"sqlite:///{name}/calls.db"
+        async with ToolEngine(ToolEngineConfig(tools_directory=name, records=records)) as engine:
+
+            @engine.tool(effect="read")
+            async def done() -> None:
+                """Be done."""
+
+            for _ in range(RECORDS):
+                await engine.execute("done")
+            async with _serve(engine) as url:
+                return {page: await _time_page(f"{url}/studio/{at}") for page, at in PAGES.items()}
+
+
+async def _time_page(url: str) -> float:
+    words = ("curl", "-s", "--fail", "-o", "/dev/null", "-w", "%{time_total}")
+    times = []
+    for turn in range(ROUNDS):
+        address = url.format(turn=turn)  # what was searched once is known
+        curl = await asyncio.create_subprocess_exec(*words, address, stdout=asyncio.subprocess.PIPE)
+        text, _ = await curl.communicate()
+        assert curl.returncode == 0, url
+        times.append(1_000 * float(text))
+    return min(times)
 
 
 async def _measure_busy(engine: Any, url: str) -> dict[str, float]:

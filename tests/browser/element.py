@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,23 +68,18 @@ class Element:
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
-    async def click(self) -> None:
-        """Clicks in its middle, where it can be seen.
+    async def click(self, times: int = 1) -> None:
+        """Clicks in its middle, where it can be seen; two times are a double click.
 
         Raises:
             AssertionError: Something lies over it, or it is disabled.
         """
         x, y = await self._retry(self._find_middle)
-        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-            is_moved = kind == "mouseMoved"
-            await self._page.send(
-                "Input.dispatchMouseEvent",
-                type=kind,
-                x=x,
-                y=y,
-                button="none" if is_moved else "left",
-                clickCount=0 if is_moved else 1,
-            )
+        mouse = partial(self._page.send, "Input.dispatchMouseEvent", x=x, y=y)
+        await mouse(type="mouseMoved", button="none", clickCount=0)
+        for number in range(1, times + 1):
+            for kind in ("mousePressed", "mouseReleased"):
+                await mouse(type=kind, button="left", clickCount=number)
 
     async def click_and_load(self) -> None:
         """Clicks what leads to another page, and waits for that."""

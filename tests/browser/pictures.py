@@ -25,7 +25,11 @@ PANES = {
     "files": "/files",
     "approvals": "/approvals",
     "tasks": "/tasks",
+    "sessions": "/sessions",
+    "session": "/sessions/trip-to-oslo",
 }
+WHOLE = ("call", "session")
+"""What is shown to its end, beyond the height of the window."""
 WIDTHS = {"": 1280, "-narrow": 390}
 HEIGHT = 900
 BUSY = 60.0
@@ -36,11 +40,14 @@ async def take_pictures(address: str, url: str) -> None:
     async with DevTools.connect(address) as tools:
         context = await tools.send("Target.createBrowserContext")
         async with Page.opened(tools, context["browserContextId"]) as page:
-            for name, path in PANES.items():
+            for name, place in PANES.items():
                 for ending, width in WIDTHS.items():
                     await page.set_size(width, HEIGHT)
-                    await page.open(f"{url}/studio{path}")
+                    await page.open(f"{url}/studio{place}")
                     await use_pane(page, name)
+                    if name in WHOLE:
+                        whole = await page.evaluate("document.documentElement.scrollHeight")
+                        await page.set_size(width, whole)
                     await page.take_screenshot(FOLDER / f"studio-{name}{ending}.png")
 
 

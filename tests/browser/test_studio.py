@@ -110,17 +110,49 @@ async def test_what_runs_and_waits_is_seen_as_it_happens(
     check_own(page, studio)
 
 
+async def test_a_question_stays_with_its_bucket(
+    page: Page, studio: Service, engine: ToolEngine
+) -> None:
+    """Another bucket comes, before it: what was filled in and answered is still of the same one."""
+    await engine.execute("steps", {"count": 1, "note": "x"})
+    await sign_in(page, studio)
+    await page.find("heading", "one")
+    await (await page.find("button", "Simulate")).click()
+    await page.find("button", "Apply 1 slots")
+
+    @engine.tool(concurrency={"bucket": "earlier"})
+    async def come() -> None:
+        """Come."""
+
+    for _ in range(3):
+        await engine.execute("come", {})
+    await page.find("heading", "earlier")
+    asked = await page.evaluate(
+        """[...document.querySelectorAll("section.card")].map((each) => [
+          each.querySelector("h2").textContent,
+          ...[...each.querySelectorAll("[name=bucket]")].map((input) => input.value)])"""
+    )
+    assert asked == [["earlier", "earlier"], ["one", "one", "one"]]
+    check_own(page, studio)
+
+
 async def test_a_connection_that_is_cut_comes_back(
     page: Page, studio: Service, engine: ToolEngine
 ) -> None:
     """What happened meanwhile is there, once."""
     await sign_in(page, studio)
     await page.set_network(is_there=False)
+    await page.wait_for_text("The server does not answer: what stands here is from")
     call = asyncio.create_task(engine.execute("steps", {"count": 2, "note": "x"}))
     await asyncio.sleep(0)
     assert await page.find_all("button", "Stop") == []
     await page.set_network(is_there=True)
     await page.find("table", "Runs, the oldest first")
+
+    async def is_well() -> bool:
+        return "does not answer" not in await page.text()
+
+    await page.wait_until(is_well)
     (held,) = engine.controller.snapshot().held
     rows = f"document.querySelectorAll('[id=\"held-{held.slot_id}\"]').length"
     assert await page.evaluate(rows) == 1
@@ -189,6 +221,52 @@ async def test_two_people_answer_one_request(
         assert "too much" in str(result.error)
         await asker.wait_for_text("Nothing waits for consent")
         check_own(olga, studio)
+
+
+async def test_enter_in_the_reason_is_no_yes(
+    page: Page, studio: Service, engine: ToolEngine
+) -> None:
+    """Enter presses the first button of a form: one that writes why not has said no."""
+    await sign_in(page, studio)
+    call = asyncio.create_task(engine.execute("pay", {"amount": 7}))
+    await page.open(studio.url + "/studio/approvals")
+    reason = await page.find("textbox", "Reason")
+    await reason.fill("too much")
+    await reason.press("Enter")
+    async with asyncio.timeout(BOUND):
+        result = await call
+    assert (result.error_type, "too much" in str(result.error)) == ("execution_rejected", True)
+    check_own(page, studio)
+
+
+async def test_a_reason_stays_with_its_request(
+    page: Page, studio: Service, engine: ToolEngine
+) -> None:
+    """While one writes why not, another request before it is gone."""
+    await sign_in(page, studio)
+    calls = []
+    for amount in (1, 2, 3):
+        calls.append(asyncio.create_task(engine.execute("pay", {"amount": amount})))
+        while len(await engine.approvals.pending()) < amount:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0)
+    await page.open(studio.url + "/studio/approvals")
+    oldest, *_ = await engine.approvals.pending()
+    _, reason, _ = await page.find_all("textbox", "Reason")
+    await reason.fill("too much")
+    await reason.focus()
+    await engine.approvals.answer(oldest.token, True, by="another")
+
+    async def look() -> bool:
+        return len(await page.find_all("textbox", "Reason")) == 2
+
+    await page.wait_until(look)
+    await page.press("Enter")
+    async with asyncio.timeout(BOUND):
+        result = await calls[1]
+    assert "too much" in str(result.error)
+    assert not calls[2].done()
+    calls[2].cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
 
 
 async def test_without_scripts(page: Page, studio: Service, engine: ToolEngine) -> None:

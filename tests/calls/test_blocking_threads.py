@@ -302,8 +302,10 @@ async def hang() -> int:
     await asyncio.Event().wait()
 started = threading.Event()
 """
+    # Since 3.12 Python warns of each fork where there are threads, as here on purpose.
+    quiet = ["-W", "ignore::DeprecationWarning"]
     done = subprocess.run(
-        [sys.executable, "-c", head + script, str(folder)],
+        [sys.executable, *quiet, "-c", head + script, str(folder)],
         capture_output=True,
         text=True,
         timeout=BOUND,

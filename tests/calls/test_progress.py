@@ -428,3 +428,42 @@ def test_copies_of_a_context() -> None:
     assert copy(context).on_progress == deepcopy(context).on_progress == heard.append
     assert pickle.loads(pickle.dumps(context)).on_progress is None  # noqa: S301 - our own
     assert "on_progress" not in context.to_dict()
+
+
+async def test_the_final_event_has_the_last_lines(engine: ToolEngine, audit: Audit) -> None:
+    """Those of all attempts, as they were heard; of many the newest, and how many came before."""
+
+    async def work(context: ToolExecutionContext) -> None:
+        for number in range(150):
+            await context.log(f"line {number} token=abc{number}xyz", "warning")
+            if number == 40:
+                await asyncio.sleep(0.2)
+        raise ConnectionError("away")
+
+    add_tool(engine, work)
+    await engine.execute("work")
+    final = audit.events[-1]
+    heard = [each.data for each in audit.events if each.event_type.value == "execution_logged"]
+    lines = final.data["lines"]
+    assert final.event_type.value == "execution_failed"
+    assert len(lines) == 100
+    assert [(each["level"], each["message"]) for each in lines] == [
+        (each["level"], each["message"]) for each in heard[-100:]
+    ]
+    assert len(lines) + final.data["lines_before"] == 150
+    assert "xyz" not in str(lines)
+    await engine.execute("nix")
+    assert "lines" not in audit.events[-1].data
+
+
+async def test_long_lines_of_a_final_event(engine: ToolEngine, audit: Audit) -> None:
+    async def work(context: ToolExecutionContext) -> None:
+        for number in range(90):
+            await context.log(f"{number} {'x y ' * 500}")
+            await asyncio.sleep(0.01)
+
+    add_tool(engine, work)
+    await engine.execute("work")
+    final = audit.events[-1]
+    assert sum(len(each["message"]) for each in final.data["lines"]) <= 20_000
+    assert len(final.data["lines"]) + final.data["lines_before"] == 90

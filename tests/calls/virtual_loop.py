@@ -51,6 +51,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as asyncio names it
+        """Wait in real time: since 3.12 a runner gives the threads some seconds of the loop's."""
+        del timeout
+        await super().shutdown_default_executor()
+
     def run_in_executor(  # type: ignore[override] # the same, counted
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:

@@ -123,6 +123,8 @@ async def test_newest_first(filled: RecordStorage) -> None:
         (RecordQuery(outcome="failed"), [3]),
         (RecordQuery(outcome="timeout"), [1]),
         (RecordQuery(outcome="rejected"), []),
+        (RecordQuery(min_execution_time=0.5, is_success=True), [4, 2, 0]),
+        (RecordQuery(min_execution_time=0.6), []),
         (RecordQuery(oldest_first=True), [0, 1, 2, 3, 4]),
         (RecordQuery(oldest_first=True, limit=2, offset=1), [1, 2]),
         (RecordQuery(limit=2), [4, 3]),
@@ -310,6 +312,25 @@ async def test_names_that_are_shown_alike_are_one(storage: RecordStorage) -> Non
     assert times["avg"] == 1.0
     assert times["p50"] == 1.0
     assert times["max"] == 2.0
+
+
+async def test_those_that_ran_long(storage: RecordStorage) -> None:
+    """They are found, page by page, and added up with no other."""
+    for number in range(10):
+        result = ToolExecutionResult(
+            True, "echo", {"number": number}, execution_time=number / 2, executed_at=NOON
+        )
+        storage.add(entry_of(result, call_id=f"call_{number}"))
+    query = RecordQuery(min_execution_time=2.5, limit=3)
+    first = list(await storage.query(query))
+    assert numbers(first) == [9, 8, 7]
+    assert numbers(
+        await storage.query(msgspec.structs.replace(query, before=first[-1].record_id))
+    ) == [6, 5]
+    totals = await storage.totals(query)
+    assert (totals.total, totals.execution_time) == (5, 17.5)
+    found = await ToolKnowledgeStore(storage).get_call_statistics(min_execution_time=4.5)
+    assert (found["total_records"], found["execution_time"]["max"]) == (1, 4.5)
 
 
 async def test_empty(storage: RecordStorage) -> None:

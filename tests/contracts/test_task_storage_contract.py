@@ -167,6 +167,24 @@ async def test_lists(storage: TaskStorage) -> None:
     assert await ids(None, "queued", 2, None, task.state.tool_name) == ["t4", "t3"]
 
 
+@pytest.mark.parametrize("message", [None, ',"result":{"is_success":true}}', "half \ud83d", "中"])
+async def test_lists_without_results(storage: TaskStorage, message: str | None) -> None:
+    """A result is listed only where it is asked for, and the rest of a task is as it is."""
+    task = await storage.put(task_for("a", worker="me"))
+    running = replace(task.state, status="running", progress=ToolProgress(1, 2, message))
+    assert await storage.change(task, running)
+    assert (await storage.list(None, None, 9, None))[0].progress is not None
+    result = ToolExecutionResult(True, "report", {"text": "\x00" * 9, "result": {"a": 1}})
+    assert await storage.change(task, replace(running, status="succeeded", result=result))
+    (listed,) = await storage.list(None, None, 9, None)
+    (whole,) = await storage.list(None, None, 9, None, results=True)
+    assert listed.result is None
+    assert whole.result is not None
+    assert whole.result.output == result.output
+    assert listed == replace(whole, result=None)
+    assert (listed.status, listed.progress is not None) == ("succeeded", True)
+
+
 async def test_expiry(storage: TaskStorage) -> None:
     """Queued tasks whose time is over are given to end them; ended ones are forgotten."""
     await storage.put(task_for("long"))

@@ -40,6 +40,7 @@ OWN_WORDS = {
     "task_not_run": "the words of a database driver, about rows without secrets",
     "task_not_written": "the same",
     "tasks_not_read": "the same",
+    "questions_not_closed": "the same",
     "reload_failed": "the engine's own reader of a folder",
     "request_failed": "about a fault of the API, with texts like secrets hidden",
     "second_reader_lost": "a process of the engine's",

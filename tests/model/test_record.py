@@ -69,6 +69,7 @@ def test_record_ids() -> None:
         ({"start": NOW + timedelta(seconds=1)}, False),
         ({"end": NOW}, False),
         ({"end": NOW + timedelta(seconds=1)}, True),
+        ({"min_execution_time": 1e6}, False),
     ],
 )
 def test_query(query: dict[str, Any], matches: bool) -> None:
@@ -91,6 +92,8 @@ def test_query(query: dict[str, Any], matches: bool) -> None:
         ({"start": NOW.replace(tzinfo=None)}, "start must be a datetime with a time zone"),
         ({"end": "today"}, "end must be a datetime with a time zone"),
         ({"start": NOW, "end": NOW - timedelta(1)}, "start must not be after end"),
+        ({"min_execution_time": 0}, "min_execution_time must be a positive, finite number"),
+        ({"min_execution_time": "1"}, "min_execution_time must be a positive, finite number"),
     ],
 )
 def test_impossible_query(query: dict[str, Any], message: str) -> None:

@@ -305,6 +305,15 @@ class WatchedPool(SlotPool):
             # What its call calls stands where the waiter stood.
             self.ledger.roots[waiter.slot] = entry[0]
 
+    def pass_on(self, waiter: Waiter, now: float) -> None:
+        self.ledger.grant(waiter)
+        root = self.ledger.waiting[waiter][0]
+        self.ledger.leave(waiter)
+        super().pass_on(waiter, now)
+        assert waiter.slot is not None
+        self.ledger.take(waiter.slot)
+        self.ledger.roots[waiter.slot] = root
+
 
 class WatchedController(ToolConcurrencyController):
     """The real controller; whatever it gives and takes is entered in a ledger."""

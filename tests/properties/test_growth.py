@@ -3,7 +3,8 @@
 Each reader of foreign input is given texts and values that double, and the time that it takes is
 fitted. Looked at: arguments (strict, cut off, malformed), their validation, replies of text
 protocols, definitions, expressions, statements (tests/executors/sql), secrets in texts and values,
-texts for people, results for models and for records, near names, searches.
+texts for people, results for models and for records, near names, searches, and tools
+registered in code.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +20,14 @@ import pytest
 
 from tests.effort import IS_WHOLE
 from tests.growth import growth_of
-from tool_engine import Tool, ToolConfigLoader, ToolEngineError, ToolParameterValidator
+from tool_engine import (
+    Tool,
+    ToolConfigLoader,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolEngineError,
+    ToolParameterValidator,
+)
 from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.executors.calculator import calculate
 from tool_engine.executors.sql.rows import _make_distinct
@@ -156,6 +165,25 @@ def test_values(reader: str) -> None:
     """Twice the value takes about twice the time, whatever is in it."""
     work = _tried(OBJECTS[reader])
     assert [name for name, make in VALUES.items() if is_steep(work, make, 50_000)] == []
+
+
+def test_tools_that_are_registered_one_by_one(tmp_path: Path) -> None:
+    """Each is added to a snapshot of all others, which is neither sorted nor gone through."""
+    entry = {"type": "builtin", "handler": "echo"}
+    message = {"name": "message", "type": "string", "description": "The text"}
+
+    def make(count: int) -> tuple[ToolEngine, list[dict[str, Any]]]:
+        engine = ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path)))
+        names = [f"tool_{number * 7919 % count}" for number in range(count)]
+        shared = {"description": "Says it again.", "parameters": [message], "entry": entry}
+        return engine, [{"name": name, **shared} for name in names]
+
+    def register_all(given: tuple[ToolEngine, list[dict[str, Any]]]) -> None:
+        engine, definitions = given
+        for each in definitions:
+            engine.register_tool(each)
+
+    assert growth_of(register_all, make, start=2_000, most=8_000).exponent < MOST
 
 
 LARGE: Final = 200_000 if IS_WHOLE else 100_000

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.redaction import HIDDEN, redact_text, remember_secret
+from tool_engine.redaction.text import hide_spans, secret_spans
 
 SIZE = 300_000
 LEAST = 0.05
@@ -87,3 +89,17 @@ def test_overlapping_finds() -> None:
     assert redact_text("<all-of-piece-of-it-and-more-behind>") == f"<{HIDDEN}>"
     assert redact_text("password=piece-of-it&x=1") == f"password={HIDDEN}&x=1"
     assert redact_text("piece-of-itpiece-of-it") == HIDDEN * 2
+
+
+_PIECES = st.sampled_from(
+    ["Basic ", "basic ", "Bearer ", "dTpw", "a1b2c3d4e5f6", "SK", "AKIA", "token", " ", "x", "7"]
+)
+
+
+@example("Basic dTpw")
+@example("bearer a1b2c3d4e5")
+@settings(max_examples=share_of(200))
+@given(st.lists(_PIECES, max_size=6).map("".join))
+def test_short_texts_are_searched_like_long_ones(text: str) -> None:
+    """Words of a table are shown without a search only where the search finds nothing."""
+    assert redact_text(text) == hide_spans(text, secret_spans(text))

@@ -102,9 +102,13 @@ async def test_pages(ann: Client) -> None:
         cursor = f"&cursor={page['next']}"
     assert found == [each["id"] for each in reversed(started)]
     await ann.get(f"/v1/tasks/{found[0]}?wait=10")
-    for query, has_result in (("", True), ("&results=false", False)):
+    for query, has_result in (("", False), ("&results=true", True), ("&results=false", False)):
         (newest,) = (await ann.get(f"/v1/tasks?limit=1{query}")).json["items"]
         assert (newest["result"] is not None) is has_result
+    await asyncio.gather(*(start(ann, "add", arguments={"a": 1, "b": 2}) for _ in range(100)))
+    for query, count in (("", 105), ("&results=true", 100)):
+        page = (await ann.get(f"/v1/tasks?limit=1000{query}")).json
+        assert (len(page["items"]), page["next"] is None) == (count, count == 105)
 
 
 async def test_one_request_that_is_sent_twice(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -114,6 +115,17 @@ async def test_what_is_no_session(olga: Client, engine: ToolEngine, data: Any) -
     await engine.store.sessions.save("odd", data)
     answer = await olga.get("/v1/sessions/odd")
     assert (answer.status, answer.json["session_id"]) == (200, "odd")
+
+
+@pytest.mark.parametrize("session_id", ["a/b", "/", "../v1/tools", "a%2fb", "a?b#c", "a b+c"])
+async def test_any_id(olga: Client, engine: ToolEngine, session_id: str) -> None:
+    """It stands in one part of the path, its slashes as `%2F`."""
+    await engine.store.sessions.save(session_id, {})
+    answer = await olga.get(f"/v1/sessions/{quote(session_id, safe='')}")
+    assert (answer.status, answer.json["session_id"]) == (200, session_id)
+    if session_id[0] != "/":
+        path = quote(f"/v1/sessions/{session_id}").replace("/sessions/", "%2fsessions/")
+        assert (await olga.get(path)).status == 404
 
 
 async def test_those_that_are_not_there(ann: Client, olga: Client) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 import tool_engine
-from tool_engine import ToolEngine, ToolEngineConfig, ToolSession
+from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext, ToolSession
+from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.session import combine
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.reading.presentation import Presentation
 
 PACKAGE = str(Path(tool_engine.__file__).parent)
-MOST_CALLS = 70
-MOST_FILES = 40
+MOST_CALLS = 60
+MOST_FILES = 37
 
 
 @pytest.fixture
@@ -88,3 +91,77 @@ async def test_which_tool_a_name_means_is_found_anew_after_a_change(
         engine.tool(name="find")(find)
         assert (await session.execute("find", {"text": "a"})).is_success
         assert "tool:find effect:unknown" in session.variables.get("find_3_result").labels
+
+
+DENIED = Permission(execution=ExecutionPolicy.DENY)
+WITHHELD = Permission(result=ResultPolicy.ALWAYS)
+
+
+async def test_who_asks_about_a_call_is_found_anew_after_a_change(engine: ToolEngine) -> None:
+    """X3: that nothing asked about the last call says nothing after a change of the rules."""
+    session = ToolSession(engine, "chat-1")
+
+    async def call() -> str | None:
+        return (await session.execute("echo", {"text": "hi"})).error_type
+
+    assert [await call(), await call()] == [None, None]
+    with session.policy.also(ToolCallConfig(permission=DENIED)):
+        assert await call() == "execution_rejected"
+    session.toolbox.config = ToolCallConfig(permission=DENIED)
+    assert await call() == "execution_rejected"
+    session.toolbox.config = ToolCallConfig()
+    assert [await call(), await call()] == [None, None]
+    session.toolbox.set_tool_enabled("echo", enabled=False)
+    assert await call() == "rejected"
+    session.toolbox.set_tool_enabled("echo", enabled=True)
+    assert await call() is None
+    engine.unregister_tool("echo")
+    engine.register_tool(
+        {
+            "name": "echo",
+            "description": "Gives a text back.",
+            "parameters": [
+                {"name": "text", "type": "string", "required": True, "description": "What."}
+            ],
+            "permission": {"execution": "deny"},
+        },
+        lambda text: text,
+    )
+    assert await call() == "execution_rejected"
+
+
+async def test_rules_that_change_while_a_tool_runs_are_about_its_result(engine: ToolEngine) -> None:
+    """X3: who may read a result is decided when there is one."""
+    session, rules = ToolSession(engine, "chat-1"), [ToolCallConfig(), ToolCallConfig()]
+
+    @engine.tool
+    async def change() -> str:
+        """Changes the rules."""
+        session.toolbox.config = rules.pop()
+        return "done"
+
+    for _ in range(2):
+        assert (await session.execute("change")).is_success
+    rules.append(ToolCallConfig(permission=WITHHELD))
+    read = await session.execute("change")
+    assert (read.error_type, read.final_text) == ("result_rejected", None)
+
+
+async def test_settings_hold_from_the_next_call_on(engine: ToolEngine) -> None:
+    """S7, A9: what was found for a tool is not kept over a change of the settings."""
+    session, seen = ToolSession(engine, "chat-1"), list[float | None]()
+
+    def tell(context: ToolExecutionContext) -> str:
+        seen.append(context.timeout)
+        return "x" * 500
+
+    session.register_tool({"name": "tell", "description": "Tells."}, tell)
+    assert not (await session.execute("tell")).is_truncated
+    session.toolbox.config = ToolCallConfig(limit=100, timeout=7.0)
+    assert (await session.execute("tell")).is_truncated
+    assert seen == [30.0, 7.0]
+    session.toolbox.config = ToolCallConfig(show="none")
+    assert (await session.execute("tell")).is_hidden
+    session.presentations["tell"] = Presentation(limit=200)
+    session.toolbox.config = ToolCallConfig()
+    assert (await session.execute("tell")).is_truncated

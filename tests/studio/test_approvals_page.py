@@ -63,7 +63,13 @@ async def test_what_is_asked_is_shown_inert(olga: Browser, asked: Any) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "outcome"),
-    [("allow", True), ("allow-this", True), ("always-tool", True), ("refuse", False)],
+    [
+        ("allow", True),
+        ("allow-this", True),
+        ("always-tool", True),
+        ("refuse", False),
+        ("refuse-this", False),
+    ],
 )
 async def test_answers(olga: Browser, asked: Any, answer: str, outcome: bool) -> None:
     action, hash_ = await find_form(olga)
@@ -86,6 +92,24 @@ async def test_what_is_remembered(olga: Browser, asked: Any, engine: ToolEngine)
         same = ToolExecutionContext(caller_id="ann", conversation_id="c-2")
         assert (await engine.execute("tell", {"text": "other"}, same)).is_success
     assert await engine.approvals.pending() == []
+
+
+@pytest.mark.parametrize(("answer", "asked_again"), [("refuse", 0), ("refuse-this", 1)])
+async def test_a_refusal_says_whether_it_is_remembered(
+    olga: Browser, asked: Any, engine: ToolEngine, answer: str, asked_again: int
+) -> None:
+    action, hash_ = await find_form(olga)
+    assert "Refuse, and remember" in (await olga.open("/studio/approvals")).words
+    await olga.send(action, {"answer": answer, "definition_hash": hash_})
+    async with asyncio.timeout(BOUND):
+        await asked
+        context = ToolExecutionContext(caller_id="ann", conversation_id="c-1")
+        again = asyncio.create_task(engine.execute("tell", {"text": HOSTILE}, context))
+        while not (again.done() or await engine.approvals.pending()):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+    assert len(await engine.approvals.pending()) == asked_again
+    again.cancel()
+    await asyncio.gather(again, return_exceptions=True)
 
 
 async def test_two_people_answer_at_once(studio: Service, olga: Browser, asked: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
 from collections.abc import AsyncIterator
@@ -206,6 +207,50 @@ async def test_a_tree_that_is_wide_and_deep(olga: Browser, engine: ToolEngine) -
     shown = await olga.open(path_of(call_id))
     assert f'href="/studio/history?parent={call_id}"' in shown.text
     assert 10 < shown.text.count("<li>") < 100
+    text = shown.text[shown.text.index('<ul class="tree">') :]
+    while left := re.search(r'<li><a [^>]*hx-get="([^"]*)"[^>]*>[^<]*</a></li>', text):
+        more = await olga.open(html.unescape(left[1]))
+        assert calls_of(more.text)
+        text = text[: left.start()] + more.text + text[left.end() :]
+    seen = calls_of(text)
+    assert len(seen) == len(set(seen)) == 40 + 59
+    *_, first = await engine.query_call_records(parent_call_id=call_id)
+    assert seen[0] == first.call_id
+
+
+def calls_of(text: str) -> list[str]:
+    """The ids of the calls of a tree, as it is read."""
+    return re.findall(r'<li><a href="/studio/history/calls/([^"]+)">', text)
+
+
+async def test_what_is_below_a_call_of_another(ann: Browser, engine: ToolEngine) -> None:
+    @engine.tool(effect="read")
+    async def top(context: ToolExecutionContext) -> None:
+        """Call one."""
+        await engine.execute("add", {"a": 1, "b": 2}, context)
+
+    theirs = await engine.execute("top", {}, ToolExecutionContext(caller_id="bob"))
+    shown = await ann.open(path_of(theirs.call_id or "", "/below"))
+    assert (calls_of(shown.text), "It made no calls." in shown.words) == ([], True)
+
+
+async def test_what_a_tool_said_is_kept(olga: Browser, engine: ToolEngine) -> None:
+    """The last lines are there when the page is opened after the end, inert."""
+
+    @engine.tool(effect="read")
+    async def speak(context: ToolExecutionContext) -> None:
+        """Speak."""
+        for number in range(130):
+            await context.log(f"line {number}. {HOSTILE}", "warning")
+
+    shown = await olga.open(path_of(await run(engine, "speak")))
+    assert "30 lines before these are not shown." in shown.words
+    assert "line 129. <script>" in shown.words
+    assert "line 29." not in shown.words
+    assert "<script>alert" not in shown.text
+    assert "lines_before" not in shown.words
+    silent = await olga.open(path_of(await run(engine, "add", {"a": 1, "b": 2})))
+    assert "The last lines of a call are kept with its events." in silent.words
 
 
 async def test_long_values_are_cut(olga: Browser, engine: ToolEngine) -> None:
@@ -279,6 +324,7 @@ async def test_where_no_events_are_kept(tmp_path: Path) -> None:
             shown = await olga.open(path_of(call_id))
     assert stages_of(shown) == ["Runs"]
     assert "This engine keeps no events" in shown.words
+    assert "set keep_events" in shown.words
 
 
 def event(event_type: str, seconds: float, /, **data: Any) -> dict[str, Any]:

@@ -68,12 +68,29 @@ async def test_others_are_not_seen(ann: Browser, engine: ToolEngine, busy: list[
         assert (await busy[0]).error_type == "cancelled"
 
 
+@pytest.mark.usefixtures("busy")
+async def test_links_lead_to_what_one_may_see(
+    studio: Service, olga: Browser, engine: ToolEngine
+) -> None:
+    """Behind whom a call waits is known by the end of an id; of one's own calls it is a link."""
+    first, of_bob = (str(each.call_id) for each in engine.controller.snapshot().waiting)
+    async with Browser(studio.url) as bob:
+        await bob.sign_in("token-of-bob")
+        shown = await bob.open("/studio/")
+    linked = re.compile(r'href="/studio/history/calls/([^"]+)"')
+    assert set(linked.findall(shown.text)) == {of_bob}
+    assert f"…{first[-8:]} is the first of its line" in shown.words
+    assert first in linked.findall((await olga.open("/studio/")).text)
+
+
 async def test_what_if(olga: Browser, engine: ToolEngine) -> None:
     """The newest calls are replayed under another limit, which is then set with one click."""
     for number in range(3):
         await engine.execute("add", {"a": number, "b": 1})
     shown = await olga.open("/studio/live/what-if?bucket=custom&limit=8")
-    assert "The last 3 calls, as they went and with 8 slots" in shown.words
+    assert "The last 3 calls of all buckets, as they went and with 8 slots" in shown.words
+    assert "Calls that ran 3 3 Calls that did not 0 0" in shown.words
+    assert "_" not in shown.words  # words of people, no names of fields
     assert engine.controller.config.bucket_limits == {}
     await olga.open("/studio/")
     await olga.send("/studio/live/limits", {"bucket": "custom", "limit": "8"})

@@ -63,3 +63,18 @@ async def test_a_protocol_that_is_none(ann: Browser) -> None:
     assert shown.status == 404
     assert "smoke" in shown.words
     assert "keep me</textarea>" in shown.text
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "says"),
+    [
+        ('{"choices": [], "choices": [1]}', 422, "the key 'choices' stands twice"),
+        ("[" * 200_000, 200, "[[[["),
+    ],
+)
+async def test_json_that_is_none(ann: Browser, reply: str, status: int, says: str) -> None:
+    """It is refused, or read as the text that it is; the page does not fail."""
+    await ann.open("/studio/parser")
+    shown = await ann.send("/studio/parser", {"protocol": "vcp", "reply": reply})
+    assert shown.status == status
+    assert says in shown.words

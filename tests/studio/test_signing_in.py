@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -53,9 +55,75 @@ async def test_a_token_signs_in(studio: Service) -> None:
 async def test_without_a_session_there_is_nothing(studio: Service, path: str) -> None:
     async with Browser(studio.url) as browser:
         moved = await browser.open(path, follows=False)
-        assert (moved.status, moved.headers["location"]) == (303, "/studio/sign-in")
-        part = await browser.open(path, follows=False, hx_request="true")
-        assert (part.status, part.headers["hx-redirect"]) == (200, "/studio/sign-in")
+        place = path.removeprefix("/studio").strip("/")
+        way_in = "/studio/sign-in" + (f"?next=%2F{place}" if place else "")
+        assert (moved.status, moved.headers["location"]) == (303, way_in)
+        shown = f"{studio.url}/studio/{place}"
+        part = await browser.open(
+            "/studio/live/timeline", follows=False, hx_request="true", hx_current_url=shown
+        )
+        assert (part.status, part.headers["hx-redirect"]) == (200, way_in)
+
+
+async def test_one_comes_to_the_page_that_was_asked_for(studio: Service) -> None:
+    async with Browser(studio.url) as browser:
+        page = "/studio/history?tool=a+b%26c&outcome=failed"
+        asked = await browser.open(page)
+        assert asked.url.startswith(studio.url + "/studio/sign-in")
+        (place,) = re.findall(r'name="next" value="([^"]*)"', asked.text)
+        fields = {"token": "wrong", "next": html.unescape(place)}
+        wrong = await browser.send("/studio/sign-in", fields)
+        assert f'name="next" value="{place}"' in wrong.text
+        shown = await browser.send("/studio/sign-in", {**fields, "token": "token-of-ann"})
+        assert shown.url == studio.url + page
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "//evil.example",
+        "https://evil.example",
+        "/\\evil.example",
+        "/../v1",
+        "/a/../../v1/tools",
+        "/..",
+        "/\r\nset-cookie: a=b",
+        "@evil.example",
+        "",
+        "javascript:alert(1)",
+    ],
+)
+async def test_no_way_in_leads_elsewhere(studio: Service, place: str) -> None:
+    async with Browser(studio.url) as browser:
+        fields = {"token": "token-of-ann", "next": place}
+        moved = await browser.send("/studio/sign-in", fields, follows=False)
+        to = moved.headers["location"]
+        assert re.fullmatch(r"/studio/[-%\w:=.]*", to), to
+        assert ".." not in to
+
+
+async def test_a_browser_that_is_signed_in_signs_in_anew(studio: Service, ann: Browser) -> None:
+    """A link or a token of another: its session begins, and the one before it ends."""
+    (cookie,) = ann.cookies()
+    link = studio.app.studio.make_link()
+    asked = await ann.open(link)
+    assert "Go on as ann" in asked.words
+    ann.csrf = ""  # this page has none
+    assert "operator" in (await ann.send(link)).words
+    assert (await ann.send(link)).status == 403
+    shown = await ann.sign_in("token-of-olga")
+    assert (shown.status, "olga" in shown.words) == (200, True)
+    async with Browser(studio.url) as thief:
+        moved = await thief.open("/studio/", follows=False, cookie=f"{cookie.key}={cookie.value}")
+        assert moved.status == 303
+
+
+async def test_one_that_only_approves_has_a_first_page(studio: Service) -> None:
+    async with Browser(studio.url) as asker:
+        shown = await asker.sign_in("token-of-asker")
+        assert (shown.status, shown.url) == (200, studio.url + "/studio/approvals")
+        dark = await asker.send("/studio/choices", {"theme": "dark", "back": "/approvals"})
+        assert (dark.status, 'data-theme="dark"' in dark.text) == (200, True)
 
 
 async def test_signing_out(studio: Service, olga: Browser) -> None:
@@ -123,3 +191,6 @@ async def test_a_link_from_another_site_shows_the_way_in(studio: Service, ann: B
     said = {name.replace("-", "_"): value for name, value in headers.items()}
     moved = await ann.open("/studio/", follows=False, **said)
     assert (moved.status, moved.headers["location"]) == (303, "/studio/sign-in")
+    shown = await ann.open("/studio/tools?query=add", follows=True, **said)
+    # From there it is one step of this site, with which the browser sends its cookie.
+    assert '<a href="/studio/tools?query=add">Go on, if you are signed in</a>' in shown.text

@@ -178,6 +178,12 @@ async def test_a_file(ann: Browser, studio: Service, tools: list[Any]) -> None:
     assert kept["a:v:/data"] == base64.b64encode(b"\x00\xff").decode()
     await ann.send("/studio/tester/run", {**kept, "a:v:/name": "n"})
     assert tools == [{"name": "n", "data": "AP8="}]
+    # As text it is none: nothing is made of it that was not there.
+    form = aiohttp.FormData({"csrf": ann.csrf, **fields, "a:v:/name": "n"})
+    form.add_field("a:t:/name", b"caf\xe9", filename="x.txt")
+    refused = await ann._ask("POST", "/studio/tester/run", {}, data=form)
+    assert (refused.status, "no text in UTF-8" in refused.words) == (422, True)
+    assert len(tools) == 1
 
 
 async def test_what_happens_as_it_happens(ann: Browser, tools: list[Any]) -> None:
@@ -192,11 +198,68 @@ async def test_what_happens_as_it_happens(ann: Browser, tools: list[Any]) -> Non
     assert "done" in parts[-1]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ('{"a": 1, "b": 1, "b": 2}', "the key 'b' stands twice"),
+        ('{"a": 1, "b": NaN}', "NaN is no JSON number"),
+        ('{"a": 1, "b": 1e999}', "too large"),
+        ('{"a": 1', "this is no JSON"),
+    ],
+)
+async def test_json_that_is_read_in_two_ways_is_not_run(
+    ann: Browser, engine: ToolEngine, arguments: str, says: str
+) -> None:
+    await ann.open("/studio/tester?tool=add")
+    fields = {"tool": "add", "mode": "json", "arguments": arguments}
+    shown = await ann.send("/studio/tester/run", fields, hx_request="true")
+    assert "Nothing was run" in shown.words
+    assert says in shown.words
+    assert await engine.query_call_records() == []
+
+
+@pytest.mark.parametrize("limit", ["nan", "inf", "1e400", "0", "-1", "x"])
+async def test_time_limits_that_are_none(ann: Browser, engine: ToolEngine, limit: str) -> None:
+    """One that would not hold is refused, and the tool does not run without."""
+    await ann.open("/studio/tester?tool=add")
+    fields = {"tool": "add", "mode": "json", "arguments": '{"a": 1, "b": 2}', "timeout": limit}
+    shown = await ann.send("/studio/tester/run", fields)
+    assert (shown.status, "a number of seconds" in shown.words) == (422, True)
+    assert await engine.query_call_records() == []
+
+
+@pytest.mark.parametrize("partial", [{"hx_request": "true"}, {}])
+async def test_a_result_with_half_a_character(
+    ann: Browser, engine: ToolEngine, partial: dict[str, Any]
+) -> None:
+    """What no strict reader of JSON takes: the value is shown all the same."""
+
+    @engine.tool(effect="read")
+    async def cut() -> dict[str, str]:
+        """Cut."""
+        return {"text": "half \ud83d", "\ud83d": "key"}
+
+    await ann.open("/studio/tester?tool=cut")
+    shown = await ann.send("/studio/tester/run", {"tool": "cut", "mode": "json"}, **partial)
+    assert "succeeded" in shown.words
+    assert "half \\ud83d" in shown.words
+
+
+async def test_a_stream_that_fails_says_so(
+    ann: Browser, engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ann.open("/studio/tester?tool=add")
+    monkeypatch.setattr("tool_engine.studio.pages.tester_page._describe_result", lambda *_: 1 / 0)
+    fields = {"tool": "add", "mode": "json", "arguments": '{"a": 1, "b": 2}'}
+    shown = await ann.send("/studio/tester/run", fields, hx_request="true")
+    assert "the page has failed; the log of the server says how" in shown.words
+
+
 async def test_a_failure_and_its_copies(ann: Browser) -> None:
     """The result says what failed; the same call is there as curl, Python, YAML and a link."""
     fields = form_of(await ann.open("/studio/tester?tool=add"))
     done = await ann.send("/studio/tester/run", {**fields, "a:v:/a": "1", "a:v:/b": "2"})
-    assert "curl -X POST" in done.words
+    assert f"curl -X POST {ann.url}/v1/tools/add/calls" in done.words
     assert "await engine.execute('add', {'a': 1, 'b': 2})" in done.words
     link = re.search(r'href="(/studio/tester\?[^"]+)"[^>]*>A link to this', done.text)
     assert link
@@ -210,8 +273,9 @@ async def test_a_failure_and_its_copies(ann: Browser) -> None:
     ("query", "status", "says"),
     [
         ("tool=ad", 404, "did you mean 'add'"),
-        ("tool=a/b", 404, "nothing of that name"),
+        ("tool=a/b", 404, "no tool 'a/b'"),
         ("tool=add&arguments=%7B", 422, "no JSON"),
+        ("tool=add&arguments=%7B%22a%22%3A1%2C%22a%22%3A2%7D", 422, "the key 'a' stands twice"),
         ("tool=add&call=no-such-call", 404, "no-such-call"),
         ("", 200, "Type the name of a tool"),
     ],

@@ -11,7 +11,13 @@ from time import monotonic
 from typing import Any, Final, Protocol
 
 from tool_engine.access.bodies import has_body, read_body, replay_body
-from tool_engine.access.heads import check_address, find_path, read_headers, read_token
+from tool_engine.access.heads import (
+    check_address,
+    find_path,
+    read_headers,
+    read_token,
+    split_path,
+)
 from tool_engine.access.hosts import Hosts, is_of_this_machine
 from tool_engine.access.open_requests import OpenRequests
 from tool_engine.access.pages import Pages, answer_preflight, check_own, is_preflight
@@ -135,7 +141,13 @@ class Guard:
                 )
         # No `partial`, which would show the token to what prints the request.
         is_known = lambda: self._is_known(token, principal)  # noqa: E731 - it is short
-        return {"principal": principal, "is_known": is_known, "inner_path": path, "body": b""}
+        return {
+            "principal": principal,
+            "is_known": is_known,
+            "inner_path": path,
+            "inner_parts": split_path(scope),
+            "body": b"",
+        }
 
     async def _find_principal(
         self, scope: Any, sent: Mapping[bytes, bytes], token: str | None, path: str

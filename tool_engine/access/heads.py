@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from tool_engine.access.problem import Problem
 
@@ -84,6 +84,18 @@ def find_path(scope: Any) -> str:
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")
     return path.removeprefix(root) if path.startswith(root + "/") else path
+
+
+def split_path(scope: Any) -> list[str]:
+    """Return the parts of the path that `find_path` gives; `%2F` in one is a slash of its own."""
+    path = find_path(scope)
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%2f" not in raw.lower():
+        return path.split("/")
+    parts = [unquote(part) for part in raw.decode("latin-1").split("/")]
+    if "/".join(parts) != scope["path"]:
+        return path.split("/")  # of another server's making
+    return ["", *parts[scope["path"].removesuffix(path).count("/") + 1 :]]
 
 
 def match_path(pattern: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:

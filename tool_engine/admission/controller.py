@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
-from tool_engine.admission import collision, refusal
+from tool_engine.admission import refusal
 from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.bridge import ControllerBridge
 from tool_engine.admission.lines import Lane
+from tool_engine.admission.load.adaptive import refuse_samples
 from tool_engine.admission.pool import SlotPool, broken_accounting
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
@@ -24,7 +25,7 @@ from tool_engine.admission.snapshot import ConcurrencySnapshot, WaitExplanation
 from tool_engine.admission.view import ControllerView
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import AdmissionError, ConfigurationError, ToolEngineError
+from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.interfaces import AdmissionUser
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.call import ToolExecutionContext
@@ -57,7 +58,6 @@ class ToolConcurrencyController(KnownArguments):
         "_pool",
         "_queue",
         "_requests",
-        "_root",
         "_user",
         "_view",
         "config",
@@ -75,7 +75,6 @@ class ToolConcurrencyController(KnownArguments):
         self._pool = pool = SlotPool(config, clock)
         # The same as in the pool, one step nearer to the path of every call.
         self._gate, self._queue, self._layout = pool.gate, pool.queue, pool.layout
-        self._root = self._layout.root
         self._view = ControllerView(pool, clock)
         self._requests: dict[str | None, AdmissionRequest] = {}
         self._user: AdmissionUser | None = None
@@ -118,9 +117,7 @@ class ToolConcurrencyController(KnownArguments):
         if used > pool.limit or bucket_used > bucket.most:
             return self._turn_away(lane, request, now, call_id)
         # Room is not enough: a slot that is free while a call waits is kept for that one.
-        if pool.is_shut or (
-            queue.waiting and (lane.waiting or self._root.entries or bucket.entries)
-        ):
+        if pool.is_shut or (queue.waiting and (lane.waiting or queue.keeps_room(bucket))):
             return self._turn_away(lane, request, now, call_id)
         if lane.is_gated:
             if lane.is_open(request, now):
@@ -157,11 +154,14 @@ class ToolConcurrencyController(KnownArguments):
         Raises:
             AdmissionError: The call was refused, at once or after waiting.
         """
-        slot = self.admit_nowait(request, None, call_id)
-        if slot is not None:
-            self._pool.show(slot)
-            return slot
-        waiter = self._enqueue_call(request, call_id)
+        now, lane = self._clock(), request.spot
+        # Behind those who wait already it would only be turned away.
+        if request.is_bypass or lane is None or lane.is_gone or not lane.waiting:
+            slot = self.admit_nowait(request, now, call_id)
+            if slot is not None:
+                self._pool.show(slot)
+                return slot
+        waiter = self._enqueue_call(request, now, call_id)
         if waiter.is_waiting:
             try:
                 if on_queued is not None:
@@ -210,7 +210,7 @@ class ToolConcurrencyController(KnownArguments):
                 pool.held_seconds += (held := now - slot.acquired_at - slot.counted)
                 if self._queue.waiting:
                     bucket.served.append(held)
-                    pool.hand_over(lane)
+                    pool.hand_over(lane, now)
         elif state is not RELEASED:
             pool.release_special(slot, state, outcome)
         if pool.idle:
@@ -404,7 +404,7 @@ class ToolConcurrencyController(KnownArguments):
         An `adaptive` limit shrinks, once for all calls that were in flight together. To be called
         before `release` or `mark_overdue`.
         """
-        self._pool.note_overload(slot, self._clock())
+        refuse_samples(slot, self._clock())
 
     def pause_left(self, bucket: str) -> float:
         """Return the seconds until the pause of a bucket ends; 0.0: there is none."""
@@ -547,33 +547,34 @@ class ToolConcurrencyController(KnownArguments):
         self._layout.let_go(lane)
         return None
 
-    def _enqueue_call(self, request: AdmissionRequest, call_id: str | None) -> Waiter:
+    def _enqueue_call(self, request: AdmissionRequest, now: float, call_id: str | None) -> Waiter:
         """Let a call that could not start at once wait, unless it must be refused."""
         lane = self._layout.open(request)
+        if not lane.keys:
+            return self._join_line(lane, request, now, call_id)
         lane.refs += 1
         try:
-            return self._join_line(lane, request, call_id)
+            return self._join_line(lane, request, now, call_id)
         finally:
             lane.refs -= 1
             self._layout.let_go(lane)
 
-    def _join_line(self, lane: Lane, request: AdmissionRequest, call_id: str | None) -> Waiter:
-        pool, now = self._pool, self._clock()
-        error = (
-            refusal.impossible(request, lane, pool.limit)
-            or self._gate.refuse(request, pool.zombies)
-            or refusal.broken(lane, now)
-            or self._apply_collision_policy(request, lane)
-        )
-        if error is not None:
-            raise pool.reject(lane, request, error)
-        waiter = Waiter(lane, request, pool.place_of(request, lane, now), now, call_id)
+    def _join_line(
+        self, lane: Lane, request: AdmissionRequest, now: float, call_id: str | None
+    ) -> Waiter:
+        pool = self._pool
+        if pool.is_shut or lane.is_gated or request.weight > 1:
+            pool.check_may_wait(lane, request, now)
+        order, overload = pool.order_of(request, now), lane.bucket.overload
+        if overload is not None and request.parent is None:
+            order = overload.place_call(order, lane.bucket.waiting, now)
+        future = asyncio.get_running_loop().create_future()
+        waiter = Waiter(lane, request, request.weight, order, now, future, call_id)
         waiter.is_queued = request.parent is None
         pool.join(waiter)
         if not waiter.is_waiting:
             return waiter
-        error = pool.refuse_wait(waiter, now) if waiter.is_queued else None
-        if error is not None:
+        if waiter.is_queued and (error := pool.refuse_wait(waiter, now)) is not None:
             pool.turn_away(waiter)
             raise pool.reject(lane, request, error)
         pool.note_peak()
@@ -583,17 +584,3 @@ class ToolConcurrencyController(KnownArguments):
         if timeout is not None:
             self._queue.deadlines.add(waiter, timeout, self._queue.waiting)
         return waiter
-
-    def _apply_collision_policy(
-        self, request: AdmissionRequest, lane: Lane
-    ) -> AdmissionError | None:
-        """Apply the collision policy of a tool whose key is busy."""
-        excess = collision.count_excess(request, lane)
-        if excess <= 0:
-            return None
-        if collision.is_refused(request):
-            return refusal.collides(request)
-        for waiter in collision.give_way(request, lane, excess):
-            self._pool.dismiss(waiter, refusal.superseded(request))
-            self._pool.hand_over(waiter.lane)
-        return None

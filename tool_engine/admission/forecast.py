@@ -23,26 +23,19 @@ from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
 
 
-class _Double(Waiter):
+class _Double(Waiter, eq=False, kw_only=True):
     """Stands in line in the place of a waiter, and calls `note` where that one would wake."""
 
-    __slots__ = ("note",)
+    note: Callable[[], None]
 
-    def __init__(self, original: Waiter, lane: Lane, note: Callable[[], None]) -> None:
-        self.note = note
-        self.lane = lane
-        self.request = original.request
-        self.weight = original.weight
-        self.order = original.order
-        self.enqueued_at = original.enqueued_at
-        self.due = original.due
-        self.call_id = None
-        self.is_waiting = True
-        self.is_queued = False
-        self.slot = None
-        self.resumes = None
+    @classmethod
+    def of(cls, original: Waiter, lane: Lane, note: Callable[[], None]) -> _Double:
+        request, weight = original.request, original.weight
+        places = (original.order, original.enqueued_at, original.future)
+        double = cls(lane, request, weight, *places, due=original.due, note=note)
         if original.resumes is not None:
-            self.resumes = ConcurrencySlot(lane, self.weight, 0, 0.0, self.request)
+            double.resumes = ConcurrencySlot(lane, weight, 0, 0.0, request)
+        return double
 
     def wake(self, error: object = None) -> None:
         """Note that its turn has come."""
@@ -111,7 +104,7 @@ class Forecast:
     def add_waiter(self, waiter: Waiter) -> None:
         """Put a waiter in line."""
         lane = self._copy_lane(waiter.lane)
-        lane.push(_Double(waiter, lane, partial(self._note_served, waiter)))
+        lane.push(_Double.of(waiter, lane, partial(self._note_served, waiter)))
         self._queue.waiting += 1
 
     def run(self, until: Waiter | None = None) -> float:
@@ -160,14 +153,14 @@ class Forecast:
             self._hand_over(lane)
 
     def _hand_over(self, lane: Lane) -> None:
-        self._queue.refresh_after(lane)
+        self._queue.refresh_after(lane, self._now)
         self._give_out()
 
     def _give_out(self) -> None:
         queue = self._queue
-        while head := queue.next(self._used, self._limit, is_paused=False):
+        while head := queue.next(self._used, self._limit, self._now, is_paused=False):
             self._grant_slot(head)
-            queue.refresh(head.lane)
+            queue.refresh(head.lane, self._now)
 
     def _grant_slot(self, waiter: Waiter) -> None:
         lane: Lane = waiter.lane

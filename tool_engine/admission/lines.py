@@ -14,7 +14,7 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Final
 
 from tool_engine.admission.breaker import CircuitBreaker
@@ -76,7 +76,11 @@ class Line:
             if len(above.entries) >= above.compact_at:
                 above.compact()
             self.offered = order
-            heappush(above.entries, (order, self))
+            entries = above.entries
+            if entries and entries[0][1] is self:  # what it stood there under is over
+                heapreplace(entries, (order, self))
+            else:
+                heappush(entries, (order, self))
 
     def compact(self) -> None:
         """Drops what has changed since it came in."""
@@ -263,6 +267,7 @@ class Lane(Line):
             or self.throttles
             or self.breakers
             or self.bucket.adaptive is not None
+            or self.bucket.overload is not None
         )
 
     def best(self) -> tuple[Order, Waiter] | None:
@@ -276,6 +281,8 @@ class Lane(Line):
     def lets(self, waiter: Waiter, now: float) -> bool:
         """Whether all keys have room."""
         del now
+        if not self.keys:  # then no slot of a key can be lent either
+            return True
         is_new = waiter.resumes is None
         return all(key.lets(waiter.weight, waiter.order) for key in self.keys) and (
             not is_new or self.has_place(waiter.request)

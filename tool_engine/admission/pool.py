@@ -8,15 +8,16 @@ passes: there `take` and `put_back` are written out. Queues and sums change in m
 from __future__ import annotations
 
 import asyncio
+from asyncio import get_running_loop
 from collections.abc import Callable
 from math import inf
 
-from tool_engine.admission import refusal
+from tool_engine.admission import collision, refusal
 from tool_engine.admission.announcing import Announcer
 from tool_engine.admission.breaker import OPEN
 from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Lane, Line
-from tool_engine.admission.load.adaptive import Sample
+from tool_engine.admission.load.adaptive import void_samples
 from tool_engine.admission.queue import Queue
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import (
@@ -36,11 +37,6 @@ from tool_engine.errors import AdmissionError, ToolEngineError
 def broken_accounting(slot: ConcurrencySlot) -> ToolEngineError:
     """More was given back than was taken: a counter that were clamped would hide the leak."""
     return ToolEngineError(f"{slot!r} was given back twice: the accounting is broken")
-
-
-def samples_of(slot: ConcurrencySlot) -> list[Sample]:
-    """Return what an adaptive limit is to learn from the slot's call."""
-    return [sample for _, sample in slot.probes if isinstance(sample, Sample)]
 
 
 class SlotPool:
@@ -155,7 +151,7 @@ class SlotPool:
         self.held_seconds += held
         if self.queue.waiting:
             bucket.served.append(held)
-            self.hand_over(lane)
+            self.hand_over(lane, now)
 
     def admit_gated(
         self, lane: Lane, request: AdmissionRequest, now: float, call_id: str | None
@@ -229,8 +225,7 @@ class SlotPool:
         self.parked += 1
         slot.lane.lent.add(slot)
         # How long it takes from here on is the affair of other calls.
-        for sample in samples_of(slot):
-            sample.is_void = True
+        void_samples(slot)
         self.put_back(slot, self._clock())
 
     def ask_back(self, slot: ConcurrencySlot) -> Waiter | None:
@@ -242,7 +237,8 @@ class SlotPool:
             return None
         number = self.acquired + self.queue.enqueued
         order = (-inf, slot.arrival, number)
-        waiter = Waiter(slot.lane, slot.request, order, self._clock(), slot.call_id)
+        request, now, future = slot.request, self._clock(), get_running_loop().create_future()
+        waiter = Waiter(slot.lane, request, request.weight, order, now, future, slot.call_id)
         waiter.resumes, slot.resuming = slot, waiter
         self.join(waiter)
         self.note_peak()
@@ -266,6 +262,31 @@ class SlotPool:
 
     # A wait begins, and ends once: granted, refused, or given up.
 
+    def check_may_wait(self, lane: Lane, request: AdmissionRequest, now: float) -> None:
+        """Raise why a call may not even stand in line, if it may not."""
+        error = (
+            refusal.impossible(request, lane, self.limit)
+            or self.gate.refuse(request, self.zombies)
+            or refusal.broken(lane, now)
+            or self._apply_collision_policy(request, lane)
+        )
+        if error is not None:
+            raise self.reject(lane, request, error)
+
+    def _apply_collision_policy(
+        self, request: AdmissionRequest, lane: Lane
+    ) -> AdmissionError | None:
+        """Apply the collision policy of a tool whose key is busy."""
+        excess = collision.count_excess(request, lane)
+        if excess <= 0:
+            return None
+        if collision.is_refused(request):
+            return refusal.collides(request)
+        for waiter in collision.give_way(request, lane, excess):
+            self.dismiss(waiter, refusal.superseded(request))
+            self.hand_over(waiter.lane)
+        return None
+
     def join(self, waiter: Waiter) -> None:
         """Put a waiter in its line, and let it through at once if it may run."""
         if self.queue.join(waiter):
@@ -286,7 +307,8 @@ class SlotPool:
             )
             slot.queue_wait = now - waiter.enqueued_at
             lane.bucket.waits.append(slot.queue_wait)
-            lane.count_start(slot, now)
+            if lane.is_gated:
+                lane.count_start(slot, now)
         else:
             slot.counted = now - slot.acquired_at
             slot.resuming = None
@@ -303,6 +325,28 @@ class SlotPool:
         waiter.wake()
         if self.announcer and waiter.resumes is None:
             self.announcer.granted(slot, now)
+
+    def pass_on(self, waiter: Waiter, now: float) -> None:
+        """Give its slot to the first of the only lane where calls wait, which is not gated.
+
+        The same as `grant`, written out: where more calls come than can run, each comes this way.
+        """
+        lane, weight = waiter.lane, waiter.weight
+        bucket, key, arrival = lane.bucket, waiter.order[0], waiter.order[1]
+        waiter.slot = slot = ConcurrencySlot(
+            lane, weight, arrival, now, waiter.request, waiter.call_id, True, key
+        )
+        slot.queue_wait = waited = now - waiter.enqueued_at
+        bucket.waits.append(waited)
+        self.queue.leave_alone(waiter, lane)
+        self.granted += 1
+        bucket.used += weight
+        self.used = used = self.used + weight
+        if used > self.most_used:
+            self.most_used = used
+        self.acquired += 1
+        self.held.add(slot)
+        waiter.wake()
 
     def dismiss(self, waiter: Waiter, error: AdmissionError | None) -> None:
         """End a wait without a slot."""
@@ -347,6 +391,8 @@ class SlotPool:
     def refuse_wait(self, waiter: Waiter, now: float) -> AdmissionError | None:
         """Return why a call that stands in line already may not wait, if it may not."""
         queue = self.queue
+        if not refusal.is_strict(waiter, self.config, queue.queued):
+            return None
         wait = self.estimated_wait(queue.waiting - 1)
         return refusal.to_wait(waiter, self.config, queue.queued, self.used, now, wait)
 
@@ -372,54 +418,49 @@ class SlotPool:
 
     def note_peak(self) -> None:
         """Note how many wait, if that has never been more."""
-        self.most_waiting = max(self.most_waiting, self.queue.waiting)
+        if self.queue.waiting > self.most_waiting:
+            self.most_waiting = self.queue.waiting
 
     # After every change, no waiter is left that could run.
 
-    def hand_over(self, lane: Lane) -> None:
+    def hand_over(self, lane: Lane, now: float | None = None) -> None:
         """Give out all slots that can be given, after something changed in `lane`."""
-        self.queue.refresh_after(lane)
-        self.give_out()
+        now, queue = self._clock() if now is None else now, self.queue
+        if queue.waiting == lane.waiting and not (
+            lane.is_gated or self.parked or self.is_shut or lane.bucket.paused_until
+        ):
+            while (head := queue.next_alone(lane, self.used, self.limit)) is not None:
+                self.pass_on(head, now)
+            return
+        queue.refresh_after(lane, now)
+        self.give_out(now)
 
     def hand_over_all(self) -> None:
         """Give out all slots that can be given, after any change."""
         self.queue.refresh_all()
         self.give_out()
 
-    def give_out(self) -> None:
+    def give_out(self, now: float | None = None) -> None:
         """Give slots to those at the front, as long as there are any."""
         queue, gate = self.queue, self.gate
-        while head := queue.next(self.used, self.limit, is_paused=gate.is_paused):
-            now, lane = self._clock(), head.lane
-            if head.resumes is None and (error := self._refuse_head(head, lane, now)) is not None:
+        now = self._clock() if now is None else now
+        while head := queue.next(self.used, self.limit, now, is_paused=gate.is_paused):
+            lane: Lane = head.lane
+            is_asked = lane.is_gated and head.resumes is None
+            error = self._refuse_head(head, lane, now) if is_asked else None
+            if error is not None:
                 self.dismiss(head, error)
             else:
                 self.grant(head, now)
-            queue.refresh(lane)
+            queue.refresh(lane, now)
 
     def _refuse_head(self, head: Waiter, lane: Lane, now: float) -> AdmissionError | None:
         """Return why a call whose turn has come is not made any more, if it is not."""
         overload = lane.bucket.overload
-        if overload is not None and head.is_queued:
-            waited = now - head.enqueued_at
-            # Those that the newest one has overtaken wait still.
-            has_overtaken = head.order[1] < 0 and lane.bucket.waiting > 1
-            overload.note_wait(inf if has_overtaken else waited, now)
-            if overload.refuses(waited, now):
-                overload.shed += 1
-                wait = self.estimated_wait() or overload.policy.interval
-                return refusal.refuse_late(lane, waited, overload.policy, wait)
+        if overload is not None and head.is_queued and overload.refuses(head, now):
+            wait = self.estimated_wait() or overload.policy.interval
+            return refusal.refuse_late(lane, now - head.enqueued_at, overload.policy, wait)
         return refusal.broken(lane, now)
-
-    def place_of(self, request: AdmissionRequest, lane: Lane, now: float) -> Order:
-        """Return the place in line of a call that has to wait."""
-        order, overload = self.order_of(request, now), lane.bucket.overload
-        if overload is None or request.parent is not None:
-            return order
-        if not lane.bucket.waiting:
-            overload.note_wait(0.0, now)
-        # Numbers of arrivals are positive: below zero, the newest one is the first.
-        return (order[0], -order[1], 0) if overload.reverses(now) else order
 
     def _wake_later(self, line: Line, delay: float) -> None:
         """Look at a line again in `delay` seconds, or before, if that is set already."""
@@ -447,12 +488,6 @@ class SlotPool:
                 for lane in [each for each in lanes if breaker in each.breakers]:
                     self._refuse_waiting(lane, now)
 
-    def note_overload(self, slot: ConcurrencySlot, now: float) -> None:
-        """Let an adaptive limit learn that the service had no room for the call."""
-        for adaptive, sample in slot.probes:
-            if isinstance(sample, Sample):
-                adaptive.refuse(sample, now)
-
     def refuse_behind_open(self) -> None:
         """After a change of the limits, an open breaker may stand above those that wait."""
         now = self._clock()
@@ -474,6 +509,8 @@ class SlotPool:
         """Return the place in line of a call that asks now."""
         # Each grant and each wait counts up one of the two: the sum numbers the calls as they come.
         arrival = self.acquired + self.queue.enqueued
+        if self.aging is None is request.parent:
+            return (0.0, arrival, 0)
         key = self.rank(now, request)
         # The place of the call that asks, but its key under the present rules: it may have ended
         # before they were made.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop
 
 from tool_engine.admission.deadlines import Deadlines
 from tool_engine.admission.fairness import join, serve, turn_in_line
@@ -41,6 +42,7 @@ class Queue:
         "deadlines",
         "enqueued",
         "layout",
+        "lone",
         "queued",
         "root",
         "round",
@@ -62,6 +64,9 @@ class Queue:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed_keys: list[Key] = []
         """Keys in which the first of those that are blocked may be another one."""
+        self.lone: Lane | None = None
+        """A lane of which it is not up to date where it stands in the lines above: while only its
+        calls wait, nothing asks for it, and to keep it costs more than to give a slot."""
         self.waiting = 0
         self.queued = 0
         """Those that count against `queue_size`: calls made by running calls do not."""
@@ -74,8 +79,7 @@ class Queue:
 
     def join(self, waiter: Waiter) -> bool:
         """Put a waiter in its line; return whether it is the first there."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
+        if (loop := waiter.future.get_loop()) is not self._loop:
             self._use_loop(loop)
         lane: Lane = waiter.lane
         if lane.share is not None:
@@ -92,10 +96,23 @@ class Queue:
         """Take a waiter out of its line, whatever became of it."""
         lane: Lane = waiter.lane
         lane.forget(waiter)
-        if not lane.refs:
+        if lane.keys and not lane.refs:
             self.layout.let_go(lane)
         self.waiting -= 1
         if not self.waiting:
+            self.deadlines.clear()
+        if waiter.is_queued:
+            self.queued -= 1
+
+    def leave_alone(self, waiter: Waiter, lane: Lane) -> None:
+        """Do the same for the first of a lane without keys."""
+        heappop(lane.waiters)
+        waiter.is_waiting = False
+        lane.refs -= 1
+        lane.waiting -= 1
+        lane.bucket.waiting -= 1
+        self.waiting = waiting = self.waiting - 1
+        if not waiting:
             self.deadlines.clear()
         if waiter.is_queued:
             self.queued -= 1
@@ -125,22 +142,23 @@ class Queue:
 
     # Who is first?
 
-    def next(self, used: int, limit: int, *, is_paused: bool) -> Waiter | None:
+    def next(self, used: int, limit: int, now: float, *, is_paused: bool) -> Waiter | None:
         """Return the call that may run now, which has to be taken out then; None: there is none.
 
         Args:
             used: How many units of the limit in all are in use.
             limit: That limit.
+            now: The time on the controller's clock.
             is_paused: Whether only calls may go on that have run before.
         """
         while (best := self._find_first()) is not None:
             head = best[1]
             if used >= limit or (is_paused and head.resumes is None):
                 return None
-            if not self._is_ready(head.lane, head, self._clock()):
+            if not self._is_ready(head.lane, head, now):
                 # No room is kept for a head that could not use it: something of its own holds it
                 # up that came to be since it was put there. The next one is asked.
-                self.refresh(head.lane)
+                self.refresh(head.lane, now)
             elif used + head.weight > limit and (used or head.resumes is None):
                 # Room is kept for the first in line: were light calls let past it, they would
                 # starve it.
@@ -149,7 +167,37 @@ class Queue:
                 return head
         return None
 
+    def next_alone(self, lane: Lane, used: int, limit: int) -> Waiter | None:
+        """Return what `next` would, where only calls of `lane` wait and just limits hold them up.
+
+        The lines above are asked when another lane comes: see `settle`.
+        """
+        best, bucket = lane.best(), lane.bucket
+        if best is None:
+            self.settle()
+            return None
+        if self.lone is not lane:
+            self.settle()
+            self.lone = lane
+        head = best[1]
+        if used + head.weight > limit or bucket.used + head.weight > bucket.most:
+            return None
+        return head
+
+    def keeps_room(self, bucket: Bucket) -> bool:
+        """Return whether a call waits for which what is free in all, or in a bucket, is kept."""
+        self.settle()
+        return bool(self.root.entries or bucket.entries)
+
+    def settle(self) -> None:
+        """Let a lane whose calls waited alone stand in the lines above where it has to."""
+        lane, self.lone = self.lone, None
+        if lane is not None:
+            self.refresh(lane)
+
     def _find_first(self) -> tuple[Order, Waiter] | None:
+        if self.lone is not None:
+            self.settle()
         while self._changed_keys:
             self._refresh_key(self._changed_keys.pop())
         return self.root.best()
@@ -160,7 +208,8 @@ class Queue:
             if not line.lets(head, now):
                 return False
             line = line.above
-        return lane.offered == self._find_turn(lane, head)
+        turn = head.order if lane.share is None else self._find_turn(lane, head)
+        return lane.offered == turn
 
     def _find_turn(self, lane: Lane, head: Waiter) -> Order:
         """Return the order under which a lane stands in line for its first waiter."""
@@ -170,12 +219,12 @@ class Queue:
 
     # What has changed?
 
-    def refresh_after(self, lane: Lane) -> None:
+    def refresh_after(self, lane: Lane, now: float) -> None:
         """Look again at all that a change in `lane` may let go: its keys, and its own line."""
         for key in lane.keys:
             if key.blocked:
                 self._refresh_key(key)
-        self.refresh(lane)
+        self.refresh(lane, now)
 
     def refresh_all(self) -> None:
         """Look again at everything."""
@@ -185,18 +234,26 @@ class Queue:
         for line in self.layout.lines():
             self.refresh(line)
 
-    def refresh(self, line: Line) -> None:
-        """Let the first call of a line stand in the lines above, as far as nothing holds it up."""
-        now = self._clock()
+    def refresh(self, line: Line, now: float | None = None) -> None:
+        """Let the first call of a line stand in the lines above, as far as nothing holds it up.
+
+        `now`, on the controller's clock, saves a caller that knows it another look.
+        """
+        if self.lone is not None:
+            self.settle()
+        now = self._clock() if now is None else now
         while (above := line.above) is not None:
             stood, best = line.offered, line.best()
             if best is None:
+                if stood is None and not line.keys:
+                    line = above
+                    continue
                 line.withdraw()
                 for key in line.keys:
                     key.unblock(line)
             else:
                 order, head = best
-                turn = self._find_turn(head.lane, head)
+                turn = order if head.lane.share is None else self._find_turn(head.lane, head)
                 if order != turn and not isinstance(line, Lane):
                     # What its key took elsewhere has put it off since: no room is kept for it.
                     line = head.lane
@@ -208,7 +265,7 @@ class Queue:
                     # A line that cannot go must not stand above: it would hold up all the others.
                     line.withdraw()
                     self._note_blocker(line, head, now)
-            if stood is not None and stood != line.offered:
+            if line.keys and stood is not None and stood != line.offered:
                 # It kept others of its keys back; now one of those may be the first.
                 self._changed_keys += [key for key in line.keys if key.blocked]
             line = above
@@ -283,7 +340,7 @@ class Queue:
             slots: All that are held or lent.
             rank: What the strategy puts before the arrival, of a request and when it was made.
         """
-        lanes = self.layout.lanes
+        lanes, self.lone = self.layout.lanes, None
         waiters = [each for lane in list(lanes.values()) for each in lane.waiting_calls()]
         for line in (self.root, *self.layout.lines()):
             line.withdraw()

@@ -20,7 +20,7 @@ from tool_engine.errors import (
     SupersededError,
 )
 from tool_engine.model.settings.concurrency import CollisionPolicy
-from tool_engine.model.settings.overload import OverloadPolicy
+from tool_engine.model.settings.load import OverloadPolicy
 
 _CLOSED: Final = {
     "closed": "the controller is closed and gives no more slots",
@@ -153,6 +153,17 @@ def full(queue: str, waiting: int, size: int, lane: Lane, wait: float | None) ->
         f"{queue} is full ({waiting} of {size} waiting, {bucket.waiting - 1} of them for bucket "
         f"{bucket.name!r}); try again later, raise queue_size, or raise the limits",
         retry_after=wait,
+    )
+
+
+def is_strict(waiter: Waiter, config: ConcurrencyConfig, queued: int) -> bool:
+    """Whether `to_wait` could refuse: a cheap look for what nearly never is."""
+    lane: Lane = waiter.lane
+    return bool(
+        queued > config.queue_size
+        or config.strategy == "reject"
+        or lane.bucket.queue_size is not None
+        or lane.keys
     )
 
 

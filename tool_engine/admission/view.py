@@ -237,6 +237,7 @@ class ControllerView:
         reason = known.get(lane)
         if reason is None:
             pool = self._pool
+            self._queue.settle()
             reason = reason_of(waiter, self._queue.root, pool.used, pool.limit, now)
             known[lane] = reason
         return reason

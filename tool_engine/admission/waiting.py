@@ -5,54 +5,34 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot, Order
 from tool_engine.errors import AdmissionError
 
 
-class Waiter:
+class Waiter(msgspec.Struct, eq=False):
     """One position in a queue: ends exactly once, as granted, refused or given up."""
 
-    __slots__ = (
-        "call_id",
-        "due",
-        "enqueued_at",
-        "future",
-        "is_queued",
-        "is_waiting",
-        "lane",
-        "order",
-        "request",
-        "resumes",
-        "slot",
-        "weight",
-    )
-
-    def __init__(
-        self,
-        lane: Any,
-        request: AdmissionRequest,
-        order: Order,
-        enqueued_at: float,
-        call_id: str | None = None,
-    ) -> None:
-        self.lane = lane
-        """The `Lane` that it stands in."""
-        self.request = request
-        self.weight = request.weight
-        self.order = order
-        self.enqueued_at = enqueued_at
-        self.call_id = call_id
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.is_waiting = True
-        self.is_queued = False
-        """Whether it counts against `queue_size`; calls made by running calls do not."""
-        self.resumes: ConcurrencySlot | None = None
-        """The parked slot that is to be taken again; None: a new one is wanted."""
-        self.slot: ConcurrencySlot | None = None
-        """What it was given."""
-        self.due: float | None = None
-        """Under `fair`: the round that it was to be served in when it became first in its lane."""
+    lane: Any
+    """The `Lane` that it stands in."""
+    request: AdmissionRequest
+    weight: int
+    order: Order
+    enqueued_at: float
+    future: asyncio.Future[None]
+    """What its task waits for."""
+    call_id: str | None = None
+    is_waiting: bool = True
+    is_queued: bool = False
+    """Whether it counts against `queue_size`; calls made by running calls do not."""
+    resumes: ConcurrencySlot | None = None
+    """The parked slot that is to be taken again; None: a new one is wanted."""
+    slot: ConcurrencySlot | None = None
+    """What it was given."""
+    due: float | None = None
+    """Under `fair`: the round that it was to be served in when it became first in its lane."""
 
     @property
     def is_new(self) -> bool:

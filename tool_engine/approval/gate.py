@@ -30,7 +30,7 @@ from tool_engine.model.approval import (
     fingerprint_of,
     standing_ids,
 )
-from tool_engine.model.call import Refusal
+from tool_engine.model.call import Refusal, ToolExecutionContext
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.outcome import ErrorType
@@ -191,7 +191,7 @@ class ApprovalGate:
             called_name=called_name,
             engine=engine,
             principal=principal,
-            conversation_id=(context and context.conversation_id) or "",
+            **_place_of_call(context),
         )
         whose = engine, "" if is_new else principal, making
         try:
@@ -470,6 +470,13 @@ def _as_asked(request: ApprovalRequest) -> Tool:
         parameters=[],
         implementation_config={},
     )
+
+
+def _place_of_call(context: ToolExecutionContext | None) -> dict[str, str]:
+    """Return to which conversation and task a call belongs; empty: to none."""
+    if context is None:
+        return {}
+    return {"conversation_id": context.conversation_id or "", "task_id": context.task_id or ""}
 
 
 def _refuse_denied(tool: Tool, policy: Decision) -> Refusal:

@@ -33,11 +33,9 @@ task_of: Callable[[asyncio.AbstractEventLoop], Any]
 _make_current: Callable[[asyncio.AbstractEventLoop, Any], None]
 """Set another task as the loop's current one."""
 if sys.version_info >= (3, 12):
-    task_of = asyncio.current_task
+    from asyncio.tasks import _swap_current_task as _make_current  # type: ignore[attr-defined]
 
-    def _make_current(loop: asyncio.AbstractEventLoop, task: Any) -> None:
-        _leave_task(loop, task_of(loop))
-        _enter_task(loop, task)
+    task_of = asyncio.current_task
 
 else:
     # In 3.11, which changes no more, these are functions around one dictionary.

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from tool_engine.background.clock import SteadyClock
+from tool_engine.background.clock import SharedClock
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import MOST, Places
 from tool_engine.background.run import TaskRun, make_running
@@ -53,7 +53,7 @@ class Feeding:
         engine: ToolEngine,
         storage: TaskStorage,
         writer: TaskWriter,
-        clock: SteadyClock,
+        clock: SharedClock,
         live: WeakValueDictionary[str, KeptTask],
     ) -> None:
         self._engine = engine
@@ -62,7 +62,7 @@ class Feeding:
         self.records = engine.store.storage if is_plain and storage.is_shared else None
         self.writer = writer
         self.places = Places()
-        self._clock = clock
+        self.clock = clock
         self._live = live
         self.worker = secrets.token_hex(8)
         self.lease = 15.0
@@ -125,7 +125,7 @@ class Feeding:
         if kept.slot is None:
             pipeline.present.forget_id(call_id)
         else:
-            kept.state = make_running(kept.state, call_id)
+            kept.state = make_running(kept.state, call_id, self.clock.now())
 
     def release_slot(self, kept: KeptTask) -> None:
         """Give a slot back that the call of a task has not taken."""
@@ -155,19 +155,21 @@ class Feeding:
                 self._news.set()
 
     def has_run(self, kept: KeptTask) -> bool:
-        """Return True if this engine has taken the task."""
-        return kept.state.id in self._runs
-
-    def end_run(self, kept: KeptTask, refusal: Refusal) -> bool:
-        """Have a task end that this engine has taken; False: it is ending."""
+        """Return True if this engine has taken the task, and no other one has it by now."""
         run = self._runs.get(kept.state.id)
-        return run is not None and run.end(refusal)
+        return run is not None and not run.is_lost
 
-    async def wait_for_run(self, kept: KeptTask) -> None:
-        """Wait until this engine has done with a task that it has taken."""
+    async def end_run(self, kept: KeptTask, refusal: Refusal) -> bool:
+        """Have a task end that this engine has taken, and wait until it has.
+
+        Returns:
+            False if it has ended otherwise, or another engine has it by now.
+        """
         run = self._runs.get(kept.state.id)
+        is_ended = run is not None and run.end(refusal)
         if run is not None and run.task is not None:
             await asyncio.wait([run.task])
+        return is_ended and run is not None and not run.is_lost
 
     async def take_queued(self, kept: KeptTask) -> bool:
         """Take a queued task out of its turn; False: another engine has it."""
@@ -272,8 +274,9 @@ class Feeding:
         task_id = found.state.id
         if (present := self._runs.get(task_id)) is not None:
             # An engine that took this one for dead has queued it again: a second run would be one
-            # too many.
-            present.kept.worker, present.is_unwritten = found.worker, True
+            # too many. One that was given up comes in its turn, once it has ended.
+            if not present.is_lost:
+                present.kept.worker, present.is_unwritten = found.worker, True
             return
         kept = self._bound.get(task_id) or self._live.get(task_id) or found
         if kept is not found:
@@ -283,7 +286,7 @@ class Feeding:
         if self.storage.is_shared:
             self._live[task_id] = kept
         run = self._begin_run(kept)
-        if kept.state.expires_at <= self._clock.now():
+        if kept.state.expires_at <= self.clock.now():
             run.end(_expired_refusal(kept))
 
     def _begin_run(self, kept: KeptTask) -> TaskRun:
@@ -323,14 +326,14 @@ class Feeding:
         kept = run.kept
         is_turned_away = result.error_type == "engine_closed" and not run.has_begun
         if run.is_lost:
-            return
-        if is_turned_away and self.storage.is_shared and not kept.is_bound and kept.is_kept:
+            await self._read_again(kept)
+        elif is_turned_away and self.storage.is_shared and not kept.is_bound and kept.is_kept:
             await self._give_back(run)
         else:
             await self._write_end(run, result)
 
     async def _write_end(self, run: TaskRun, result: ToolExecutionResult) -> None:
-        kept, now = run.kept, self._clock.now()
+        kept, now = run.kept, self.clock.now()
         expires = kept.state.expires_at
         if expires <= now:
             # It ended because its time was over, and is kept as long once more.
@@ -348,7 +351,10 @@ class Feeding:
             return
         while True:
             try:
-                await self.writer.change(kept, state)
+                if not await self.writer.change(kept, state):
+                    # Unless it was written before, and the answer of the database was lost.
+                    await self._read_again(kept)
+                    run.is_lost = kept.state.call_id != state.call_id
                 return
             except RecordsUnavailableError as error:
                 _log.warning("task_not_written", task_id=state.id, error=str(error))
@@ -356,6 +362,18 @@ class Feeding:
                     self.storage.release_record(state.id)
                     return
             await asyncio.sleep(_AGAIN)
+
+    async def _read_again(self, kept: KeptTask) -> None:
+        """Take a task as the storage has it, since it is not this engine's any more."""
+        try:
+            now = await self.storage.get(kept.state.id)
+        except RecordsUnavailableError as error:
+            # Each who asks for the task looks again.
+            self._note_unread(error)
+            return
+        if now is not None:
+            kept.worker = now.worker
+            kept.take_state(now.state)
 
     async def _give_back(self, run: TaskRun, error: ToolEngineError | None = None) -> None:
         kept = run.kept
@@ -381,14 +399,14 @@ class Feeding:
             return
         if self._timer is not None:
             self._timer.cancel()
-        left = (expires - self._clock.now()).total_seconds()
+        left = (expires - self.clock.now()).total_seconds()
         loop = asyncio.get_running_loop()
         self._next_expiry = expires
         self._timer = loop.call_later(max(left, 0.0), self._end_expired, context=Context())
 
     def _end_expired(self) -> None:
         """End the tasks whose time is over."""
-        now, self._next_expiry = self._clock.now(), None
+        now, self._next_expiry = self.clock.now(), None
         for run in self._runs.values():
             if run.kept.state.expires_at <= now:
                 run.end(_expired_refusal(run.kept))
@@ -407,7 +425,11 @@ class Feeding:
             await asyncio.sleep(min(_PULSE, self.lease / 4))
 
     async def _look_around(self) -> None:
-        storage, now = self.storage, self._clock.now()
+        storage = self.storage
+        if storage.is_shared:
+            await self.clock.learn_time()
+            self._end_expired()
+        now = self.clock.now()
         for kept in await storage.claim_expired(self.worker, now, MOST):
             self._begin_claimed(kept)
         await storage.remove_expired(now)
@@ -415,8 +437,10 @@ class Feeding:
             return
         await self._look_at_own()
         for worker in self._find_dead(await storage.beat(self.worker)):
-            for kept in await storage.inherit(worker, self.worker):
+            inherited = await storage.inherit(worker, self.worker)
+            for kept in inherited:
                 await self._take_over(kept)
+            await self._close_questions({kept.state.id for kept in inherited})
         self._is_behind = True
         self._news.set()
 
@@ -424,7 +448,12 @@ class Feeding:
         """Cancel what is to be cancelled, and run what was given to this engine unheard."""
         unheard = self._unheard
         self._unheard = set()
-        for task_id, reason in await self.storage.list_own(self.worker):
+        held = [run for run in self._runs.values() if run.is_held]
+        own = dict(await self.storage.list_own(self.worker))
+        for each in held:
+            if each.kept.state.id not in own:
+                await self._give_up_run(each)
+        for task_id, reason in own.items():
             run = self._runs.get(task_id)
             if run is None:
                 # The answer of the database may have been lost, or is on its way.
@@ -435,6 +464,21 @@ class Feeding:
             kept = await self.storage.get(task_id)
             if kept is not None and kept.worker == self.worker and not self.has_run(kept):
                 await self._take_over(kept)
+
+    async def _give_up_run(self, run: TaskRun) -> None:
+        """End a run whose task another engine has taken, or has queued again: then it goes on."""
+        if not run.is_held:
+            return  # it has ended meanwhile, and its end is written or refused
+        task_id = run.kept.state.id
+        taken = await self.storage.take(task_id, self.worker)
+        if taken is None:
+            now = await self.storage.get(task_id)
+            if now is None or now.worker != self.worker:
+                run.lose()
+                return
+            # It was claimed in its turn meanwhile.
+            taken = now
+        self._begin_claimed(taken)
 
     def _find_dead(self, beats: dict[str, int]) -> list[str]:
         """Return the workers whose number has not changed for as long as the lease."""
@@ -462,6 +506,20 @@ class Feeding:
         else:
             await self._give_back(run)
 
+    async def _close_questions(self, task_ids: set[str]) -> None:
+        """Take back what a dead engine asked for its tasks: no call waits for the answers."""
+        asked: Any = self._engine.store.approvals
+        if not task_ids or not getattr(asked, "is_shared", False):
+            return
+        try:
+            for request in await asked.pending():
+                if request.task_id in task_ids:
+                    await asked.claim(request.token)
+                    await asked.forget(request.token)
+        except ToolEngineError as error:
+            # They expire.
+            _log.warning("questions_not_closed", error=str(error))
+
     async def _show_progress(self) -> None:
         """Write what has changed since, for those who look from elsewhere."""
         while self.storage.is_shared:
@@ -469,7 +527,8 @@ class Feeding:
             for run in [each for each in self._runs.values() if each.is_unwritten]:
                 run.is_unwritten = False
                 try:
-                    await self.writer.change(run.kept, run.kept.state)
+                    if not await self.writer.change(run.kept, run.kept.state):
+                        await self._give_up_run(run)
                 except RecordsUnavailableError:
                     run.is_unwritten = True
 

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from time import monotonic
 from typing import Final
 
-from tool_engine.background.clock import SteadyClock
+from tool_engine.background.clock import SharedClock
 from tool_engine.errors import TooManyTasksError
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.model.task import KeptTask
@@ -52,7 +52,7 @@ class Quotas:
         most: How many an owner may have; None: any number.
     """
 
-    def __init__(self, storage: TaskStorage, clock: SteadyClock, most: int | None) -> None:
+    def __init__(self, storage: TaskStorage, clock: SharedClock, most: int | None) -> None:
         self._storage = storage
         self._clock = clock
         self._most = most

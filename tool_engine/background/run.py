@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
+from tool_engine.background.clock import SharedClock
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import Places
 from tool_engine.calls.call import ANONYMOUS
@@ -49,6 +50,9 @@ _LIMITS: Final = (
 _PAUSE: Final = 0.1
 """The least seconds until a refused task asks for a slot again."""
 _LONGEST_PAUSE: Final = 5.0
+_TAKEN: Final = Refusal(
+    "cancelled", "another engine took this one for dead, and has the task now: look there"
+)
 _PATIENCE: Final = 1e9
 """Seconds that a task may wait in line: its `ttl` bounds it."""
 
@@ -69,6 +73,7 @@ class Home(Protocol):
     records: RecordStorage | None
     """Where the records of its calls are kept; None: apart from tasks, or its program's way."""
     writer: TaskWriter
+    clock: SharedClock
     places: Places
 
     def release_slot(self, kept: KeptTask) -> None:
@@ -170,6 +175,16 @@ class TaskRun(msgspec.Struct, eq=False):
             self.task.cancel()
         return True
 
+    @property
+    def is_held(self) -> bool:
+        """True if the storage should say that this engine has the task, which has not ended."""
+        return self.kept.is_kept and not (self.is_lost or self._is_over)
+
+    def lose(self) -> None:
+        """End the run, since another engine has the task: nothing more of it is written."""
+        self.is_lost = True
+        self.end(_TAKEN)
+
     def _find_refusal(self) -> Refusal | None:
         state, tool = self.kept.state, self._engine.get(self.kept.state.tool_name)
         if tool is not None and tool.permission is None:
@@ -202,7 +217,7 @@ class TaskRun(msgspec.Struct, eq=False):
         kept.slot = slot
         if slot is None or not self._is_plain or self.ending is not None:
             return None
-        state = None if is_written else make_running(kept.state, call_id)
+        state = None if is_written else make_running(kept.state, call_id, self._home.clock.now())
         if state is not None and not self._home.writer.change_nowait(kept, state):
             return None
         kept.slot = None
@@ -259,10 +274,10 @@ class TaskRun(msgspec.Struct, eq=False):
         if self.ending is not None:
             # Its end and its slot came at once.
             raise _EndedError(self.ending)
-        state = make_running(self.kept.state, call.call_id)
+        state = make_running(self.kept.state, call.call_id, self._home.clock.now())
         if not await self._home.writer.change(self.kept, state):
             self.is_lost = True
-            raise _EndedError(Refusal("cancelled", "another engine has taken the task"))
+            raise _EndedError(_TAKEN)
         self._note_begun()
 
     def _note_begun(self) -> None:
@@ -291,11 +306,9 @@ class TaskRun(msgspec.Struct, eq=False):
             self._listener(report)
 
 
-def make_running(state: TaskState, call_id: str) -> TaskState:
+def make_running(state: TaskState, call_id: str, now: datetime) -> TaskState:
     """Return the state of a task whose call has its slot."""
-    return replace(
-        state, status=RUNNING, call_id=call_id, started_at=datetime.now(UTC), message=None
-    )
+    return replace(state, status=RUNNING, call_id=call_id, started_at=now, message=None)
 
 
 def explain_never(tool_name: str) -> str:

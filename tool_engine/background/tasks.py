@@ -11,7 +11,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec.structs import replace
 
-from tool_engine.background.clock import SteadyClock
+from tool_engine.background.clock import SharedClock
 from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.quotas import Quotas
@@ -27,6 +27,7 @@ from tool_engine.calls.call import ANONYMOUS
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
     ConfigurationError,
+    RecordsUnavailableError,
     TaskConflictError,
     TaskError,
     TaskNotFoundError,
@@ -83,7 +84,7 @@ class EngineTasks:
         self._engine = engine
         self._storage = storage
         self._home = engine._home  # noqa: SLF001 - the engine's other half
-        self._clock = SteadyClock()
+        self._clock = SharedClock(storage.read_time)
         self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
         self._validator = ToolParameterValidator(strict=engine.config.strict_validation)
         self._writer = TaskWriter(storage)
@@ -136,12 +137,15 @@ class EngineTasks:
         given = ANONYMOUS if context is None else context
         check_context(given)
         _check_start(given, ttl, idempotency_key)
+        params = copied(params)
+        if self._storage.is_shared and not self._clock.is_fresh:
+            await self._learn_time(is_late=is_late)
         tool = self._engine.get(tool_name)
-        kept = self._make_task(tool_name, tool, copied(params), given, ttl, idempotency_key)
+        kept = self._make_task(tool_name, tool, params, given, ttl, idempotency_key)
         if is_awaited:
             self._await_here(kept, tool)
         kept.run_in, kept.on_progress = run_in, on_progress
-        is_hopeless, feeding = self._is_hopeless(tool, kept), self.feeding
+        is_hopeless, feeding, found = self._is_hopeless(tool, kept), self.feeding, None
         self._open_for(kept)
         if is_hopeless or feeding.has_room(kept):
             kept.worker = feeding.worker
@@ -149,12 +153,9 @@ class EngineTasks:
             kept.is_kept, kept.writing = False, asyncio.Lock()
             self._take_task(kept)
             found = kept
-        elif self._storage.is_shared:
-            if kept.worker is not None and not is_hopeless:
-                feeding.hold_slot(kept)
-            # What was written is run, also when its caller is cancelled in the middle of it.
-            found = await asyncio.shield(asyncio.ensure_future(self._keep_task(kept)))
-        else:
+        elif self._storage.is_shared and kept.worker is not None and not is_hopeless:
+            feeding.hold_slot(kept)
+        if found is None:
             found = await self._keep_task(kept)
         if found is not kept:
             return self._find_earlier(found, kept)
@@ -163,7 +164,22 @@ class EngineTasks:
             await handle.wait()
         return handle
 
+    async def _learn_time(self, *, is_late: bool) -> None:
+        """Learn what time it is for all; what may never be written needs no database for that."""
+        try:
+            await self._clock.learn_time_once()
+        except RecordsUnavailableError:
+            if not is_late:
+                raise
+
     async def _keep_task(self, kept: KeptTask) -> KeptTask:
+        """Keep a new task and run it, or return the earlier one with its key."""
+        if not self._storage.is_shared:
+            return await self._keep_now(kept)
+        # What was written is run, also when its caller is cancelled in the middle of it.
+        return await asyncio.shield(asyncio.ensure_future(self._keep_now(kept)))
+
+    async def _keep_now(self, kept: KeptTask) -> KeptTask:
         try:
             found = await self._quotas.take_room(kept)
             if found is None:
@@ -182,6 +198,10 @@ class EngineTasks:
         if self._storage.is_shared or not kept.is_kept:
             self._live[kept.state.id] = kept
         self.feeding.take_new(kept)
+
+    def read_clock(self) -> datetime:
+        """Return the time, UTC, that all programs with these tasks agree on; see `TaskState`."""
+        return self._clock.now()
 
     @at_home
     async def get(self, task_id: str, owner: str | None = None) -> TaskHandle:
@@ -209,6 +229,8 @@ class EngineTasks:
         limit: int = 100,
         after: str | None = None,
         tool_name: str | None = None,
+        *,
+        results: bool = False,
     ) -> Sequence[TaskState]:
         """Return tasks as they are, the newest first.
 
@@ -218,6 +240,7 @@ class EngineTasks:
             limit: The most of them.
             after: The id of the last one of the page before.
             tool_name: Of which tool; None: of all.
+            results: Whether each has its result, which may be large; else `get` gives it.
 
         Raises:
             ConfigurationError: There is no such status, or the limit is below 1.
@@ -229,12 +252,13 @@ class EngineTasks:
         check_count("limit", limit, minimum=1)
         if after is not None:
             await self.get(after, owner)
-        found = await self._storage.list(owner, status, limit, after, tool_name)
+        found = await self._storage.list(owner, status, limit, after, tool_name, results=results)
         states = []
         for each in found:
             kept = self._live.get(each.id)
             is_here = kept is not None and self.feeding.has_run(kept)
-            states.append(kept.state if kept is not None and is_here else each)
+            state = kept.state if kept is not None and is_here else each
+            states.append(state if results else state.without_result())
         return states
 
     @at_home
@@ -340,12 +364,11 @@ class EngineTasks:
         while not kept.state.is_final:
             if not self.feeding.has_run(kept) and not await self.feeding.take_queued(kept):
                 return await self._storage.ask_cancel(kept.state.id, text)
-            if not self.feeding.end_run(kept, refusal):
-                return False
-            await self.feeding.wait_for_run(kept)
-            # Another engine may have it by now, which took this one for dead.
+            if await self.feeding.end_run(kept, refusal) and kept.state.is_final:
+                return True
+            # It has ended otherwise, or another engine has it by now, which took this one for dead.
             await self._look_again(kept)
-        return True
+        return False
 
     def open(self) -> None:
         """Run what is queued, from now on."""
@@ -354,7 +377,7 @@ class EngineTasks:
     def serve(self) -> None:
         """Run what other programs start or leave behind, unless this engine leaves that to others.
 
-        An engine that found no task at its start looks for none until it has started one itself.
+        An engine that found no task at its start looks every few seconds only.
         """
         if self._storage.is_shared and self.runs_here:
             self.feeding.open()

@@ -30,7 +30,7 @@ from tool_engine.redaction import NO_SECRETS, OwnSecrets
 
 ANONYMOUS: Final = ToolExecutionContext()
 """The context of a call that comes without one."""
-CANCELLED: Final = Failure("cancelled", "the caller cancelled the call")
+_CANCELLED: Final = Failure("cancelled", "the caller cancelled the call")
 _SUPERSEDED: Final = Failure(
     "cancelled", "a newer call with the same key took the place of this one"
 )
@@ -145,7 +145,9 @@ class Call(msgspec.Struct, eq=False):
     def cancelled(self) -> Failure:
         """Why it ends without its tool's having failed: its caller's wish, or that of others."""
         if self.stopped is None:
-            return CANCELLED
+            task: Any = self.context.task
+            reason = None if task is None else task.ending
+            return _CANCELLED if reason is None else Failure(reason.error_type, reason.error)
         return Failure("cancelled", f"the call was cancelled from outside: {self.stopped}")
 
     @property
@@ -299,7 +301,7 @@ def _cancel_once(task: Any) -> None:
 def end_of(call: Call, run: Run, seconds: float) -> Failure:
     """Return why a run failed after `seconds`."""
     if run.is_cancelled:
-        return CANCELLED
+        return call.cancelled
     if run.end_reason is ABORTED:
         return _ABORTED
     if run.end_reason is STOPPED:

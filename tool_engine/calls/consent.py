@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tool_engine.approval.preview import previewed_by
 from tool_engine.approval.principal import asked_in
-from tool_engine.calls.call import CANCELLED, Call
+from tool_engine.calls.call import Call
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of
 from tool_engine.calls.plan import Plan
@@ -165,7 +165,7 @@ class Consents:
                         "execution_rejected", "the arguments nest too deep to be shown"
                     )
                 except BaseException:
-                    self._ending.fail(call, CANCELLED)
+                    self._ending.fail(call, call.cancelled)
                     raise
                 if refusal is not None:
                     failure = Failure(refusal.error_type, refusal.error, refusal.details)

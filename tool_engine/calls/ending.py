@@ -331,6 +331,8 @@ class CallEnding:
         }
         if facts is not None:
             data |= facts
+        if result is not None and call.reports is not None:
+            data |= call.reports.list_lines()
         if visible is not None and len(call.params) <= _MOST_NOTED:
             self._bus.note_secrets(call.call_id, partial(secrets_sent, call.params, tool))
         self._bus.publish(

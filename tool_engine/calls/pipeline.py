@@ -24,7 +24,6 @@ from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import (
     ANONYMOUS,
-    CANCELLED,
     Call,
     end_of,
     end_work_of,
@@ -483,12 +482,13 @@ class Pipeline:
     async def _wait_for_slot(
         self, call: Call, request: AdmissionRequest, arguments: dict[str, Any]
     ) -> Slot | None:
-        queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
-        began, slot = self._time(), None
+        queued = None
+        if self._bus.has_subscribers:
+            queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
+        slot, task, wait = None, call.context.task, Wait(self.present, call, QUEUED)
+        admit: Any = self._controller.admit if task is None else task.admit
         try:
-            task = call.context.task
-            admit: Any = self._controller.admit if task is None else task.admit
-            with Wait(self.present, call, QUEUED):
+            with wait:
                 slot = await admit(request, queued, call.call_id if task is None else call)
             now = self.recheck(call, arguments)
         except AdmissionError as error:
@@ -496,16 +496,16 @@ class Pipeline:
         except StoppedError:
             now = call.cancelled
         except BaseException:
-            call.waited = self._time() - began
+            call.waited = self._time() - wait.began
             if slot is None:
-                self._ending.fail(call, CANCELLED)
+                self._ending.fail(call, call.cancelled)
             else:
                 self._end_broken(call, slot)
             raise
         if not isinstance(now, Failure):
             call.slot = slot
             return slot
-        call.waited = self._time() - began
+        call.waited = self._time() - wait.began
         if slot is not None:
             self._controller.release(slot, outcome=None)
         call.result = self._ending.fail(call, now)
@@ -549,7 +549,7 @@ class Pipeline:
     def _end_broken(self, call: Call, slot: Slot) -> None:
         call.break_off()
         self._controller.release(slot, outcome=None)
-        self._ending.fail(call, CANCELLED)
+        self._ending.fail(call, call.cancelled)
 
     async def _finish_run(
         self, call: Call, plan: Plan, slot: Slot, run: ToolTask

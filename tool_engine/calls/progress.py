@@ -3,6 +3,7 @@
 A tool may report a million times, from any thread: of its progress only the newest is kept, and
 published at most ten times a second. The last report is always published, before the call's end.
 Calls that share the run hear of its progress, too, each as its own; its lines belong to the run.
+The last lines stand in the call's final event, too, so that who keeps events keeps them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -27,9 +29,11 @@ _log: Final = get_logger(__name__)
 _INTERVAL: Final = 0.1
 """The least seconds between two events of one call."""
 _MOST_LINES: Final = 100
-"""The most lines that wait to be published; of more the oldest go, and are counted."""
+"""The most lines that wait to be published, or stand in the final event; of more the oldest go, and
+are counted."""
 _MOST_SAID: Final = 20_000
-"""The most characters of the lines that wait: they are searched for secrets on the loop."""
+"""The most characters of the lines that wait, or stand in the final event: those that wait are
+searched for secrets on the loop."""
 _MOST: Final = 500
 """The most characters of a message."""
 
@@ -76,6 +80,7 @@ class CallReports:
         "_attempt",
         "_call",
         "_dropped",
+        "_heard",
         "_is_over",
         "_is_waking",
         "_last",
@@ -85,11 +90,13 @@ class CallReports:
         "_newcomers",
         "_newest",
         "_next",
+        "_passed",
         "_publish",
         "_said",
         "_sharers",
         "_shown",
         "_timer",
+        "_unheard",
     )
 
     def __init__(
@@ -111,6 +118,10 @@ class CallReports:
         """The ids of calls that share the run, and have heard nothing yet."""
         self._lines: deque[ToolLogLine] = deque()
         self._dropped = self._said = 0
+        self._heard: deque[dict[str, Any]] = deque()
+        self._passed = 0
+        """Characters of the lines in `_heard`."""
+        self._unheard = 0
         self._last = 0.0
         self._attempt = call.retries
         self._next = -1.0
@@ -161,6 +172,16 @@ class CallReports:
         self._publish_all()
         self._is_over = True
 
+    def list_lines(self) -> dict[str, Any]:
+        """Return what the final event says of the lines: the last ones, and how many came before.
+
+        Nothing, where the tool has said nothing.
+        """
+        if not self._heard:
+            return {}
+        more = {"lines_before": self._unheard} if self._unheard else {}
+        return {"lines": list(self._heard), **more}
+
     def _publish_soon(self) -> None:
         """Publish now, or as soon as the interval is over."""
         if self._is_over or self._timer is not None:
@@ -197,7 +218,14 @@ class CallReports:
         self._next = self._loop.time() + _INTERVAL
 
     def _publish_line(self, line: ToolLogLine, dropped: int) -> None:
-        facts: dict[str, Any] = {"level": line.level, "message": self._hide_secrets(line.message)}
+        message = self._hide_secrets(line.message)
+        facts: dict[str, Any] = {"level": line.level, "message": message}
+        self._unheard += dropped
+        self._heard.append({"at": datetime.now(UTC).isoformat(), **facts})
+        self._passed += len(message)
+        while len(self._heard) > _MOST_LINES or self._passed > _MOST_SAID:
+            self._passed -= len(self._heard.popleft()["message"])
+            self._unheard += 1
         if dropped:
             facts["dropped"] = dropped
         self._publish(self._call, ToolEngineEventType.EXECUTION_LOGGED, facts=facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from tool_engine.knowledge.cut_list import keep_packed_beginning
 from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, keep_beginning, pack_plain, take_snapshot
 from tool_engine.model.call import ValidationError
 from tool_engine.model.json.output import PLAIN, as_output
@@ -61,7 +62,7 @@ def ready_at_once(value: Any) -> Ready | None:
         plain = plain_at_once(returned)
         return None if plain is None else (None, plain, take_snapshot(plain))
     # Cut while the value is at hand: reading it back would take many times as long.
-    return None, output, kept if len(kept) <= MAX_SNAPSHOT else keep_beginning(output, len(kept))
+    return None, output, kept if len(kept) <= MAX_SNAPSHOT else keep_packed_beginning(output, kept)
 
 
 def ready_in_thread(note: Note, value: Any) -> Ready:

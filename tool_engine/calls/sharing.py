@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from tool_engine.admission.request import digest_of, tool_key_of
 from tool_engine.admission.slot import ancestry
-from tool_engine.calls.call import CANCELLED, Call, too_late
+from tool_engine.calls.call import Call, too_late
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure
 from tool_engine.calls.plan import Plan
@@ -231,7 +231,7 @@ class Flights:
                 return self._ending.fail(follower.call, follower.call.cancelled)
         except BaseException:
             if not follower.has_result:
-                self._ending.fail(follower.call, CANCELLED)
+                self._ending.fail(follower.call, follower.call.cancelled)
             raise
         finally:
             del flight.followers[follower]

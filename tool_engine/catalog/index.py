@@ -46,6 +46,7 @@ class ToolIndex:
         self._tools: dict[str, Tool] = {
             tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)
         }
+        self._is_sorted = True
         self.aliases = AliasTable(self._tools.values())
         """The further names of the tools; read-only."""
         # Snapshots know one another by a mark, so that none keeps another one alive.
@@ -62,7 +63,7 @@ class ToolIndex:
         return name in self._tools
 
     def __iter__(self) -> Iterator[Tool]:
-        return iter(self._tools.values())
+        return iter(self._sort_tools().values())
 
     def __copy__(self) -> Self:
         return self
@@ -74,7 +75,7 @@ class ToolIndex:
         return _index_of, (self.list_all(), dict(self.groups))
 
     def __repr__(self) -> str:
-        names = ", ".join(list(self._tools)[:8])
+        names = ", ".join(self.list_names()[:8])
         return f"ToolIndex({len(self)} tools: {names}{', …' if len(self) > 8 else ''})"
 
     def get(self, name: str) -> Tool | None:
@@ -135,11 +136,11 @@ class ToolIndex:
 
     def list_all(self) -> list[Tool]:
         """Return every tool."""
-        return list(self._tools.values())
+        return list(self._sort_tools().values())
 
     def list_names(self) -> list[str]:
         """Return every tool's name."""
-        return list(self._tools)
+        return list(self._sort_tools())
 
     def find_by_tag(self, tag: str) -> list[Tool]:
         """Return the tools with the tag `tag`."""
@@ -192,11 +193,11 @@ class ToolIndex:
                     path="name",
                 )
             )
-        return self._with_tools([*(other for other in self if other is not present), tool])
+        return self.with_changes({tool.name: tool})
 
     def without(self, name: str) -> ToolIndex:
         """Return a snapshot without the tool of this name."""
-        return self._with_tools(tool for tool in self if tool.name != name)
+        return self.with_changes({name: None})
 
     def with_groups(self, groups: Mapping[str, ToolGroup]) -> ToolIndex:
         """Return a snapshot of the same tools with other groups."""
@@ -204,35 +205,31 @@ class ToolIndex:
         index.groups = MappingProxyType({name: groups[name] for name in sorted(groups)})
         return index
 
-    def _with_tools(self, tools: Iterable[Tool]) -> ToolIndex:
-        """Return a snapshot of other tools with the same groups."""
-        index = ToolIndex(tools)
-        index.groups = self.groups
-        return index
-
     def with_changes(self, changes: Mapping[str, Tool | None]) -> ToolIndex:
         """Return a snapshot with these tools changed by name; None removes.
 
-        Costs a copy, not a new sorting, when the names stay the same.
+        Costs a copy; those of new names are sorted in when the tools are first listed.
         """
-        tools = dict(self._tools)
-        has_new_names = False
+        index = ToolIndex()
+        index.groups = self.groups
+        index._is_sorted = self._is_sorted
+        index._tools = tools = dict(self._tools)
+        index.registered = registered = dict(self.registered)
         for name, tool in changes.items():
             if tool is None:
                 tools.pop(name, None)
             else:
-                has_new_names = has_new_names or name not in tools
+                index._is_sorted &= name in tools
                 tools[name] = tool
-        index = ToolIndex()
-        index.groups = self.groups
-        index._tools = {name: tools[name] for name in sorted(tools)} if has_new_names else tools
-        index.aliases = self.aliases.changed(self._tools, changes)
-        index.registered = {
-            name: tool for name, tool in self.registered.items() if name not in changes
-        }
-        for name, tool in changes.items():
             if tool is not None and tool.source is None:
-                index.registered[name] = tool
+                registered[name] = tool
+            else:
+                registered.pop(name, None)
+        index.aliases = self.aliases.changed(self._tools, changes)
+        if "buckets" in self.__dict__:
+            index.buckets = buckets = self.buckets.copy()
+            buckets.subtract(each.bucket for name in changes if (each := self._tools.get(name)))
+            buckets.update(each.bucket for each in changes.values() if each is not None)
         if len(changes) <= _MOST_NOTED:
             index._parent = (self._mark, frozenset(changes))
         return index
@@ -252,8 +249,16 @@ class ToolIndex:
             mine, others = self._tools, before._tools
             there = sorted(name for name in names if name in mine)
             return [mine[name] for name in there if others.get(name) is not mine[name]]
-        found = map(before._tools.get, self._tools)
-        return list(compress(self._tools.values(), map(is_not, self._tools.values(), found)))
+        mine = self._sort_tools()
+        found = map(before._tools.get, mine)
+        return list(compress(mine.values(), map(is_not, mine.values(), found)))
+
+    def _sort_tools(self) -> dict[str, Tool]:
+        if not self._is_sorted:
+            # Put in its place whole: another thread may be going through it.
+            self._tools = {name: self._tools[name] for name in sorted(self._tools)}
+            self._is_sorted = True
+        return self._tools
 
     def _changed_names(self, other: ToolIndex) -> frozenset[str] | None:
         """Return the only names that may differ between snapshots; None: any."""
@@ -269,6 +274,11 @@ class ToolIndex:
     def registered(self) -> dict[str, Tool]:
         """The tools that no file defines, by name; read-only."""
         return {name: tool for name, tool in self._tools.items() if tool.source is None}
+
+    @cached_property
+    def buckets(self) -> Counter[str]:
+        """How many tools count against each bucket; read-only."""
+        return Counter(tool.bucket for tool in self._tools.values())
 
     @cached_property
     def _for_code_only(self) -> frozenset[str]:

@@ -118,7 +118,8 @@ class ExecutorRegistry:
         self._registered: dict[str, ToolExecutor] = {}
         self._loaded: dict[str, ToolExecutor] = {}
         self._of_sources: dict[str | None, ToolExecutor | None] = {}
-        self._opened: list[ToolExecutor] = []
+        self._opened: dict[int, ToolExecutor] = {}
+        """By their identity: ten thousand functions are ten thousand executors."""
         self._entry_points: dict[str, list[EntryPoint]] | None = None
         self._origins: dict[str, list[str]] = {}
         self._python: PythonHandlers | None = None
@@ -278,9 +279,9 @@ class ExecutorRegistry:
 
         Each has `limit` seconds; one that takes longer is cancelled, and not waited for.
         """
-        opened, self._opened, self._loaded, self._python = self._opened, [], {}, None
+        opened, self._opened, self._loaded, self._python = self._opened, {}, {}, None
         async with contextlib.AsyncExitStack() as stack:
-            for executor in opened:
+            for executor in opened.values():
                 stack.push_async_callback(close_part, executor, limit)
 
     def _python_handlers(self) -> PythonHandlers:
@@ -312,8 +313,7 @@ class ExecutorRegistry:
         return self.find_server(name)
 
     def _remember_opened(self, executor: ToolExecutor) -> None:
-        if not any(known is executor for known in self._opened):
-            self._opened.append(executor)
+        self._opened[id(executor)] = executor
 
     def _find_offered(self) -> dict[str, list[EntryPoint]]:
         if self._entry_points is None:

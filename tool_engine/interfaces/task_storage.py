@@ -18,11 +18,15 @@ class TaskStorage(Protocol):
 
     A worker is an engine with tasks. A task belongs to at most one, and only that one changes it:
     what another one writes is refused, so that a task ends once. No method compares times of two
-    machines: a worker lives as long as the number changes that it counts up.
+    machines: a worker lives as long as the number changes that it counts up, and all times in tasks
+    are those of `read_time`.
     """
 
     is_shared: bool
     """Whether other engines, and later ones, see the same tasks."""
+
+    async def read_time(self) -> float | None:
+        """Return the Unix time for all that share it, in seconds; None: that of the program."""
 
     async def put(self, task: KeptTask) -> KeptTask:
         """Keep a new task, and return it; or the one with its owner and its `key`, if there is."""
@@ -46,6 +50,8 @@ class TaskStorage(Protocol):
         limit: int,
         after: str | None,
         tool_name: str | None = None,
+        *,
+        results: bool = False,
     ) -> Sequence[TaskState]:
         """Return states, the newest first; None: of every owner, status, or tool.
 
@@ -55,6 +61,7 @@ class TaskStorage(Protocol):
             limit: The most of them.
             after: The id of a task, whose next older ones are asked for.
             tool_name: The tool.
+            results: Whether each one has its result, which may be large.
         """
 
     async def count_ahead(self, task: KeptTask) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from contextvars import Context
+    from datetime import datetime
 
     from tool_engine.model.call import ToolExecutionContext
     from tool_engine.model.progress import ToolProgress
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 class Tasks(Protocol):
     """The calls of an engine that outlive their caller: `engine.tasks`."""
+
+    def read_clock(self) -> datetime:
+        """Return the time, UTC, that all programs with these tasks agree on."""
 
     async def get(self, task_id: str, owner: str | None = None) -> TaskHandle:
         """Return a task; `TaskNotFoundError`: there is none, or it is that of another owner."""
@@ -26,8 +30,10 @@ class Tasks(Protocol):
         limit: int = 100,
         after: str | None = None,
         tool_name: str | None = None,
+        *,
+        results: bool = False,
     ) -> Sequence[TaskState]:
-        """Return tasks as they are, the newest first."""
+        """Return tasks as they are, the newest first, and with `results` what came of them."""
 
     async def cancel(
         self, task_id: str, owner: str | None = None, *, reason: str | None = None

@@ -40,6 +40,10 @@ class MemoryTaskStorage:
     def __repr__(self) -> str:
         return f"<MemoryTaskStorage {len(self._tasks)} tasks>"
 
+    async def read_time(self) -> float | None:
+        """Return None: one program has it."""
+        return None
+
     async def put(self, task: KeptTask) -> KeptTask:
         """Keep a new task, and return it; or the one with its owner and its `key`."""
         if task.key is not None:
@@ -77,6 +81,8 @@ class MemoryTaskStorage:
         limit: int,
         after: str | None,
         tool_name: str | None = None,
+        *,
+        results: bool = False,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         last = self._tasks.get(after) if after is not None else None
@@ -89,7 +95,7 @@ class MemoryTaskStorage:
             is_older = last is None or task.number < last.number
             is_meant = status in (None, state.status) and tool_name in (None, state.tool_name)
             if is_older and is_meant:
-                found.append(state)
+                found.append(state if results else state.without_result())
         return found
 
     async def count_ahead(self, task: KeptTask) -> int:

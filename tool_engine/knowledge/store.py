@@ -60,6 +60,7 @@ class RecordFilters(TypedDict, total=False):
     is_success: bool | None
     error_type: str | None
     outcome: str | None
+    min_execution_time: float | None
     start: datetime | None
     end: datetime | None
     limit: int | None
@@ -122,13 +123,14 @@ class ToolKnowledgeStore(KnownArguments):
         Args:
             **filters: `tool_name`, `origin`, `conversation_id`, `session_id`, `task_id`,
                 `caller_id`, `workflow_id`, `is_success`, `error_type`, `outcome`, `call_id`,
-                `parent_call_id`, `record_id`; `start` (included) and `end` (left out) for
-                `created_at`; `limit` and `offset`; `before` and `after`, each a `record_id` to go
-                on from; `oldest_first`.
+                `parent_call_id`, `record_id`; `min_execution_time` in seconds; `start` (included)
+                and `end` (left out) for `created_at`; `limit` and `offset`; `before` and `after`,
+                each a `record_id` to go on from; `oldest_first`.
 
         Raises:
-            ConfigurationError: A limit or offset below 0, a time without a zone, an outcome that
-                there is not, or `before` or `after` is no record's id.
+            ConfigurationError: A limit or offset below 0, a duration that is no positive number, a
+                time without a zone, an outcome that there is not, or `before` or `after` is no
+                record's id.
             RecordsUnavailableError: The storage failed, or its database does not answer.
         """
         return list(await self._find_records(RecordQuery(**filters)))

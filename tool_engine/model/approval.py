@@ -75,6 +75,8 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
     engine: str = ""
     """Identifies the engine that has the tool, the same after a restart; empty: unknown, or the
     tool belongs to the conversation alone."""
+    task_id: str = ""
+    """The task that made that call, or one above it; empty: none."""
     fingerprint: str = ""
     """What a remembered decision holds for: this tool, as it is made, with these arguments.
     Computed from the other fields when it is left out."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.checks.bounds import check_choice, check_count, check_share
 from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.setting_kinds import check_switch
@@ -231,7 +231,8 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
     """Selects records; a field that is None matches all.
 
     Raises:
-        ConfigurationError: A limit or offset below 0, or a time that names no zone.
+        ConfigurationError: A limit or offset below 0, a duration that is no positive number, or a
+            time that names no zone.
     """
 
     record_id: str | None = None
@@ -249,6 +250,8 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
     error_type: str | None = None
     outcome: str | None = None
     """`succeeded`, `failed`, `timeout`, `cancelled` or `rejected`."""
+    min_execution_time: float | None = None
+    """The least `execution_time`, in seconds, itself included; above 0."""
     start: datetime | None = None
     """The earliest `created_at`, itself included; with a time zone."""
     end: datetime | None = None
@@ -280,6 +283,8 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
         check_kinds(self, _CHECKED)
         if self.outcome is not None:
             check_choice("outcome", self.outcome, [each.value for each in Outcome])
+        if self.min_execution_time is not None:
+            check_share("min_execution_time", self.min_execution_time)
         _check_time("start", self.start)
         _check_time("end", self.end)
         if self.start is not None and self.end is not None and self.start > self.end:
@@ -289,7 +294,7 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """Return the fields that must be equal; times, limit and offset left out."""
+        """Return the fields that must be equal; times, durations, limit and offset left out."""
         return {name: value for name in _MATCHED if (value := getattr(self, name)) is not None}
 
     def matches(self, kept: KeptCall) -> bool:
@@ -297,6 +302,9 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
         if self.start is not None and kept.created_at < self.start:
             return False
         if self.end is not None and kept.created_at >= self.end:
+            return False
+        least = self.min_execution_time
+        if least is not None and kept.execution_time < least:
             return False
         prefix = self.call_id_prefix
         if prefix is not None and not (kept.call_id or "").startswith(prefix):

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
@@ -57,12 +58,16 @@ class TaskState(msgspec.Struct, Data, frozen=True, kw_only=True):
     expires_at: datetime
     """When it is ended, or, once it has ended, forgotten."""
     result: ToolExecutionResult | None = None
-    """How its call ended."""
+    """How its call ended; None, too, in lists, which leave it out unless they are asked for it."""
 
     @property
     def is_final(self) -> bool:
         """True if it has ended: it never changes again."""
         return self.status in FINAL
+
+    def without_result(self) -> TaskState:
+        """Return the same without its result, as lists have it."""
+        return self if self.result is None else replace(self, result=None)
 
 
 class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):

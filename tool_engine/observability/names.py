@@ -128,6 +128,9 @@ FACTS: Final[dict[str, Fact]] = {
     "records_pruned": Fact("info", "old records were removed"),
     "task_not_run": Fact("warning", "a task was given back, since the database does not answer"),
     "task_not_written": Fact("warning", "how a task is was not written yet; it is tried again"),
+    "questions_not_closed": Fact(
+        "warning", "what a dead engine asked for its tasks is still listed, until it expires"
+    ),
     "tasks_not_read": Fact("warning", "the database of tasks does not answer; it is tried again"),
     "records_unreachable": Fact("warning", "the database of records does not answer yet"),
     "on_before_execute_failed": Fact("warning", "who was asked whether a call may run failed"),

@@ -131,16 +131,16 @@ _DOTTED: Final = (
     _Shape("/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/\d+/(?P<secret>[\w\-]+)"),
     _Shape(".webhook.office.com/", r"\.webhook\.office\.com/webhookb2/(?P<secret>[\w\-@/]+)"),
 )
-_OTHERS: Final = (
+_WITH_A: Final = (
     _Shape("AIza", _token_pattern("AIza", r"[\w\-]{35}") + _END),
     _Shape("A", _AWS),
-    _Shape("SK", _token_pattern("SK", "[0-9a-f]{32}") + _END),
     _Shape("ATATT3", _token_pattern("ATATT3", r"[\w=\-]{60,}")),
-    _Shape("dapi", _token_pattern("dapi", r"[a-f0-9]{32}(?:-\d)?") + _END),
-    _Shape("Q~", r"(?<![\w~.])[\w~.]{3}\dQ~[\w~.\-]{31,34}"),
-    _Shape("GR1348941", _token_pattern("GR1348941", r"[\w\-]{20}")),
-    _Shape("1//0", r"(?<![A-Za-z0-9/])1//0[\w\-]{40,}"),
 )
+_WITH_K: Final = (_Shape("SK", _token_pattern("SK", "[0-9a-f]{32}") + _END),)
+_WITH_G: Final = (_Shape("GR1348941", _token_pattern("GR1348941", r"[\w\-]{20}")),)
+_CURVED: Final = (_Shape("Q~", r"(?<![\w~.])[\w~.]{3}\dQ~[\w~.\-]{31,34}"),)
+_SLASHED: Final = (_Shape("1//0", r"(?<![A-Za-z0-9/])1//0[\w\-]{40,}"),)
+_OTHERS: Final = (_Shape("dapi", _token_pattern("dapi", r"[a-f0-9]{32}(?:-\d)?") + _END),)
 _SPACED: Final = (
     _Shape("earer ", r"(?<![\w\-])[Bb]earer\s+(?P<secret>[A-Za-z0-9._~+/\-]{8,}+=*)", _is_bearer),
     _Shape(
@@ -168,9 +168,14 @@ _BY_MARK: Final = (
     (".", _DOTTED),
     (" ", _SPACED),
     (":", _ADDRESSES),
+    ("A", _WITH_A),
+    ("K", _WITH_K),
+    ("G", _WITH_G),
+    ("~", _CURVED),
+    ("/", _SLASHED),
     ("", _OTHERS),
 )
-"""The shapes by a character that all of them contain."""
+"""The shapes by a character that all of them contain: one is found many times as fast as two."""
 _SHORTEST: Final = 8
 SHORTEST_WORD: Final = 20
 """Characters of the shortest secret that has letters and digits alone: the id of an AWS key."""

@@ -19,6 +19,7 @@ _MOST_KEYS: Final = 256
 """The most keys of a value that are remembered."""
 _PRIVATE: Final = "PRIVATE KEY-----"
 _PAIRS: Final = (list, tuple)
+_PLAIN: Final = (str, int, float)
 _KEY_END: Final = "-----END "
 _PLACE: Final = re.compile(r"(?:Bearer |Basic |Token )?\$\{(?:env|file):[\w./-]{1,200}\}", re.ASCII)
 """A definition's reference to the place of a secret."""
@@ -47,36 +48,39 @@ class _Redaction:
     def __init__(self, secret_parts: frozenset[str], hide_text: Callable[[str], str]) -> None:
         self._parts = secret_parts
         self._text = hide_text
+        self._knows_some = len(known_secrets) > 0
         self._keys: dict[str, tuple[str, bool]] = {}
         """Key -> how it is shown, and whether what it names is secret: rows have the same keys."""
 
     def of(self, value: Any, depth: int) -> Any:
-        if value is None or isinstance(value, str | int | float):
+        if value is None or isinstance(value, _PLAIN):
             return self._redact_plain(value)
         if depth >= _MAX_DEPTH:
             return "[too deep]"
-        if isinstance(value, Mapping):
+        if type(value) is dict or isinstance(value, Mapping):
             return self._redact_mapping(value, depth + 1)
-        if isinstance(value, list | tuple):
+        if isinstance(value, _PAIRS):
             return self._redact_list(value, depth + 1)
         if isinstance(value, set | frozenset):
             return [self.of(item, depth + 1) for item in value]
         return self._text(repr(value))
 
-    def _redact_plain(self, value: str | float | None) -> Any:
-        if value is None or isinstance(value, bool):
+    def _redact_plain(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is int or kind is float:
+            return HIDDEN if self._knows_some and known_secrets.holds_number(value) else value
+        if value is None or kind is bool:
             return value
         if isinstance(value, str):
             return self._text(value)
-        if type(value) in (int, float):
-            return HIDDEN if known_secrets.holds_number(value) else value
         return self._text(repr(value))
 
     def _redact_mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         named = _named_secrets(value)
         copy: dict[str, Any] = {}
+        keys, hide_text = self._keys, self._text
         for key, item in value.items():
-            known = self._keys.get(key) if type(key) is str else None
+            known = keys.get(key) if type(key) is str else None
             name, is_secret = known or self._read_key(key, value)
             name = free_key(name, copy) if name in copy else name
             # A flag, a missing value and the place of a secret are not secret.
@@ -85,7 +89,7 @@ class _Redaction:
             elif (is_secret or key in named) and not (item is None or isinstance(item, bool)):
                 copy[name] = HIDDEN
             else:
-                copy[name] = self._text(item) if type(item) is str else self.of(item, depth)
+                copy[name] = hide_text(item) if type(item) is str else self.of(item, depth)
         return copy
 
     def _read_key(self, key: Any, value: Mapping[Any, Any]) -> tuple[str, bool]:

@@ -31,6 +31,7 @@ from tool_engine.server import (
 )
 from tool_engine.server.definitions import definition, locking, own_tests
 from tool_engine.server.endpoint import Endpoint
+from tool_engine.server.mounting import check_root_path
 from tool_engine.server.openapi import describe_operations
 from tool_engine.server.routing import Router
 from tool_engine.server.served import Served
@@ -67,6 +68,7 @@ def create_app(
     max_open: int | None = MOST,
     mcp: bool = False,
     studio: bool = False,
+    root_path: str = "",
 ) -> App:
     """Return an ASGI app that serves an engine over HTTP.
 
@@ -82,6 +84,8 @@ def create_app(
             waits and calls; None: any number.
         mcp: Whether clients of the Model Context Protocol are served at `/mcp`.
         studio: Whether people can see and try it in a browser, at `/studio`.
+        root_path: The path below which a proxy shows it, such as `/tools`; whether the proxy cuts
+            that off or not makes no difference.
 
     Raises:
         ConfigurationError: An argument is not right, or the token file cannot be read.
@@ -93,11 +97,7 @@ def create_app(
     if not isinstance(engine, ToolEngine):
         raise ConfigurationError(f"engine must be a ToolEngine, got {engine!r}")
     known = _take_verifier(auth)
-    try:
-        rates = None if rate is None else Rates(rate)
-    except ValueError as error:
-        raise ConfigurationError(f"rate: {error}") from error
-    bounds: dict[str, Any] = {"rates": rates, "open_requests": OpenRequests(max_open)}
+    bounds: dict[str, Any] = {"rates": _take_rates(rate), "open_requests": OpenRequests(max_open)}
     served = Served(engine)
     served.description = msgspec.json.encode(describe_operations(OPERATIONS))
     engine.approvals.take_questions()
@@ -116,7 +116,8 @@ def create_app(
         **bounds,
     )
     pages = _make_studio(api, known, allowed_hosts, bounds) if studio else None
-    return App(guarded, served, inner, pages)
+    root = check_root_path(root_path, (*paths, MCP_PATH, STUDIO_PATH))
+    return App(guarded, served, inner, pages, root)
 
 
 def _take_verifier(auth: Any) -> Verifier | None:
@@ -128,6 +129,13 @@ def _take_verifier(auth: Any) -> Verifier | None:
     return known
 
 
+def _take_rates(rate: str | None) -> Rates | None:
+    try:
+        return None if rate is None else Rates(rate)
+    except ValueError as error:
+        raise ConfigurationError(f"rate: {error}") from error
+
+
 class App:
     """An ASGI app that serves an engine.
 
@@ -136,9 +144,13 @@ class App:
         served: What they share.
         beside: What has to live as long as the server; None: nothing has.
         studio: Answers requests of browsers for pages; None: there are no pages.
+        root: The path below which clients reach it; empty: what its server says.
     """
 
-    def __init__(self, guarded: Guard, served: Served, beside: Any, studio: Any) -> None:
+    def __init__(
+        self, guarded: Guard, served: Served, beside: Any, studio: Any, root: str = ""
+    ) -> None:
+        self._root = root
         self._guarded = guarded
         self._served = served
         self._beside = beside
@@ -146,6 +158,8 @@ class App:
         """The pages for people, whose `make_link()` is where one signs in; None: there are none."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._root:
+            scope = {**scope, "root_path": self._root}
         if scope["type"] == "http" and self.studio is not None and _is_of_studio(scope):
             await self.studio(scope, receive, send)
         elif scope["type"] != "lifespan":

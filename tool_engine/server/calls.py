@@ -257,8 +257,8 @@ async def explain_call(asked: Asked) -> Any:
 async def list_call_events(asked: Asked) -> Any:
     """List what happened to a call, the oldest first, as far as the engine keeps it.
 
-    Progress and what a tool says are heard as they happen, at `/v1/events`, and never kept. The
-    result is in the record.
+    Progress and what a tool says are heard as they happen, at `/v1/events`; the last lines are
+    kept in the final event, as `lines`. The result is in the record.
     """
     await _find_call(asked)
     engine = asked.engine

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import replace
 
 from tool_engine.access.problem import Problem
 from tool_engine.errors import TaskNotFoundError
@@ -31,13 +30,18 @@ _Status: TypeAlias = Literal[
 _Text: TypeAlias = Annotated[str, Meta(max_length=500)]
 _DEFAULT_TTL: Final = 3600.0
 _KEY_HOLDS: Final = 86_400.0
+_MOST_RESULTS: Final = 100
+"""Tasks of one page that has their results."""
 
 
 class TaskQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     status: _Status | None = None
     tool_name: _Text | None = None
     owner: Annotated[_Text, Meta(description="The principal that started it.")] | None = None
-    results: Annotated[bool, Meta(description="Whether each one has its result.")] = True
+    results: Annotated[
+        bool,
+        Meta(description="Whether each one has its result: then a page has at most 100 of them."),
+    ] = False
     limit: Limit = 100
     cursor: Cursor | None = None
 
@@ -98,19 +102,18 @@ async def list_tasks(asked: Asked) -> Any:
     if asked.owner is not None and query.owner not in (None, asked.owner):
         return TaskPage([])  # what others have started is not there
     owner = asked.owner or query.owner
+    limit = min(query.limit, _MOST_RESULTS) if query.results else query.limit
     try:
         found = await asked.engine.tasks.list(
-            owner, query.status, query.limit + 1, after, query.tool_name
+            owner, query.status, limit + 1, after, query.tool_name, results=query.results
         )
     except TaskNotFoundError as error:
         detail = "the task that the cursor stands for is gone; begin again without it"
         raise Problem(404, "unknown-cursor", detail) from error
-    page = found[: query.limit]
-    if not query.results:
-        page = [replace(each, result=None) for each in page]
+    page = found[:limit]
     own = [each for each in page if asked.principal.may_use(each.tool_name)]
     shown, is_large = await show_tasks(own)
-    is_more = len(found) > query.limit
+    is_more = len(found) > limit
     answer = {"items": shown, "next": make_cursor(page[-1].id) if is_more else None}
     return Sized(answer) if is_large else answer
 

@@ -31,6 +31,9 @@ class _Filters(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     caller_id: _Text | None = None
     error_type: _Text | None = None
     outcome: Literal["succeeded", "failed", "timeout", "cancelled", "rejected"] | None = None
+    min_execution_time: (
+        Annotated[float, Meta(gt=0, le=1e9, description="Ran this many seconds or longer.")] | None
+    ) = None
     start: Annotated[_Time, Meta(description="Ended at this time or later.")] | None = None
     end: Annotated[_Time, Meta(description="Ended before this time.")] | None = None
 

@@ -13,8 +13,8 @@ class Router:
     """An ASGI app, for behind a guard, that hands each request to the app of its path.
 
     Args:
-        paths: Apps by path; a part in braces stands for any text without a slash, which its app
-            finds in `scope["path_params"]`.
+        paths: Apps by path; a part in braces stands for any text, whose slashes are sent as
+            `%2F`, which its app finds in `scope["path_params"]`.
     """
 
     def __init__(self, paths: Mapping[str, Any]) -> None:
@@ -23,10 +23,12 @@ class Router:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path: str = scope["inner_path"]
+        parts: list[str] = scope["inner_parts"]
         named: dict[str, str] = {}
-        app = self._fixed.get(path)
+        # A part that has a slash of its own is a name, whatever the whole looks like.
+        app = self._fixed.get(path) if len(parts) == path.count("/") + 1 else None
         if app is None:
-            app, named = self._find_open(path.split("/"))
+            app, named = self._find_open(parts)
         if app is None:
             detail = f"there is nothing at {path[:200]!r}; see /openapi.json"
             await send_problem(Problem(404, "unknown-path", detail), send)

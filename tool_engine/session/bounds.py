@@ -6,7 +6,7 @@ Everything is decided at once, without waiting: a call that may run has been cou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
@@ -191,13 +191,17 @@ class Meter:
             identity: What says which tool it is; None: it is found.
             spenders: Where it is counted; None: `self.spenders()`.
         """
-        others = _ALSO.get()
-        counts: Sequence[tuple[Spending, tuple[str, str]]]
-        if spenders is self.line and len(spenders) == 1 and identity is not None:
-            # No other conversation has a say, as almost always.
-            counts = ((self._own, (tool_name, identity)),)
-        else:
-            counts = self._find_counts(tool_name, identity, spenders)
+        others, own = _ALSO.get(), self._own
+        if not others and spenders is self.line and len(spenders) == 1 and identity is not None:
+            # No other conversation or reply has a say, as almost always.
+            with Counting.lock:
+                refusal = own.refusal(
+                    tool_name, identity, max_uses, own.config, is_asked_for=is_asked_for
+                )
+                if refusal is None:
+                    own.count_call(tool_name, identity, is_asked_for=is_asked_for)
+            return refusal
+        counts = self._find_counts(tool_name, identity, spenders)
         with Counting.lock:
             for each, (name, tool) in counts:
                 for config in (each.config, *others.get(each, ())):

@@ -68,6 +68,11 @@ class Caller:
         """The context of its own calls, without what differs between them."""
 
     @property
+    def is_alone(self) -> bool:
+        """Return True if the conversation works for no other one."""
+        return self._parent is None
+
+    @property
     def root_id(self) -> str:
         """The id of the conversation that all others above it work for."""
         return self.session_id if self._parent is None else self._parent.root_id
@@ -79,6 +84,7 @@ class Caller:
         scope: CallScope,
         *,
         is_own: bool = False,
+        timeout: float | None = None,
     ) -> ToolExecutionContext:
         """Return a copy of a context that names the conversation.
 
@@ -87,6 +93,7 @@ class Caller:
             tool: What is called; None: it is not known.
             scope: What the conversation adds to the call.
             is_own: Whether only the conversation has the tool.
+            timeout: Its seconds where the caller says nothing; None: they are found.
 
         Raises:
             ConfigurationError: The context is none.
@@ -94,17 +101,17 @@ class Caller:
         if context is None:
             # A copy is not checked again: what is set in it was checked where it comes from.
             made: ToolExecutionContext = _copy(self._unnamed)
-            set_field(made, "timeout", self.find_timeout(tool))
+            set_field(made, "timeout", self.find_timeout(tool) if timeout is None else timeout)
             set_field(made, "variables", {})
             set_field(made, "scope", scope)
             set_field(made, "_is_of_own", is_own)
             return made
         check_context(context)
-        timeout = context.timeout
-        if timeout is DEFAULT_TIMEOUT or timeout is None:
-            timeout = self.find_timeout(tool)
+        seconds = context.timeout
+        if seconds is DEFAULT_TIMEOUT or seconds is None:
+            seconds = self.find_timeout(tool)
         elif self._toolbox in find_replies():
-            timeout = min(timeout, self.find_timeout(tool))
+            seconds = min(seconds, self.find_timeout(tool))
         is_anonymous = context.caller_id is None and context.caller_type == "unknown"
         return msgspec.structs.replace(
             context,
@@ -112,7 +119,7 @@ class Caller:
             caller_type=_CALLER if is_anonymous else context.caller_type,
             conversation_id=context.conversation_id or self.conversation_id,
             session_id=self.session_id,
-            timeout=timeout,
+            timeout=seconds,
             scope=scope,
             _is_of_own=is_own,
         )

@@ -85,6 +85,8 @@ class _Ready(msgspec.Struct, frozen=True, eq=False):
     expanded: Expanded
     paid: tuple[Spending, ...]
     """Where it was counted."""
+    called: Called | None = None
+    """The tool as it was looked up; None: the call was approved before."""
 
 
 class SessionCalls:
@@ -110,6 +112,7 @@ class SessionCalls:
             parts.tools.source,
             parts.meter.line,
             parts.home,
+            parts.tools,
         )
         """What the scopes of its calls share."""
         self._keeper = ResultKeeper(parts)
@@ -295,16 +298,15 @@ class SessionCalls:
         yes: Yes | None = None,
         kept: Deferred = _UNKNOWN,
     ) -> SessionResult:
-        tools, placed, expanded = self._tools, ready.placed, ready.expanded
+        placed, expanded, called = ready.placed, ready.expanded, ready.called
         tool_name = placed.name
         is_nested = asked is not None and asked.is_nested
         scope = SessionScope(
             self.of_scopes,
             expanded,
             None if asked is None else asked.fingerprint,
-            partial(tools.find_refusal_since, tools.toolbox.found, tool_name)
-            if asked is None
-            else partial(self._find_refusal_later, placed.tool, asked, kept),
+            None if asked is None else partial(self._find_refusal_later, placed.tool, asked, kept),
+            called=called,
             yes=None if yes is None else yes.is_consent,
             paid=ready.paid,
             source=ready.source,
@@ -315,7 +317,12 @@ class SessionCalls:
         if placed.tool.secret_names or placed.tool.secret_parts:
             self.secrets.note(placed.tool, expanded.params)
         whole = scope if asked is None else join_scopes(scope, asked, kept)
-        bound = self._caller.bind(context, placed.tool, whole, is_own=placed.is_own)
+        timeout = None if called is None else called.timeout
+        if timeout is None and called is not None and self._caller.is_alone:
+            timeout = called.timeout = self._caller.find_timeout(placed.tool)
+        bound = self._caller.bind(
+            context, placed.tool, whole, is_own=placed.is_own, timeout=timeout
+        )
         try:
             result = await self._source.execute(tool_name, expanded.params, bound)
         except asyncio.CancelledError:
@@ -341,7 +348,7 @@ class SessionCalls:
 
     def _prepare_call(self, called: Called, params: Any) -> _Ready | Refusal:
         """Check a call, count it, and replace the references in its arguments."""
-        placed, identity, source = called
+        placed, identity, source = called.placed, called.identity, called.source
         tool_name = placed.name
         # The tool was looked up a moment ago; for a helper, the sessions above it must agree too.
         if not placed.is_enabled or self._tools.parent is not None:
@@ -354,9 +361,9 @@ class SessionCalls:
             return refusal
         if not isinstance(params, dict):
             # Validation reports what is wrong with it.
-            return _Ready(placed, source, Expanded(params, ()), spenders)
+            return _Ready(placed, source, Expanded(params, ()), spenders, called)
         try:
-            return _Ready(placed, source, self._put_in(placed, params), spenders)
+            return _Ready(placed, source, self._put_in(placed, params), spenders, called)
         except VariableError as error:
             self._meter.give_back(tool_name, spenders)
             message = _describe_error(error, placed.tool)

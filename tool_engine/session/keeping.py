@@ -19,22 +19,31 @@ from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool
 from tool_engine.session.deferral import Deferred, finish_result, note_deferred
 from tool_engine.session.formatting import data_of
-from tool_engine.session.narrowing import find_replies
+from tool_engine.session.narrowing import find_limit, find_replies
 from tool_engine.session.parts import SessionParts
 from tool_engine.session.prompt.skills import READING
 from tool_engine.session.reading.hiding import find_show, hide_result, least_shown
 from tool_engine.session.reading.presentation import (
+    WHOLE,
     Presentation,
+    Presented,
+    may_present_later,
+    present,
     present_in_time,
     present_short,
     with_limit,
 )
-from tool_engine.session.reading.result import SessionResult, make_session_result, withhold_result
+from tool_engine.session.reading.result import (
+    SessionResult,
+    UnreadTexts,
+    make_session_result,
+    withhold_result,
+)
 from tool_engine.session.scope import SessionScope
 from tool_engine.session.toolbox.placing import Placed
 from tool_engine.session.variables.labels import find_result_labels
 from tool_engine.session.variables.references import Expanded
-from tool_engine.session.variables.unmade import keep_call_later
+from tool_engine.session.variables.unmade import keep_packed, pack_call, unpack_output
 from tool_engine.session.variables.variable_definitions import WRITE_VAR
 from tool_engine.session.variables.variable_tools import (
     NamesOfCall,
@@ -81,7 +90,6 @@ _ENGINES_WORDS: Final = (
 )
 """Error types whose messages hold nothing of a tool's content."""
 _NO_LABELS: Final = frozenset[str]()
-_WHOLE: Final = Presentation()
 _FULL: Final = ResultShow.FULL.value
 
 
@@ -127,34 +135,30 @@ class ResultKeeper:
         """Turn a finished call into a session result."""
         self.number += 1
         tool, names = None if placed is None else placed.tool, None
-        presentation = self._presentations.get(tool_name, _WHOLE)
+        presentation = self._presentations.get(tool_name, WHOLE)
         is_kept = presentation.is_kept and result.error_type not in REFUSED
         if is_kept and placed is not None and scope is not None and tool_name not in READING:
             # What a model reads of its own variables is in them already.
             names = name_variables(tool_name, self.number, self._variables)
         arguments = expanded.params if isinstance(expanded.params, dict) else {}
-        limit = self._find_limit(tool_name, tool, presentation)
-        text = present_short(result, params, limit) if presentation is _WHOLE else None
-        if text is not None:
-            read = make_session_result(result, tool_name, text, text)
-        else:
+        called = None if scope is None else scope.called
+        limit = (
+            called.limit
+            if called is not None and presentation is WHOLE and not find_replies()
+            else self._find_limit(tool_name, tool, presentation)
+        )
+        packed = None
+        if names is not None and tool is not None:
+            packed = pack_call(tool, arguments, result)
+        variable, read = None if names is None else names.result, None
+        if presentation is WHOLE:
+            read = self._read_at_once(result, tool_name, params, limit, packed, variable)
+        if read is None:
             # Functions in code read what the tool ran with, defaults filled in.
-            filled = {} if scope is None or presentation is _WHOLE else scope.params
-            config = self._toolbox.config
-            shown = await present_in_time(
-                result,
-                with_limit({**arguments, **filled}, params),
-                tool,
-                presentation,
-                limit,
-                variable=names.result if names is not None and result.is_success else None,
-                language=config.language,
-                has_reader=config.tool_toggles.get("read_var", True),
-            )
-            read = make_session_result(result, tool_name, shown.formatted_text, shown.final_text)
-            read.is_truncated = shown.is_truncated
-            if shown.findings:
-                read.metadata = {**result.metadata, "findings": shown.findings}
+            filled = {} if scope is None or presentation is WHOLE else scope.params
+            args = with_limit({**arguments, **filled}, params)
+            options = args, tool, presentation, limit
+            read = await self._read_in_time(result, tool_name, *options, variable=variable)
         refusal = None
         if placed is not None and result.error_type not in REFUSED:
             is_asked = scope is not None and (
@@ -164,15 +168,70 @@ class ResultKeeper:
             if scope is not None and scope.tool is not None:
                 # Rules are about the engine's tool, and what it ran with.
                 ran = scope.tool, scope.params
-            is_free = ran[0].permission is None and self._policy.is_silent()
+            is_free = scope is not None and scope.is_still_free(ran[0])
+            is_free = is_free or (ran[0].permission is None and self._policy.is_silent())
             if is_asked or not (is_free or self._gate.is_readable(*ran, not result.is_success)):
                 refusal = await self._review_result(placed, *ran, read, is_asked=is_asked)
             token = None if refusal is None else (refusal.details or {}).get("approval_token")
             if token is not None:
-                rest = partial(self._keep_result, read, tool, names, arguments, result, scope)
+                rest = partial(
+                    self._keep_result, read, tool, names, arguments, packed, result, scope
+                )
                 book = self._gate.book
                 note_deferred(self._deferred, book, token, scope, placed.name, rest)
-        return await self._keep_result(read, tool, names, arguments, result, scope, refusal)
+        return await self._keep_result(read, tool, names, arguments, packed, result, scope, refusal)
+
+    def _read_at_once(
+        self,
+        result: ToolExecutionResult,
+        tool_name: str,
+        params: Any,
+        limit: int,
+        packed: bytes | None,
+        variable: str | None,
+    ) -> SessionResult | None:
+        """Return what the model reads of a result that code does not present.
+
+        Args:
+            result: The finished call.
+            tool_name: The tool, as the conversation has it.
+            params: What the model sent.
+            limit: The most characters; 0 or -1: all.
+            packed: What `pack_call` made of the call.
+            variable: The variable that will hold the output.
+
+        Returns:
+            A result whose text is short, or made when it is first read; None: it must be made now.
+        """
+        text = present_short(result, params, limit)
+        if text is not None:
+            return make_session_result(result, tool_name, text, text)
+        if packed is None or not may_present_later(result, params):
+            return None
+        config = self._toolbox.config
+        has_reader = config.tool_toggles.get("read_var", True)
+        unread = UnreadTexts(
+            _present_packed, packed, tool_name, limit, variable, config.language, has_reader
+        )
+        return make_session_result(result, tool_name, unread, unread, is_truncated=unread)
+
+    async def _read_in_time(
+        self, result: ToolExecutionResult, tool_name: str, *options: Any, variable: str | None
+    ) -> SessionResult:
+        """Do the same for any result, whose texts are made now, perhaps in a thread."""
+        config = self._toolbox.config
+        shown = await present_in_time(
+            result,
+            *options,
+            variable=variable if result.is_success else None,
+            language=config.language,
+            has_reader=config.tool_toggles.get("read_var", True),
+        )
+        texts = shown.formatted_text, shown.final_text
+        read = make_session_result(result, tool_name, *texts, is_truncated=shown.is_truncated)
+        if shown.findings:
+            read.metadata = {**result.metadata, "findings": shown.findings}
+        return read
 
     async def finish_later(
         self, tool: Tool, tool_name: str, request: ApprovalRequest, kept: Deferred
@@ -234,6 +293,7 @@ class ResultKeeper:
         tool: Tool | None,
         names: NamesOfCall | None,
         arguments: dict[str, Any],
+        packed: bytes | None,
         result: ToolExecutionResult,
         scope: SessionScope | None,
         refusal: Refusal | None,
@@ -247,20 +307,30 @@ class ResultKeeper:
         put_in, ran_as = frozenset(scope.labels), (scope.tool or tool).name
         labels = find_result_labels(tool, arguments, result, put_in, scope.source, ran_as)
         if names is not None:
-            what = self._variables, tool, names, arguments, result, labels, put_in
-            if not keep_call_later(*what):
-                await keep_call_in_time(*what)
+            store, is_success = self._variables, result.is_success
+            if packed is None or not keep_packed(
+                store, tool, names, packed, labels, put_in, is_success=is_success
+            ):
+                await keep_call_in_time(store, tool, names, arguments, result, labels, put_in)
             # With room for one variable the result has taken its place.
             read.args_variable = names.args if names.args in self._variables else None
             read.result_variable = names.result if result.is_success else None
-        self._results.note(result.call_id, labels)
-        show, has_begun = self._find_show(read.tool_name, tool), scope.call_id is not None
+        self._results.note(scope.call_id or result.call_id, labels)
+        called, has_begun = scope.called, scope.call_id is not None
+        show = (
+            self._find_show(read.tool_name, tool)
+            if called is None or find_replies()
+            else called.show
+        )
         # What the engine itself says of a call that did not begin holds nothing of its tool.
         if show != _FULL and has_begun and result.error_type not in _ENGINES_WORDS:
             name, chars = read.result_variable, len(read.formatted_text)
             if name is not None and name in self._variables:
                 chars = self._variables.get(name).chars
             return hide_result(read, show, name, chars, self._toolbox.config.language)
+        if self._read_labels.has_all(labels):
+            # What was put in is among them, so that nothing new is read.
+            return read
         own = self._presentations.get(read.tool_name)
         is_formatted = own is not None and (own.format is not None or own.truncate is not None)
         call = Ended(tool, result, put_in, labels, has_begun)
@@ -269,24 +339,33 @@ class ResultKeeper:
 
     def _find_show(self, tool_name: str, tool: Tool | None) -> str:
         """Return how much the model reads, its reply's settings included."""
-        config, of_reply = self._toolbox.config, find_replies().get(self._toolbox)
-        is_of_tool = config.tool_show or (tool is not None and tool.result is not None)
-        if of_reply is None and config.show == _FULL and not is_of_tool:
-            # As almost always.
-            return _FULL
-        show = find_show(config, tool_name, tool)
+        show = find_show(self._toolbox.config, tool_name, tool)
+        of_reply = find_replies().get(self._toolbox)
         return show if of_reply is None else least_shown(show, find_show(of_reply, tool_name, tool))
 
     def _find_limit(self, tool_name: str, tool: Tool | None, presentation: Presentation) -> int:
         """Return the limit: of session, code, definition or default. S7."""
-        declared = None if tool is None or tool.result is None else tool.result.limit
-        said = presentation.limit if presentation.limit is not None else declared
-        config, of_reply = self._toolbox.config, find_replies().get(self._toolbox)
-        limit = config.tool_limits.get(tool_name, config.limit if said is None else said)
+        of_reply = find_replies().get(self._toolbox)
+        limit = find_limit(self._toolbox.config, tool, tool_name, presentation.limit)
         if of_reply is None:
             return limit
-        other = of_reply.tool_limits.get(tool_name, of_reply.limit if said is None else said)
+        other = find_limit(of_reply, tool, tool_name, presentation.limit)
         return min(limit, other, key=lambda each: each if each > 0 else inf)
+
+
+def _present_packed(
+    packed: bytes,
+    tool_name: str,
+    limit: int,
+    variable: str | None,
+    language: str,
+    has_reader: bool,
+) -> Presented:
+    """Return the texts of a packed call, as they would have been at its end."""
+    result = ToolExecutionResult(True, tool_name, unpack_output(packed))
+    return present(
+        result, {}, limit=limit, variable=variable, language=language, has_reader=has_reader
+    )
 
 
 def find_labels_read(call: Ended, *, is_formatted: bool) -> frozenset[str]:

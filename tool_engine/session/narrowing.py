@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig, as_config, find_names_said
 from tool_engine.session.toolbox.toolbox import Toolbox
 
@@ -112,6 +113,22 @@ def narrow_settings(
             names |= others
     changes = {name: HOW[name](getattr(own, name), getattr(chosen, name)) for name in names}
     return replace(own, **changes)
+
+
+def find_limit(
+    config: ToolCallConfig, tool: Tool | None, tool_name: str, said: int | None = None
+) -> int:
+    """Return the most characters of a result by the settings, code or the definition. S7.
+
+    Args:
+        config: The settings.
+        tool: Its definition; None: it is not known.
+        tool_name: Its name in the conversation.
+        said: What code says of it.
+    """
+    if said is None and tool is not None and tool.result is not None:
+        said = tool.result.limit
+    return config.tool_limits.get(tool_name, config.limit if said is None else said)
 
 
 @contextmanager

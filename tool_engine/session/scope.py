@@ -27,6 +27,7 @@ from tool_engine.session.narrowing import find_reply_marks
 from tool_engine.session.policy import SessionPolicy, find_reply_rules, hold_rules
 from tool_engine.session.showing import Showing
 from tool_engine.session.spending import InnerUse, Spending
+from tool_engine.session.tools import Called, SessionTools
 from tool_engine.session.variables.labels import refuse_content, refuse_typing
 from tool_engine.session.variables.references import Expanded
 from tool_engine.sources.identity import engine_of, source_text
@@ -57,6 +58,8 @@ class ConversationParts(NamedTuple):
     """What the conversation has spent, then those that it works for; see `Meter`."""
     home: HomeLoop
     """Where it is asked, whatever loop a call runs on."""
+    tools: SessionTools
+    """Which tools it has, and which of them are on."""
 
 
 @live("pickle context.to_wire(), or a replace(context, scope=None) without its conversation")
@@ -68,7 +71,9 @@ class SessionScope:
         expanded: What was put into the arguments: it must not get to a tool that does not accept
             where it came from, however many tools it goes through.
         consented: The fingerprint of the call that has been approved already.
-        find_off: Why the call may not run after all, by what was turned off since; None: it may.
+        find_off: Why the call may not run after all, by what was turned off since; None: it may,
+            or `called` says it.
+        called: The tool as it was looked up for the call; None: it was approved before.
         yes: The answer to a question about this very call before it came here: True, it needs no
             other consent; False, that question does not stop it; None, there was no question.
             Calls that its tool makes are not covered.
@@ -81,16 +86,17 @@ class SessionScope:
 
     __slots__ = (
         "_allowed",
+        "_find_off",
         "_others",
         "_rules",
         "asks",
         "asks_on_error",
         "call_id",
+        "called",
         "called_name",
         "consented",
         "deferred",
         "expanded",
-        "find_off",
         "is_nested",
         "labels",
         "paid",
@@ -110,6 +116,7 @@ class SessionScope:
         consented: str | None = None,
         find_off: Callable[[], Refusal | None] | None = None,
         *,
+        called: Called | None = None,
         yes: bool | None = None,
         paid: tuple[Spending, ...] = (),
         source: str = "",
@@ -120,7 +127,8 @@ class SessionScope:
         self.parts = parts
         self.expanded = expanded
         self.consented = consented
-        self.find_off = find_off
+        self._find_off = find_off
+        self.called = called
         self.yes = yes
         self.paid = paid
         # A thread may have the context of a call without the context variables set around it.
@@ -203,25 +211,51 @@ class SessionScope:
 
     def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
         """Return True if the call needs no consent; otherwise `consent` decides."""
+        if self._allowed is not None or self.consented is not None or self.yes is not None:
+            return False
         is_first = self.call_id is None or call_id == self.call_id
-        if tool.accepts is not None or self._allowed is not None:
+        if not (is_first and self.is_still_free(tool)) and not self._find_free(
+            tool, params, is_first=is_first
+        ):
             return False
-        if self.consented is not None or self.yes is not None:
+        if is_first:
+            self.call_id = call_id
+            # The tool may do anything with its arguments.
+            self.tool, self.params = tool, copied(params)
+        return True
+
+    def _find_free(self, tool: Tool, params: dict[str, Any], *, is_first: bool) -> bool:
+        """Return True if rules, content and switches ask about no call, and note what holds."""
+        if tool.accepts is not None:
             return False
-        if self._rules or tool.permission is not None or not self.parts.policy.is_silent():
+        is_silent = not self._rules and tool.permission is None and self.parts.policy.is_silent()
+        if not is_silent:
             # Also for what a tool calls in a thread that has its context alone.
             with hold_rules(self._rules):
                 if not self.parts.gate.is_free(tool, params):
                     return False
                 if not is_first:
                     self._note_result(tool, params)
-        if is_first:
-            if self.find_off is not None and self.find_off() is not None:
-                return False
-            self.call_id = call_id
-            # The tool may do anything with its arguments.
-            self.tool, self.params = tool, copied(params)
+        if not is_first:
+            return True
+        if self._find_refusal_since() is not None:
+            return False
+        if is_silent and self.called is not None:
+            self.called.free = tool
         return True
+
+    def is_still_free(self, tool: Tool) -> bool:
+        """Return True if it was found before that nothing asks about the tool that was called."""
+        called = self.called
+        if called is None or called.free is not tool or self._rules or find_reply_rules():
+            return False
+        return self.parts.tools.toolbox.find_present() is called.found
+
+    def _find_refusal_since(self) -> Refusal | None:
+        """Return why the call may not run after all, by what was turned off since; None: it may."""
+        if self._find_off is not None:
+            return self._find_off()
+        return None if self.called is None else self.parts.tools.find_refusal_since(self.called)
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why the call may not run; None: it may."""
@@ -257,9 +291,7 @@ class SessionScope:
         token = token_of(refusal)
         if token is not None:
             self.deferred = {**self.deferred, token: is_first}
-        if refusal is not None or self.find_off is None or not is_first:
-            return refusal
-        return self.find_off()
+        return self._find_refusal_since() if refusal is None and is_first else refusal
 
     def _was_approved(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> bool:
         """Return True if the call waited for its approval, once."""
@@ -347,9 +379,8 @@ class SessionScope:
     def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why an admitted call may not start any more, or None."""
         refusal = self.parts.gate.denied(tool, params)
-        if refusal is not None or self.find_off is None or call_id != self.call_id:
-            return refusal
-        return self.find_off()
+        is_open = refusal is None and call_id == self.call_id
+        return self._find_refusal_since() if is_open else refusal
 
     def shown_tool(self, tool: Tool) -> Tool | None:
         return self.parts.showing.find_tool(tool)

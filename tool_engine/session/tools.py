@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ToolConflictError, ToolNotFoundError
@@ -13,7 +15,9 @@ from tool_engine.model.call import Refusal
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.narrowing import find_limit
 from tool_engine.session.prompt.prompt import SessionPrompt
+from tool_engine.session.reading.hiding import find_show
 from tool_engine.session.toolbox.placing import Placed
 from tool_engine.session.toolbox.toolbox import Found, Toolbox
 from tool_engine.session.variables.read_labels import ReadLabels
@@ -25,14 +29,25 @@ from tool_engine.sources.identity import identity_of, identity_of_own, source_of
 _LONGEST: Final = 200
 
 
-class Called(NamedTuple):
-    """A tool as a conversation calls it, with what all of its calls share."""
+class Called(msgspec.Struct, eq=False):
+    """A tool as a conversation calls it: what its calls share until tools or settings change."""
 
     placed: Placed
     identity: str
     """What says which tool it is, whatever its name."""
     source: str
     """The source of the tool among several; see `source_of`."""
+    found: Found
+    """How the tools and settings stood."""
+    limit: int
+    """The most characters that a model reads of its results; 0 or -1: all. S7."""
+    show: str
+    """How much of its results a model reads."""
+    timeout: float | None = None
+    """Seconds for a call whose caller says nothing; None: not found yet, or not always the same."""
+    free: Tool | None = None
+    """The engine's tool, once it was found that nothing but its arguments can forbid a call, nor
+    ask about its result, until something changes."""
 
 
 class SessionTools:
@@ -120,8 +135,13 @@ class SessionTools:
         if called is None and (placed := self.toolbox.find(tool_name)) is not None:
             # Further names of a tool mean the same one.
             name = placed.name
-            source = "" if placed.is_own else source_of(self.source, name)
-            called = known[name] = Called(placed, self.identify(name), source)
+            source, config = "" if placed.is_own else source_of(self.source, name), found.config
+            limit, show = (
+                find_limit(config, placed.tool, name),
+                find_show(config, name, placed.tool),
+            )
+            called = Called(placed, self.identify(name), source, found, limit, show)
+            known[name] = called
         return called
 
     def find_own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
@@ -172,10 +192,10 @@ class SessionTools:
         message = f"the tool {tool_name!r} is there, but not enabled in this conversation"
         return Refusal(ErrorType.REJECTED.value, message)
 
-    def find_refusal_since(self, found: Found | None, tool_name: str) -> Refusal | None:
-        """Do the same for a tool that was on when `found` held."""
-        is_as_it_was = self.toolbox.found is found and self.parent is None
-        return None if is_as_it_was else self.find_refusal(tool_name)
+    def find_refusal_since(self, called: Called) -> Refusal | None:
+        """Do the same for a tool that was on when it was looked up."""
+        is_as_it_was = self.toolbox.found is called.found and self.parent is None
+        return None if is_as_it_was else self.find_refusal(called.placed.name)
 
     def find_refusal_later(self, tool_name: str, *, is_nested: bool) -> Refusal | None:
         """Do the same for a call that was approved later.

@@ -7,6 +7,7 @@ API, one may not do here, and what the API cannot do, the studio cannot.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -59,13 +60,24 @@ class API:
         Raises:
             Problem: The API refuses it.
         """
-        return await self._ask_for(self._make_scope("GET", _fill_path(path, parts), query))
+        return await self._ask_for(self._make_scope("GET", (path, parts), query))
+
+    async def find(
+        self, path: str, *parts: str, query: Mapping[str, str] | None = None
+    ) -> tuple[Any, Problem | None]:
+        """Return what a GET answers, or None and why it cannot: a page does without; see `get`."""
+        try:
+            return await self.get(path, *parts, query=query), None
+        except Problem as problem:
+            if problem.status < 500:
+                raise
+            return None, problem
 
     async def download(
         self, path: str, *parts: str, query: Mapping[str, str] | None = None
     ) -> bytes:
         """Return the body of what a GET answers, as it was written; see `get`."""
-        scope = self._make_scope("GET", _fill_path(path, parts), query)
+        scope = self._make_scope("GET", (path, parts), query)
         return (await self._read_answer(scope)).data
 
     async def post(
@@ -76,12 +88,12 @@ class API:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Return what a POST answers; see `get`."""
-        scope = self._make_scope("POST", _fill_path(path, parts), None, body, headers)
+        scope = self._make_scope("POST", (path, parts), None, body, headers)
         return await self._ask_for(scope)
 
     async def delete(self, path: str, *parts: str, query: Mapping[str, str] | None = None) -> Any:
         """Return what a DELETE answers; see `get`."""
-        return await self._ask_for(self._make_scope("DELETE", _fill_path(path, parts), query))
+        return await self._ask_for(self._make_scope("DELETE", (path, parts), query))
 
     @asynccontextmanager
     async def stream(
@@ -98,7 +110,7 @@ class API:
         Raises:
             Problem: The API refuses it, or the stream says why it cannot go on.
         """
-        scope = self._make_scope(method, _fill_path(path, parts), query, body, headers)
+        scope = self._make_scope(method, (path, parts), query, body, headers)
         scope["headers"].append((b"accept", b"text/event-stream"))
         scope["sent"][b"accept"] = b"text/event-stream"
         answer = _StreamedAnswer()
@@ -119,10 +131,12 @@ class API:
         if not answer.is_json:
             return data.decode()
         if len(data) > _AT_ONCE:
-            return await asyncio.to_thread(msgspec.json.decode, data)
-        return msgspec.json.decode(data)
+            return await asyncio.to_thread(_decode_json, data)
+        return _decode_json(data)
 
     async def _read_answer(self, scope: dict[str, Any]) -> _Answer:
+        # An answer in this process may come without a wait: a page of many would hold the loop.
+        await asyncio.sleep(0)
         answer = _Answer()
         await self._app(scope, self._receive, answer.send)
         if answer.status == 0:
@@ -134,12 +148,21 @@ class API:
     def _make_scope(
         self,
         method: str,
-        path: str,
+        place: tuple[str, tuple[str, ...]],
         query: Mapping[str, str] | None,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Return what the guard of the API would pass on."""
+        """Return what the guard of the API would pass on.
+
+        Raises:
+            Problem: A text in the path is empty: there is nothing at such a path.
+        """
+        pattern, texts = place
+        if not all(texts):
+            raise Problem(404, "unknown-path", "there is nothing of that name")
+        path, left = pattern.format(*texts), iter(texts)
+        parts = [next(left) if part == "{}" else part for part in pattern.split("/")]
         said = {name: value for name, value in (query or {}).items() if value != ""}
         sent = {name.encode(): value.encode("latin-1") for name, value in (headers or {}).items()}
         return {
@@ -148,6 +171,7 @@ class API:
             "method": method,
             "path": path,
             "inner_path": path,
+            "inner_parts": parts,
             "body": b"" if body is None else to_json(body),
             "root_path": "",
             "query_string": urlencode(said).encode(),
@@ -206,9 +230,17 @@ class _StreamedAnswer(_Answer):
                 if name == "problem":
                     raise _make_problem(data)
                 if data:
-                    yield name, msgspec.json.decode(data)
+                    yield name, _decode_json(data)
         if self.status >= 400:
             raise _make_problem(self.data)
+
+
+def _decode_json(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        # What a tool returned may hold half of a surrogate pair, which only this one reads.
+        return json.loads(data)
 
 
 def _read_event(text: bytes) -> tuple[str, bytes]:
@@ -220,14 +252,3 @@ def _make_problem(data: bytes) -> Problem:
     said = _read_problem(data)
     kind = said.type.removeprefix(_KIND)
     return Problem(said.status, kind, said.detail, retry_after=said.retry_after)
-
-
-def _fill_path(path: str, parts: tuple[str, ...]) -> str:
-    """Return a path with texts in its places.
-
-    Raises:
-        Problem: A text is empty or would be more than one part: there is nothing at such a path.
-    """
-    if any(not each or "/" in each for each in parts):
-        raise Problem(404, "unknown-path", "there is nothing of that name")
-    return path.format(*parts)

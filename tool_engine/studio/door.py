@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Collection, Mapping
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from starlette.formparsers import MultiPartException
@@ -50,8 +51,14 @@ class BrowserRequest(msgspec.Struct, kw_only=True):
     session_id: str
     cookie: str
     """The name of the cookie of sessions: servers at other ports of this host have others."""
+    address: str
+    """Where the server stands for its browser, such as `http://127.0.0.1:8930`."""
     is_secure: bool
     is_partial: bool
+    is_from_elsewhere: bool
+    """Whether a page of another site led here, by which no one is signed in."""
+    place: str
+    """The page that its browser shows then, with its query; see `read_place`."""
     language: str
     theme: str
     receive: Any
@@ -93,6 +100,8 @@ class Door:
         if self._sign_ins is None and not is_of_this_machine(scope, sent):
             raise Problem(403, "not-local", "without tokens only this machine is heard")
         request = Request(scope)
+        root = scope.get("root_path", "").rstrip("/")
+        path = find_path(scope).removeprefix(self._mount) or "/"
         port = _PORT.search(host)
         cookie = f"studio_{port[1] if port else 'session'}"
         session_id = request.cookies.get(cookie, "")
@@ -103,30 +112,48 @@ class Door:
             if found is None:
                 return None
             form = found
-            if session is not None:
+            # What signs in may come from a page of another session, or of none: of this origin.
+            if session is not None and not path.startswith("/sign-in"):
                 _check_form(form, sent, session)
         return BrowserRequest(
             method=method,
-            path=find_path(scope).removeprefix(self._mount) or "/",
-            root=scope.get("root_path", "").rstrip("/") + self._mount,
+            path=path,
+            root=root + self._mount,
             query=dict(request.query_params),
             form=form,
             session=session,
             session_id=session_id,
             cookie=cookie,
+            address=f"{scope.get('scheme', 'http')}://{host}{root}",
             is_secure=scope.get("scheme") == "https",
             is_partial=b"hx-request" in sent,
+            is_from_elsewhere=_is_from_elsewhere(sent),
+            place=self._find_place(path, scope, sent),
             language=_choose_language(request.cookies, sent),
             theme=_take_known(request.cookies.get("studio_theme", ""), _THEMES),
             receive=receive,
         )
 
+    def _find_place(self, path: str, scope: Any, sent: Mapping[bytes, bytes]) -> str:
+        if b"hx-request" in sent:
+            shown = urlsplit(sent.get(b"hx-current-url", b"").decode("latin-1"))
+            # `quote` is undone: an address is written anew from its place.
+            path, query = unquote(shown.path).partition(self._mount)[2] or "/", shown.query
+        else:
+            query = scope["query_string"].decode("latin-1")
+        is_page = scope["method"] != "POST" and not path.startswith("/sign-")
+        return path + (f"?{query}" if query else "") if is_page else "/"
+
     async def _find_session(self, session_id: str, sent: Mapping[bytes, bytes]) -> SignedIn | None:
         if self._sign_ins is None:
             return self._local
         # A page of another site may lead here, but not with what is signed in here.
-        is_own = sent.get(b"sec-fetch-site", b"none") in _OWN_SITE
+        is_own = not _is_from_elsewhere(sent)
         return await self._sign_ins.find(session_id) if session_id and is_own else None
+
+
+def _is_from_elsewhere(sent: Mapping[bytes, bytes]) -> bool:
+    return sent.get(b"sec-fetch-site", b"none") not in _OWN_SITE
 
 
 def _is_followed_link(method: str, sent: Mapping[bytes, bytes]) -> bool:

@@ -18,6 +18,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
+from tool_engine.studio.path_parts import quote_part
 from tool_engine.visible import DECEPTIVE, cut_middle, visible
 
 _HERE: Final = Path(__file__).parent
@@ -104,10 +105,11 @@ def _make_environment() -> Environment:
         visible=show_text,
         beginning=show_beginning,
         id=show_id,
+        key=make_key,
         json=show_json,
+        part=quote_part,
         seconds=show_seconds,
         number=show_number,
-        measure=show_measure,
         percent=show_percent,
         when=show_time,
     )
@@ -154,6 +156,11 @@ def show_id(value: str | None) -> Markup:
     return Markup('<code title="{}">{}</code>').format(value, show_text(end))
 
 
+def make_key(name: str) -> str:
+    """Return what a name is in ids of elements: the same wherever it stands on a page."""
+    return sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
 def show_json(value: Any) -> Markup:
     """Return a value as JSON on several lines, as far as it is shown; of a text, both ends."""
     if isinstance(value, str):
@@ -190,13 +197,6 @@ def show_number(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:,.1f}" if isinstance(value, float) and value % 1 else f"{int(value):,}"
-
-
-def show_measure(value: float | None, name: str) -> str:
-    """Return a figure as its name says: a duration, a share or a count."""
-    if value is None or name.endswith(("count", "calls", "slots")) or isinstance(value, int):
-        return show_number(value)
-    return show_percent(value * 100) if name.endswith(("rate", "share")) else show_seconds(value)
 
 
 def show_percent(value: float | None) -> str:

@@ -21,6 +21,7 @@ from tool_engine.studio.door import BrowserRequest, Door
 from tool_engine.studio.pages import (
     approvals_page,
     call_page,
+    call_tree,
     choices_page,
     files_page,
     history_page,
@@ -32,6 +33,7 @@ from tool_engine.studio.pages import (
     tool_page,
     tools_page,
 )
+from tool_engine.studio.path_parts import read_part
 from tool_engine.studio.rendering import digest_static, list_static, load_pages, render_page
 from tool_engine.studio.signing_in import SignIns
 from tool_engine.studio.visit import (
@@ -42,12 +44,15 @@ from tool_engine.studio.visit import (
     Pieces,
     Route,
     Visit,
+    read_place,
+    write_address,
 )
 
 _PAGES: Final = (
     live_page,
     history_page,
     call_page,
+    call_tree,
     tools_page,
     tool_page,
     tester_page,
@@ -145,9 +150,7 @@ class Studio:
         except Problem as problem:
             await self._show_problem(request, answer, problem)
         except Exception as error:  # noqa: BLE001 - a page that fails must not end the server
-            _log.error("request_failed", operation=request.path, error=trace_of(error))
-            detail = "the page has failed; the log of the server says how"
-            await self._show_problem(request, answer, Problem(500, "server-error", detail))
+            await self._show_problem(request, answer, _note_failure(request.path, error))
 
     async def _answer_request(self, request: BrowserRequest, answer: _Sender) -> None:
         if request.path.startswith("/static/"):
@@ -156,7 +159,7 @@ class Studio:
             await self._answer_sign_in(request, answer)
         elif request.session is None:
             self._count_request(Principal("", frozenset()))
-            await answer.send_move(request, request.root + "/sign-in")
+            await answer.send_move(request, _write_way_in(request))
         elif request.path == "/sign-out" and request.method == "POST":
             if self.sign_ins is not None:
                 self.sign_ins.end(request.session_id)
@@ -169,9 +172,13 @@ class Studio:
         assert session is not None  # noqa: S101 - the caller has looked
         principal = session.principal
         self._count_request(principal)
+        first = next((path for path, _, scope in PANES if principal.may(scope)), "/")
+        if request.path == "/" and first != "/":
+            await answer.send_move(request, request.root + first)
+            return
         route, parts = self._find_route(request)
         visit = self._make_visit(request, parts)
-        if not principal.may(route.scope):
+        if route.scope and not principal.may(route.scope):
             raise Problem(
                 403,
                 "not-allowed",
@@ -202,7 +209,14 @@ class Studio:
         await answer.start_stream()
 
         async def write() -> None:
-            async for page in found.pages:
+            try:
+                async for page in found.pages:
+                    await answer.send_event(self._render_for(visit, page))
+            except Problem:
+                raise
+            except Exception as error:  # noqa: BLE001 - a person must see that it has failed
+                problem = _note_failure(visit.path, error)
+                page = Page("problem_part.html", {"problem": problem})
                 await answer.send_event(self._render_for(visit, page))
             if found.says_end:
                 await answer.send_end()
@@ -240,8 +254,11 @@ class Studio:
     async def _answer_sign_in(self, request: BrowserRequest, answer: _Sender) -> None:
         self._count_request(Principal("", frozenset()))
         code = request.path.removeprefix("/sign-in").removeprefix("/")
-        if self.sign_ins is None or (request.session is not None and not code):
-            await answer.send_move(request, request.root + "/")
+        said = request.form.get("next") or request.query.get("next", "/")
+        go_on = write_address(request.root, *read_place(said))
+        is_in = request.session is not None and not code and request.method == "GET"
+        if self.sign_ins is None or is_in:
+            await answer.send_move(request, go_on)
             return
         refused = ""
         if request.method == "POST":
@@ -250,15 +267,23 @@ class Studio:
                 self.sign_ins.use_code(code) if code else await self.sign_ins.use_token(token)
             )
             if session_id is not None:
+                self.sign_ins.end(request.session_id)
                 cookie = _make_cookie(request, session_id, _YEAR)
-                await answer.send_move(request, request.root + "/", cookie)
+                await answer.send_move(request, go_on, cookie)
                 return
             refused = "code" if code else "token"
         elif code and not self.sign_ins.knows_code(code):
             refused = "code"
         page = Page(
             "sign_in.html",
-            {"code": "" if refused else code, "refused": refused},
+            {
+                "code": "" if refused else code,
+                "refused": refused,
+                "next": said,
+                "go_on": go_on,
+                "is_from_elsewhere": request.is_from_elsewhere,
+                "who": None if request.session is None else request.session.principal.name,
+            },
             403 if refused else 200,
         )
         values = {**page.values, **_list_common(request), "principal": None, "csrf": ""}
@@ -275,7 +300,7 @@ class Studio:
         for route in self._routes:
             named = match_path(route.path.split("/"), parts)
             if named is not None and route.method == request.method:
-                return route, named
+                return route, {name: read_part(part) for name, part in named.items()}
             if named is not None:
                 methods.append(route.method)
         if methods:
@@ -298,10 +323,12 @@ class Studio:
             query=request.query,
             form=request.form,
             root=request.root,
+            address=request.address,
             csrf=session.csrf,
             language=request.language,
             theme=request.theme,
             is_partial=request.is_partial,
+            place=request.place,
             receive=receive,
             can_sign_out=sign_ins is not None,
         )
@@ -318,6 +345,7 @@ class Studio:
             "language": visit.language,
             "theme": visit.theme,
             "path": visit.path,
+            "place": visit.place,
             "panes": [(path, name) for path, name, scope in PANES if may(scope)],
             **page.values,
         }
@@ -404,6 +432,12 @@ async def _send_static(request: BrowserRequest, answer: _Sender) -> None:
     await answer.send_bytes(200, data, headers)
 
 
+def _note_failure(path: str, error: Exception) -> Problem:
+    """Write to the log how a page has failed, and return what its reader is to know of it."""
+    _log.error("request_failed", operation=path, error=trace_of(error))
+    return Problem(500, "server-error", "the page has failed; the log of the server says how")
+
+
 def _list_common(request: BrowserRequest) -> dict[str, Any]:
     return {
         "root": request.root,
@@ -411,7 +445,14 @@ def _list_common(request: BrowserRequest) -> dict[str, Any]:
         "theme": request.theme,
         "panes": [],
         "path": request.path,
+        "place": request.place,
     }
+
+
+def _write_way_in(request: BrowserRequest) -> str:
+    """Return the address to sign in at, from which one comes to the page that was asked for."""
+    said = {} if request.place == "/" else {"next": request.place}
+    return write_address(request.root, "/sign-in", said)
 
 
 def _make_cookie(request: BrowserRequest, value: str, life: int) -> tuple[str, str]:

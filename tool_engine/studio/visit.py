@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
-from urllib.parse import quote, urlencode
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl, quote, urlencode
 
 import msgspec
 
 from tool_engine.access.principal import Principal
 from tool_engine.studio.api import API
+
+_PLACE: Final = re.compile(r"(?:/(?!\.\.?(?:/|$))[^/]+)*/?")
+"""A path that leads no way up, and to no other host."""
 
 
 class Form(msgspec.Struct):
@@ -38,20 +42,23 @@ class Visit(msgspec.Struct):
     form: Form
     root: str
     """What the paths of the studio begin with, such as `/studio`."""
+    address: str
+    """Where the API stands for this browser, such as `http://127.0.0.1:8930`."""
     csrf: str
     language: str
     theme: str
     """`light`, `dark`, or empty: what the browser says."""
     is_partial: bool
     """Whether a part of a page is asked for, to be put into the page that is shown."""
+    place: str
+    """The page that is shown, with its query: what is chosen on it comes back to it."""
     receive: Any
     """Says when the browser has left, or may not see more."""
     can_sign_out: bool = True
 
     def link(self, path: str, query: Mapping[str, Any] | None = None) -> str:
         """Return the address of a place in the studio; empty parameters are left out."""
-        said = {name: value for name, value in (query or {}).items() if value not in (None, "")}
-        return f"{self.root}{quote(path)}" + (f"?{urlencode(said)}" if said else "")
+        return write_address(self.root, path, query)
 
 
 class Page(msgspec.Struct):
@@ -98,8 +105,20 @@ class Route(msgspec.Struct, frozen=True):
     method: str
     path: str
     scope: str
-    """What the principal must be allowed to do by the API."""
+    """What the principal must be allowed to do by the API; empty: any that is signed in may."""
     handler: Handler
+
+
+def write_address(root: str, path: str, query: Mapping[str, Any] | None = None) -> str:
+    """Return the address of a place of the studio; empty parameters are left out."""
+    said = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+    return f"{root}{quote(path)}" + (f"?{urlencode(said)}" if said else "")
+
+
+def read_place(said: str) -> tuple[str, dict[str, str]]:
+    """Return path and query of a page of the studio; of what leads elsewhere, the first page's."""
+    path, _, query = said.partition("?")
+    return (path, dict(parse_qsl(query))) if path and _PLACE.fullmatch(path) else ("/", {})
 
 
 def show_at(method: str, path: str, *, scope: str) -> Callable[[Handler], Route]:

@@ -72,6 +72,18 @@ async def test_a_server_runs_its_tasks(tmp_path: Path, where: str) -> None:
         assert heard[2] == b"event: execution_completed\n"
 
 
+async def test_a_server_below_the_path_of_a_proxy(tmp_path: Path) -> None:
+    """It says where it is, there as well as in its description."""
+    words = ("--root-path", "/inner")
+    async with (
+        server_process(tmp_path, *words) as server,
+        aiohttp.ClientSession(headers=HEADERS) as http,
+    ):
+        assert server.url.endswith("/inner")
+        async with http.get(f"{server.url}/openapi.json") as answer:
+            assert (await answer.json())["servers"] == [{"url": "/inner"}]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -80,6 +92,7 @@ async def test_a_server_runs_its_tasks(tmp_path: Path, where: str) -> None:
         (("--no-auth", "--host", "0.0.0.0"), "all who reach 0.0.0.0 could call every tool"),  # noqa: S104 - refused
         (("--token-file", "none.yaml"), "the token file 'none.yaml' cannot be read"),
         (("--no-auth", "--rate", "many"), "rate: not a rate: 'many'"),
+        (("--no-auth", "--root-path", "tools/"), "root_path must be a path such as '/tools'"),
         (("--no-auth", "--app", "a:b", "--keep-events", "5"), "a:b has an engine of its own"),
         (("--no-auth", "--app", "a:b", "--max-tasks", "5"), "has max_tasks_per_owner"),
     ],

@@ -75,4 +75,7 @@ async def test_the_demo_shows_a_busy_engine(tmp_path: Path, has_tools: bool) -> 
         async with Browser(url) as browser:
             shown = await browser.open("/studio/")
             assert (shown.status, "archive" in shown.words) == (200, True)
+            async with asyncio.timeout(START_LIMIT):
+                while "trip-to-oslo" not in (await browser.open("/studio/sessions")).words:
+                    pass
         assert await end_at_signal(process) == 128 + signal.SIGTERM

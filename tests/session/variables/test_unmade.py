@@ -17,7 +17,7 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.tool import Tool
 from tool_engine.session.variables import unmade
 from tool_engine.session.variables.store import Variable, VariableStore
-from tool_engine.session.variables.unmade import keep_call_later
+from tool_engine.session.variables.unmade import keep_packed, pack_call
 from tool_engine.session.variables.variable_tools import keep_call, make_variables, name_variables
 
 WEB = "tool:fetch effect:read"
@@ -83,7 +83,10 @@ def test_what_is_made_later_is_as_if_it_were_made_at_once(
             result = ToolExecutionResult(step == "call", "fetch", output)
             what = tool, names, params, result, labels, frozenset({"user"})
             keep_call(at_once, *what)
-            if not keep_call_later(later, *what):
+            packed, of_call = pack_call(tool, params, result), (labels, frozenset({"user"}))
+            if packed is None or not keep_packed(
+                later, tool, names, packed, *of_call, is_success=result.is_success
+            ):
                 keep_call(later, *what)
             # The program has them, and may do with them what it likes.
             params.clear()
@@ -109,7 +112,9 @@ def test_variables_that_are_not_read_are_not_made(monkeypatch: pytest.MonkeyPatc
     store, result = VariableStore(), ToolExecutionResult(True, "fetch", {"result": "x"})
     for number in range(3):
         names = name_variables("fetch", number, store)
-        assert keep_call_later(store, make_tool(), names, {"n": number}, result, frozenset({WEB}))
+        packed = pack_call(make_tool(), {"n": number}, result)
+        assert packed is not None
+        assert keep_packed(store, make_tool(), names, packed, frozenset({WEB}))
     made: list[str] = []
 
     def count(*parts: Any, **more: Any) -> list[Variable]:
@@ -125,8 +130,7 @@ def test_variables_that_are_not_read_are_not_made(monkeypatch: pytest.MonkeyPatc
 
 def test_what_takes_long_or_is_secret_is_kept_at_once() -> None:
     """Long texts, what is no plain JSON, and the arguments of a tool with secrets."""
-    store, result = VariableStore(), ToolExecutionResult(True, "fetch", {"result": "x"})
-    names = name_variables("fetch", 1, store)
+    result = ToolExecutionResult(True, "fetch", {"result": "x"})
     secret = make_tool(
         parameters=[{"name": "key", "type": "string", "secret": True, "description": "A key."}]
     )
@@ -137,5 +141,4 @@ def test_what_takes_long_or_is_secret_is_kept_at_once() -> None:
         (make_tool(), {"a": [date(2026, 1, 31)]}),
         (secret, {"key": "k"}),
     ):
-        assert not keep_call_later(store, tool, names, params, result, frozenset({WEB}))
-    assert not len(store)
+        assert pack_call(tool, params, result) is None

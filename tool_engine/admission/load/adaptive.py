@@ -11,7 +11,8 @@ from collections.abc import Callable
 from math import isqrt, sqrt
 from typing import Any, Final
 
-from tool_engine.model.settings.adaptive import AIMD, AdaptivePolicy
+from tool_engine.admission.slot import ConcurrencySlot
+from tool_engine.model.settings.load import AIMD, AdaptivePolicy
 
 _FEWEST: Final = 4
 _MOST: Final = 100
@@ -320,3 +321,17 @@ def _show_ms(seconds: float) -> str:
 
 def _find_median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
+
+
+def void_samples(slot: ConcurrencySlot) -> None:
+    """Let an adaptive limit learn nothing from the slot's call any more."""
+    for _, sample in slot.probes:
+        if isinstance(sample, Sample):
+            sample.is_void = True
+
+
+def refuse_samples(slot: ConcurrencySlot, now: float) -> None:
+    """Let an adaptive limit learn that the service had no room for the slot's call."""
+    for adaptive, sample in slot.probes:
+        if isinstance(sample, Sample):
+            adaptive.refuse(sample, now)

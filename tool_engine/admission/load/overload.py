@@ -9,7 +9,9 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from tool_engine.model.settings.overload import ADAPTIVE_LIFO, CODEL, OverloadPolicy
+from tool_engine.admission.slot import Order
+from tool_engine.admission.waiting import Waiter
+from tool_engine.model.settings.load import ADAPTIVE_LIFO, CODEL, OverloadPolicy
 
 
 class OverloadWatch:
@@ -47,14 +49,24 @@ class OverloadWatch:
         """Return whether calls have waited too long for a whole interval."""
         return self._is_over and now - self._began < 2 * self.policy.interval
 
-    def refuses(self, waited: float, now: float) -> bool:
-        """Return whether a call whose turn has come is refused, as it comes too late."""
-        is_shed = self.policy.shed == CODEL and waited > 2 * self.policy.target
-        return is_shed and self.is_overloaded(now)
+    def refuses(self, head: Waiter, now: float) -> bool:
+        """Take note of a call whose turn has come; return whether that is too late."""
+        waited, policy = now - head.enqueued_at, self.policy
+        # Those that the newest one has overtaken wait still.
+        has_overtaken = head.order[1] < 0 and head.lane.bucket.waiting > 1
+        self.note_wait(inf if has_overtaken else waited, now)
+        is_late = policy.shed == CODEL and waited > 2 * policy.target and self.is_overloaded(now)
+        self.shed += is_late
+        return is_late
 
-    def reverses(self, now: float) -> bool:
-        """Return whether a call that comes now goes before those that wait."""
-        return self.policy.order == ADAPTIVE_LIFO and self.is_overloaded(now)
+    def place_call(self, order: Order, waiting: int, now: float) -> Order:
+        """Return the place in line of a call that has to wait, behind or before so many."""
+        if not waiting:
+            self.note_wait(0.0, now)
+        if self.policy.order != ADAPTIVE_LIFO or not self.is_overloaded(now):
+            return order
+        # Numbers of arrivals are positive: below zero, the newest one is the first.
+        return (order[0], -order[1], 0)
 
     def to_dict(self, now: float) -> dict[str, Any]:
         """Return policy and state as JSON values."""

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from tool_engine.access.listening import serve_app
+from tool_engine.agent.loop import AgentLoop
+from tool_engine.agent.models.recorded import RecordedModel
 from tool_engine.cli.demo.stage import add_to_entry
 from tool_engine.cli.serving.studio_links import announce_studio
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.session import ToolSession
 
 _CONCURRENCY: Final = ConcurrencyConfig(
     max_concurrent=8, queue_size=50, bucket_limits={"http": 2, "archive": 2}
@@ -23,6 +27,19 @@ _TASK_AFTER: Final = 25
 """Calls after which one is made that goes on without its caller."""
 _PAGE: Final = 0.4
 """Seconds in which a page of the archive is read."""
+_FADED: Final = 3
+"""Which pages cannot be read well: each third one."""
+_TALK: Final = [
+    {
+        "calls": [
+            {"name": "get_weather", "arguments": {"city": "Oslo"}},
+            {"name": "get_weather", "arguments": {"city": "London"}},
+        ]
+    },
+    {"calls": [{"name": "calculator", "arguments": {"expression": "12 - -3"}}]},
+    {"text": "Yes, by 15 degrees: it snows in Oslo."},
+]
+"""What a model would have replied."""
 _CITIES: Final = ("Beijing", "London", "Oslo", "Atlantis")
 _AGENTS: Final = ("researcher", "writer", "assistant")
 
@@ -76,6 +93,8 @@ def _add_tools(engine: ToolEngine) -> None:
         for page in range(1, pages + 1):
             await asyncio.sleep(_PAGE)
             await context.report_progress(page, pages, f"page {page}")
+            if page % _FADED == 0:
+                await context.log(f"page {page} is faded", "warning")
         return {"pages": pages, "words": 400 * pages}
 
     @engine.tool(effect="write", permission="ask_always")
@@ -89,8 +108,19 @@ def _add_tools(engine: ToolEngine) -> None:
         return f"paid {amount:.2f} for {number}"
 
 
+async def _keep_conversation(engine: ToolEngine) -> None:
+    """Have a conversation, and keep it."""
+    toggles = {"get_weather": True}
+    config = ToolCallConfig(max_calls=20, max_tokens=10_000, tool_toggles=toggles)
+    session = ToolSession(engine, "trip-to-oslo", config, conversation_id="trip-to-oslo")
+    loop = AgentLoop(session, RecordedModel({"replies": _TALK}))
+    await loop.run("Is it warmer in London than in Oslo, and by how much?")
+    await session.save({"loop": loop.to_dict()})
+
+
 async def _keep_calling(engine: ToolEngine, service_url: str) -> None:
     """Call tools as some agents would: often, and now and then more than there is room for."""
+    await _keep_conversation(engine)
     chance = random.Random(7)  # noqa: S311 - a demo, and the same each time
     engine.approvals.take_questions()
     async with asyncio.TaskGroup() as group:

@@ -54,6 +54,10 @@ _MCPOption = Annotated[bool, typer.Option("--mcp", help="Serve clients of MCP, t
 _StudioOption = Annotated[
     bool, typer.Option("--studio", help="Show it to people, too, in a browser at /studio.")
 ]
+_RootPathOption = Annotated[
+    str,
+    typer.Option("--root-path", metavar="PATH", help="The path below which a proxy shows it."),
+]
 _RateOption = Annotated[
     str, typer.Option("--rate", metavar="RATE", help="Requests of each principal.")
 ]
@@ -81,6 +85,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     token_file: str | None
     has_mcp: bool
     has_studio: bool
+    root_path: str
     is_open: bool
     """Whether no tokens are asked for."""
     app: str | None
@@ -104,6 +109,7 @@ def run_command(
     studio: _StudioOption = False,
     allowed_host: HostsOption = None,
     allowed_origin: OriginsOption = None,
+    root_path: _RootPathOption = "",
     rate: _RateOption = "1000/s",
     max_open: MaxOpenOption = None,
     grace: _GraceOption = _GRACE,
@@ -138,6 +144,7 @@ def run_command(
         token_file=token_file,
         has_mcp=mcp,
         has_studio=studio,
+        root_path=root_path,
         is_open=no_auth,
         app=app,
         allowed_hosts=tuple(allowed_host or ()),
@@ -194,6 +201,7 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
             max_open=options.max_open,
             mcp=options.has_mcp,
             studio=options.has_studio,
+            root_path=options.root_path,
         )
 
     def announce(url: str) -> None:
@@ -209,7 +217,7 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
         options.host,
         options.port,
         announce,
-        "",
+        options.root_path,
         grace=options.grace,
         on_end=app.end,
     )

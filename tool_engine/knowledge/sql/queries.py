@@ -194,6 +194,9 @@ def _make_conditions(query: RecordQuery) -> Iterator[Any]:
             yield calls.c.definition_id.in_(select(definitions.c.id).where(given))
         else:
             yield calls.c[name] == plain_text(value)
+    if query.min_execution_time is not None:
+        seconds = calls.c.execution_time
+        yield or_(seconds >= query.min_execution_time, is_odd(seconds, "number"))
     if query.call_id_prefix is not None:
         yield begins_with(calls.c.call_id, plain_text(query.call_id_prefix) or "")
     yield from _make_bounds(query)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from tool_engine.knowledge.sql.held_records import HeldRecords
 from tool_engine.knowledge.sql.schema.damage import read_row
 from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.knowledge.sql.schema.rows import Batch
+from tool_engine.knowledge.uptime import find_boot, read_uptime
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.halves import escape_halves
@@ -32,6 +34,7 @@ from tool_engine.model.record import CallEntry
 from tool_engine.model.task import QUEUED, KeptTask, TaskState, fields_of
 from tool_engine.redaction import redact
 
+_T = TypeVar("_T")
 KEEPING: Final = (
     "the tasks in {place} cannot be kept or read: {reason}; what was kept before stays, so try "
     "again once the database works"
@@ -79,7 +82,29 @@ class SQLTaskStorage:
 
     async def has_open(self) -> bool:
         """Return True if there is a task that has not ended."""
-        return bool(await self._read_rows(_load_sql().select_open()))
+        rows = await self._read_rows(_load_sql().has_open())
+        return bool(rows[0][0])
+
+    async def read_time(self) -> float | None:
+        """Return the server's time, or for a file that of the machine, which no program sets.
+
+        The first program after each start of the machine says what time it is, for all others.
+        """
+        sql = _load_sql()
+        async with self._database.asked(KEEPING, looks=False):
+            address = self._database.address
+        if address is None or address.kind != "sqlite":
+            rows = await self._read_rows(sql.select_time())
+            return float(rows[0][0])
+        boot = await asyncio.to_thread(find_boot)
+        if boot is None:
+            return None
+        found = await self._read_rows(sql.select_start(boot))
+        if not found:
+            start = time.time() - read_uptime()
+            *_, done = await self._make_changes(*sql.keep_start(boot, round(start * 1e6)))
+            found = done.rows
+        return float(found[0][0]) / 1e6 + read_uptime()
 
     async def put(self, task: KeptTask) -> KeptTask:
         """Keep a new task, and return it; or the one with its owner and its `key`."""
@@ -133,13 +158,14 @@ class SQLTaskStorage:
         limit: int,
         after: str | None,
         tool_name: str | None = None,
+        *,
+        results: bool = False,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         named = None if owner is None else _hash_owner(owner)
         tool = None if tool_name is None else _as_text(tool_name)
-        rows = await self._read_rows(_load_sql().select_tasks(named, status, limit, after, tool))
-        tasks = await _make_tasks(rows)
-        return [task.state for task in tasks]
+        asked = _load_sql().select_states(named, status, limit, after, tool, results=results)
+        return await _make_all(_state_of, await self._read_rows(asked))
 
     async def count_ahead(self, task: KeptTask) -> int:
         """Return how many queued tasks come before a queued one."""
@@ -256,16 +282,32 @@ class SQLTaskStorage:
 
 
 async def _make_tasks(rows: Sequence[Any]) -> list[KeptTask]:
+    return await _make_all(_task_of, rows)
+
+
+async def _make_all(make: Callable[[Any], _T], rows: Sequence[Any]) -> list[_T]:
     if len(rows) <= _MANY:
-        return [_task_of(row) for row in rows]
-    return await asyncio.to_thread(lambda: [_task_of(row) for row in rows])
+        return list(map(make, rows))
+    return await asyncio.to_thread(lambda: list(map(make, rows)))
+
+
+def _state_of(row: Any) -> TaskState:
+    task_id, state = row
+    # Where its result was left out, the end is missing, too.
+    whole = state if state.endswith(b"}") else state + b"}"
+    return _decode_part(TaskState, whole, task_id)
+
+
+def _decode_part(kind: type[_T], data: bytes, task_id: str) -> _T:
+    place, cure = f"the task {task_id!r} (a row of tool_tasks)", "delete the row"
+    found: _T = read_row(lambda: msgspec.json.decode(data, type=kind), place, cure)
+    return found
 
 
 def _task_of(row: Any) -> KeptTask:
     task_id, number, priority, worker, bound_to, key, state, data = row
-    place, cure = f"the task {task_id!r} (a row of tool_tasks)", "delete the row"
-    kept = read_row(lambda: msgspec.json.decode(state, type=TaskState), place, cure)
-    asked = read_row(lambda: msgspec.json.decode(data, type=_Asked), place, cure)
+    kept = _decode_part(TaskState, state, task_id)
+    asked = _decode_part(_Asked, data, task_id)
     context = None if asked.context is None else ToolExecutionContext(**asked.context)
     return KeptTask(
         state=kept,

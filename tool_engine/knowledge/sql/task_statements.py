@@ -16,6 +16,7 @@ from sqlalchemy import (
     LargeBinary,
     Select,
     Text,
+    TextClause,
     and_,
     bindparam,
     delete,
@@ -28,6 +29,8 @@ from sqlalchemy import (
     union,
     update,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
 from tool_engine.knowledge.sql.changes import Step
@@ -76,14 +79,45 @@ _CHANGE: Final = text(
 )
 
 
+_TIME: Final = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)")
+# One row for the last start of the machine: a file may live through thousands.
+_FORGET_STARTS: Final = text("DELETE FROM tool_marks WHERE name LIKE 'start %' AND name <> :name")
+_KEEP_START: Final = text(
+    "INSERT INTO tool_marks (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING"
+)
+_START: Final = text("SELECT value FROM tool_marks WHERE name = :name")
+
+
+def select_time() -> TextClause:
+    """The time of a PostgreSQL server: Unix time, in seconds."""
+    return _TIME
+
+
+def select_start(boot: str) -> TextClause:
+    """When a machine was started: Unix time, in microseconds."""
+    return _START.bindparams(name=f"start {boot}")
+
+
+def keep_start(boot: str, start: int) -> list[Step]:
+    """Keeps when a machine was started, unless that is kept, and gives what is kept."""
+    name = {"name": f"start {boot}"}
+    return [
+        Step(_FORGET_STARTS, name),
+        Step(_KEEP_START, name | {"value": start}),
+        Step(_START, name),
+    ]
+
+
 def insert_task(row: Mapping[str, Any]) -> Step:
     """Keeps a task, unless its owner has one with its key, and gives its number."""
     return Step(_INSERT, row)
 
 
-def select_open() -> Select[Any]:
-    """A task that has not ended."""
-    return select(tasks.c.number).where(_is_open).limit(1)
+def has_open() -> Select[Any]:
+    """Whether there is a task that has not ended: one that waits in line, or one that is taken."""
+    free = select(tasks.c.number).where(_is_free).exists()
+    taken = select(tasks.c.number).where(tasks.c.worker.is_not(None)).exists()
+    return select(or_(free, taken))
 
 
 def select_task(task_id: str) -> Select[Any]:
@@ -107,11 +141,44 @@ def select_first_end(owner: str) -> Select[Any]:
     return select(func.min(tasks.c.expires_at)).where(tasks.c.owner == owner, ended)
 
 
-def select_tasks(
-    owner: str | None, status: str | None, limit: int, after: str | None, tool_name: str | None
+class _WithoutResult(FunctionElement[bytes]):
+    """A state up to its result, its last field: the database does not hand that out.
+
+    No text before it can hold those bytes, for a quotation mark in a text has a backslash.
+    """
+
+    type = LargeBinary()
+    inherit_cache = True
+
+
+_LAST_FIELD: Final = b',"result":'.hex()
+
+
+@compiles(_WithoutResult, "sqlite")
+def _write_for_sqlite(element: Any, compiler: Any, **options: Any) -> str:
+    state = compiler.process(element.clauses, **options)
+    end = f"instr({state}, X'{_LAST_FIELD}')"
+    return f"CASE WHEN {end} > 0 THEN substr({state}, 1, {end} - 1) ELSE {state} END"
+
+
+@compiles(_WithoutResult, "postgresql")
+def _write_for_postgresql(element: Any, compiler: Any, **options: Any) -> str:
+    state = compiler.process(element.clauses, **options)
+    end = f"position('\\x{_LAST_FIELD}'::bytea IN {state})"
+    return f"CASE WHEN {end} > 0 THEN substring({state} FROM 1 FOR {end} - 1) ELSE {state} END"
+
+
+def select_states(
+    owner: str | None,
+    status: str | None,
+    limit: int,
+    after: str | None,
+    tool_name: str | None,
+    *,
+    results: bool,
 ) -> Select[Any]:
-    """Tasks, the newest first."""
-    found = select(*_ROW)
+    """Ids and states of tasks, the newest first; without `results` up to their results."""
+    found = select(tasks.c.task_id, tasks.c.state if results else _WithoutResult(tasks.c.state))
     if owner is not None:
         found = found.where(tasks.c.owner == owner)
     if status is not None:

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import mcp_types as types
@@ -179,7 +178,7 @@ class ClientTasks:
 
     def _remember_asking(self, task_id: str, request: ClientRequest) -> None:
         if len(self._asking) >= self._most:
-            now = datetime.now(UTC)
+            now = self._engine.tasks.read_clock()
             kept = ((key, each) for key, each in self._asking.items() if not each.is_over)
             # Of one that another engine runs the end is not heard of here.
             self._asking = {

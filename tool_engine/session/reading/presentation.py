@@ -34,6 +34,7 @@ from tool_engine.session.formatting import (
     default_text,
     short_text,
     text_in_pieces,
+    write_short,
 )
 from tool_engine.session.reading.cutting import Hinting, add_hint, cut_with_hint
 
@@ -139,7 +140,8 @@ class Presented(msgspec.Struct, frozen=True):
     """Failures on the way, a sentence each; the default was used instead."""
 
 
-_DEFAULT: Final = Presentation()
+WHOLE: Final = Presentation()
+"""That of a tool whose results code does not present."""
 
 
 async def present_in_time(result: ToolExecutionResult, *args: Any, **options: Any) -> Presented:
@@ -159,15 +161,26 @@ def present_short(result: ToolExecutionResult, params: Any, limit: int) -> str |
     """
     if not result.is_success or type(params) is not dict or LIMIT in params:
         return None
-    text = short_text(result.output)
+    output = result.output
+    text = write_short(output["result"]) if len(output) == 1 and "result" in output else None
     return None if text is None or 0 < limit < len(text) else text
+
+
+def may_present_later(result: ToolExecutionResult, params: Any) -> bool:
+    """Return True if the texts of a result depend on nothing but its output and the limits.
+
+    Args:
+        result: The finished call of a tool that code does not present.
+        params: What the model sent.
+    """
+    return result.is_success and type(params) is dict and LIMIT not in params
 
 
 def present(
     result: ToolExecutionResult,
     args: Mapping[str, Any],
     tool: Tool | None = None,
-    presentation: Presentation = _DEFAULT,
+    presentation: Presentation = WHOLE,
     limit: int | None = None,
     *,
     variable: str | None = None,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Final
+from functools import partial
+from inspect import getattr_static
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -33,6 +35,26 @@ _STATUS: Final = {
 
 
 _WITH_DATA: Final = (ResultStatus.SUCCESS, ResultStatus.RESULT_REJECTED)
+
+
+class HasTexts(Protocol):
+    """The texts of a result."""
+
+    @property
+    def formatted_text(self) -> str:
+        """The full text."""
+
+    @property
+    def final_text(self) -> str:
+        """The text that the model reads."""
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether that is less than the full text."""
+
+
+class UnreadTexts(partial[HasTexts]):
+    """Stands for the texts of a result that nothing has read yet; called, it makes them."""
 
 
 class SessionResult(ToolExecutionResult, kw_only=True):
@@ -73,11 +95,67 @@ class SessionResult(ToolExecutionResult, kw_only=True):
         details = self.metadata.get("error_details")
         return details.get("approval_token") if isinstance(details, dict) else None
 
+    def __eq__(self, other: object) -> bool:
+        make_texts(self)
+        make_texts(other)
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment] # as its base
+
+    def __reduce__(self) -> Any:
+        """Return the result as it reads: its texts are made before it goes elsewhere."""
+        make_texts(self)
+        return super().__reduce__()
+
+
+class _Text:
+    """A field of `SessionResult` that is made when it is first read.
+
+    To write a table as text, and to cut it where no secret is split, takes many times as long as
+    the call, and programs mostly read the output.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.slot: Any = getattr_static(SessionResult, name)
+        setattr(SessionResult, name, self)
+
+    def __get__(self, result: SessionResult | None, owner: type | None = None) -> Any:
+        if result is None:
+            return self
+        value = self.slot.__get__(result)
+        if value.__class__ is UnreadTexts:
+            texts = value()
+            for each in _TEXTS:
+                # One of them may have been replaced.
+                if each.slot.__get__(result) is value:
+                    each.slot.__set__(result, getattr(texts, each.name))
+            value = self.slot.__get__(result)
+        return value
+
+    def __set__(self, result: SessionResult, value: object) -> None:
+        self.slot.__set__(result, value)
+
+
+_TEXTS: Final = tuple(map(_Text, ("formatted_text", "final_text", "is_truncated")))
+
+
+def make_texts(result: object) -> None:
+    """Make the texts of a result that were not read yet."""
+    if isinstance(result, SessionResult):
+        for each in _TEXTS:
+            each.__get__(result)
+
 
 def make_session_result(
-    result: ToolExecutionResult, tool_name: str, formatted_text: str, final_text: str
+    result: ToolExecutionResult,
+    tool_name: str,
+    formatted_text: Any,
+    final_text: Any,
+    *,
+    is_truncated: Any = False,
 ) -> SessionResult:
-    """Return a result with the conversation's name of the tool, and its texts."""
+    """Return a result with the conversation's name of the tool, and its texts, perhaps unread."""
     return SessionResult(
         result.is_success,
         tool_name,
@@ -90,6 +168,7 @@ def make_session_result(
         result.metadata,
         formatted_text=formatted_text,
         final_text=final_text,
+        is_truncated=is_truncated,
         reject_reason=None if result.is_success else _reason_of(result),
     )
 

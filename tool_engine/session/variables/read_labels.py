@@ -42,6 +42,10 @@ class ReadLabels:
         above = self._above.labels
         return self._own | above if above else self._own
 
+    def has_all(self, labels: frozenset[str]) -> bool:
+        """Return True if nothing changes when content with these labels is read."""
+        return labels <= self._own
+
     def note(self, labels: Iterable[str]) -> None:
         """Note that the model reads content with these labels.
 

@@ -371,7 +371,12 @@ class VariableStore(KnownArguments):
     def _evict_oldest(self) -> None:
         used = self._used
         while len(used) > self.capacity:
-            self._let_go(used.popitem(last=False)[1])
+            _, oldest = used.popitem(last=False)
+            if isinstance(oldest, Unmade):
+                # As almost always: one for each new one.
+                self._unmade -= oldest.most
+            else:
+                self._let_go(oldest)
             self.evicted += 1
         if self._chars + self._unmade > self.max_chars:
             self._measure_oldest()

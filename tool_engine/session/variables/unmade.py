@@ -32,69 +32,70 @@ class UnmadeCall(Unmade, frozen=True, eq=False, kw_only=True):
 
     tool: Tool
     names: NamesOfCall
-    sent: bytes
-    """The arguments, as MessagePack: the program may change them later."""
-    returned: bytes
-    """What the tool returned, likewise."""
+    packed: bytes
+    """What `pack_call` made of it."""
     kept_at: float
     labels: frozenset[str]
     used: frozenset[str] | None
 
     def make(self) -> list[Variable]:
         """Return the variables as `keep_call` keeps them."""
-        now, sent, returned = (
-            datetime.fromtimestamp(self.kept_at, UTC),
-            _unpack(self.sent),
-            _unpack(self.returned),
-        )
+        now, (sent, returned) = datetime.fromtimestamp(self.kept_at, UTC), _unpack(self.packed)
         return make_variables(
             self.tool, self.names, sent, returned, self.labels, self.used, now=now
         )
 
 
-def keep_call_later(
+def pack_call(tool: Tool, params: dict[str, Any], result: ToolExecutionResult) -> bytes | None:
+    """Return a call's arguments and output as MessagePack: a program may change them later.
+
+    Returns:
+        None for what is large, no plain JSON, which would read back as something else, or of a
+        tool that declares secrets.
+    """
+    if tool.secret_names or tool.secret_parts:
+        return None
+    output = result.output if result.is_success else None
+    both = params, output
+    is_few = len(params) <= _FEW and (output is None or len(output) <= _FEW)
+    if not is_few or not (is_flat(params) and (output is None or is_flat(output))):
+        packed = pack_small(both, _MOST)
+        return packed if packed is not None and is_exact([params, output]) else None
+    try:
+        packed = _pack(both)
+    except Exception:  # noqa: BLE001 - a number or text that has no such form
+        return None
+    return packed if len(packed) <= _MOST else None
+
+
+def unpack_output(packed: bytes) -> dict[str, Any]:
+    """Return the output of a call that did not fail, as it was when it was packed."""
+    output: dict[str, Any] = _unpack(packed)[1]
+    return output
+
+
+def keep_packed(
     store: VariableStore,
     tool: Tool,
     names: NamesOfCall,
-    params: dict[str, Any],
-    result: ToolExecutionResult,
+    packed: bytes,
     labels: frozenset[str],
     used: frozenset[str] | None = None,
+    *,
+    is_success: bool = True,
 ) -> bool:
-    """Do the same as `keep_call` for small values, whose variables are made when they are read.
+    """Do the same as `keep_call` for a packed call, whose variables are made when they are read.
 
     Returns:
-        Whether it did: `names` were free, and nothing is declared as secret.
+        Whether it did: `names` were free.
     """
-    if tool.secret_names or tool.secret_parts:
-        return False
-    output = result.output if result.is_success else None
-    sent, returned = _pack_plain(params), _pack_plain(output)
-    if sent is None or returned is None or len(sent) + len(returned) > _MOST:
-        return False
     call = UnmadeCall(
-        most=_LONGEST_BYTE * max(len(sent), len(returned)),
+        most=_LONGEST_BYTE * len(packed),
         tool=tool,
         names=names,
-        sent=sent,
-        returned=returned,
+        packed=packed,
         kept_at=time(),
         labels=labels,
         used=used,
     )
-    kept = (names.args,) if output is None else (names.args, names.result)
-    return store.take_later(kept, call)
-
-
-def _pack_plain(value: dict[str, Any] | None) -> bytes | None:
-    """Return the packed form of what is small and plain JSON, else None.
-
-    What is no plain JSON would read back as something else.
-    """
-    if not (value is None or (len(value) <= _FEW and is_flat(value))):
-        packed = pack_small(value, _MOST)
-        return packed if packed is not None and is_exact(value) else None
-    try:
-        return _pack(value)
-    except Exception:  # noqa: BLE001 - a number or text that has no such form
-        return None
+    return store.take_later((names.args, names.result) if is_success else (names.args,), call)

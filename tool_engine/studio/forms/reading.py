@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
 from tool_engine.studio.forms.fields import is_base64, name_extra
 from tool_engine.studio.forms.kinds import UNSET, Kind, Schema, find_kind, join_pointer
 
@@ -39,12 +40,15 @@ def take_files(fields: Mapping[str, str], files: Mapping[str, bytes]) -> dict[st
         fields: The fields, by name.
         files: The bytes of files that were chosen: of a field `f`, to be written in base64, or of
             `t`, to be read as text.
+
+    Raises:
+        ValueError: A file that is to be read as text is none.
     """
     taken = dict(fields)
     for name, data in files.items():
         letter, _, pointer = name.partition(":")
         is_text = letter == "t"
-        text = data.decode("utf-8", "replace") if is_text else base64.b64encode(data).decode()
+        text = data.decode() if is_text else base64.b64encode(data).decode()
         taken[f"v:{pointer}"] = text
     return taken
 
@@ -86,7 +90,9 @@ class _Reader:
         if not raw.strip():
             return self._leave_out(pointer, is_needed)
         try:
-            return json.loads(raw, parse_constant=_refuse_constant)
+            return read_json(raw)
+        except RefusedJSONError as error:
+            return self._note_fault(pointer, f"this can be read in two ways, or in none: {error}")
         except (ValueError, RecursionError) as error:
             return self._note_fault(pointer, f"this is no JSON: {error}")
 

@@ -13,6 +13,7 @@ _ANSWERS: Final[dict[str, dict[str, Any]]] = {
     "always-call": {"is_allowed": True, "always": "call"},
     "always-tool": {"is_allowed": True, "always": "tool"},
     "refuse": {"is_allowed": False},
+    "refuse-this": {"is_allowed": False, "is_remembered": False},
 }
 """What each button of a request says."""
 _MOST_SHOWN: Final = 100

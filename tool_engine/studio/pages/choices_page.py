@@ -6,13 +6,13 @@ from typing import Final
 
 from tool_engine.access.problem import Problem
 from tool_engine.studio.rendering import LANGUAGES
-from tool_engine.studio.visit import Move, Visit, show_at
+from tool_engine.studio.visit import Move, Visit, read_place, show_at
 
 _THEMES: Final = ("light", "dark", "")
 _YEAR: Final = 31_536_000
 
 
-@show_at("POST", "/choices", scope="read")
+@show_at("POST", "/choices", scope="")
 async def keep_choice(visit: Visit) -> Move:
     """Keep a choice in the browser, and go back to the page it was made on."""
     chosen = {
@@ -28,8 +28,7 @@ async def keep_choice(visit: Visit) -> Move:
             )
     if not cookies:
         raise Problem(400, "invalid-form", "there is no such choice")
-    back = visit.form.get("back", "/")
-    return Move(back if back.startswith("/") and "//" not in back else "/", cookies=cookies)
+    return Move(*read_place(visit.form.get("back")), cookies=cookies)
 
 
 ROUTES = (keep_choice,)

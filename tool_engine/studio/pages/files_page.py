@@ -84,7 +84,7 @@ async def _show_page(visit: Visit, problem: Problem | None = None) -> Page:
     errors = engine["load_errors"]
     values = {
         "engine": engine,
-        "errors": [_split_error(each) for each in errors[:_MOST_ERRORS]],
+        "errors": _split_errors(errors[:_MOST_ERRORS]),
         "more_errors": max(0, len(errors) - _MOST_ERRORS),
         "lock": lock,
         "waiting": await _describe_waiting(visit, lock["items"]),
@@ -112,6 +112,13 @@ async def _describe_waiting(visit: Visit, items: list[Any]) -> list[Any]:
     return shown
 
 
+def _split_errors(errors: list[Any]) -> list[Any]:
+    """Return what is wrong with each file, as many lines of each as the page has room for."""
+    found = [_split_error(each) for each in errors]
+    most = max(1, _MOST_ERRORS // max(1, len(found)))
+    return [{**each, "lines": each["lines"][:most]} for each in found]
+
+
 def _split_error(error: Any) -> dict[str, Any]:
     """Return an error with the place of each of its lines apart, where it has one."""
     lines = []
@@ -119,7 +126,7 @@ def _split_error(error: Any) -> dict[str, Any]:
         found = _PLACE.fullmatch(line)
         place, said = (found["place"], found["said"]) if found else ("", line)
         lines.append({"place": place, "said": said})
-    return {"file": error["file"], "lines": lines[:_MOST_ERRORS], "count": len(lines)}
+    return {"file": error["file"], "lines": lines, "count": len(lines)}
 
 
 ROUTES = (show_files, reload_files, roll_back, approve_definition)

@@ -21,10 +21,11 @@ _FILTERS: Final = {
     "task": "task_id",
     "parent": "parent_call_id",
     "outcome": "outcome",
+    "ran": "min_execution_time",
 }
 """Names of the address, and of the API's filters."""
 _TIMES: Final = {"since": "start", "until": "end"}
-_MORE: Final = ("conversation", "session", "task", "parent", "since", "until")
+_MORE: Final = ("conversation", "session", "task", "parent", "ran", "since", "until")
 """Filters that are seldom used: they are shown when they are asked for."""
 _WITHIN: Final = {
     "15m": timedelta(minutes=15),

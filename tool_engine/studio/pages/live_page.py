@@ -36,7 +36,7 @@ async def show_live(visit: Visit) -> Page:
     """Show slots, queues and what they wait for."""
     view = LiveView(visit)
     seen = await view.explain(await view.look())
-    return Page("live.html", {"view": seen, "timeline": await _look_back(visit)})
+    return Page("live.html", {"view": seen, **await _look_back(visit)})
 
 
 @show_at("GET", "/live/stream", scope="read")
@@ -48,7 +48,7 @@ async def follow_live(visit: Visit) -> Pieces:
 @show_at("GET", "/live/timeline", scope="read")
 async def show_timeline(visit: Visit) -> Page:
     """Show which calls held slots in the last minutes."""
-    return Page("timeline.html", {"timeline": await _look_back(visit)})
+    return Page("timeline.html", await _look_back(visit))
 
 
 @show_at("POST", "/live/{action}", scope="operate")
@@ -116,11 +116,8 @@ class LiveView:
         now = monotonic()
         found = await self._visit.api.get("/v1/admission")
         limits = await self._visit.api.get("/v1/limits")
-        names = sorted(
-            found["buckets"], key=lambda name: (-found["buckets"][name]["current"], name)
-        )
         buckets = []
-        for name in names:
+        for name in sorted(found["buckets"]):  # by name: what one is about to press stays there
             held = [each for each in found["held"] if each["bucket"] == name]
             waiting = [each for each in found["waiting"] if each["bucket"] == name]
             buckets.append(
@@ -136,6 +133,7 @@ class LiveView:
         metrics = found["metrics"]
         waits = [each["wait_p95"] for each in found["buckets"].values() if each.get("wait_p95")]
         return {
+            "known": {each["call_id"] for each in (*found["held"], *found["waiting"])},
             "metrics": metrics,
             "max_concurrent": limits["max_concurrent"],
             "is_paused": found["is_paused"],
@@ -219,19 +217,23 @@ def _leave_out_times(seen: Any) -> Any:
     )
 
 
-async def _look_back(visit: Visit) -> Any:
+async def _look_back(visit: Visit) -> dict[str, Any]:
+    """Return the timeline, or why there is none: what runs is shown all the same."""
     now = datetime.now(UTC)
     start = now - timedelta(minutes=_MINUTES)
     records: list[Any] = []
     query = {"start": start.isoformat(), "limit": "500"}
     while len(records) < _MOST_BARS:
-        page = await visit.api.get("/v1/records", query=query)
+        page, problem = await visit.api.find("/v1/records", query=query)
+        if problem is not None:
+            return {"timeline": None, "problem": problem}
         records += page["items"]
         if page["next"] is None:
             break
         query["cursor"] = page["next"]
     found = await visit.api.get("/v1/admission")
-    return draw_timeline(records, found["held"], start, now)
+    timeline = draw_timeline(records, found["held"], start, now)
+    return {"timeline": timeline, "problem": None}
 
 
 ROUTES = (show_live, follow_live, show_timeline, show_what_if, set_limit, stop_call, steer_calls)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from tool_engine.access.problem import Problem
+from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
 from tool_engine.studio.visit import Page, Visit, show_at
 
 _MOST_MARKED: Final = 100
@@ -35,8 +35,8 @@ async def read_reply(visit: Visit) -> Page:
     protocol, reply = visit.form.get("protocol"), visit.form.get("reply")
     # A browser sends lines as mail does; a model writes them as they are here.
     reply = reply.replace("\r\n", "\n")
-    body = {"protocol": protocol, "reply": _take_object(reply)}
     try:
+        body = {"protocol": protocol, "reply": _take_object(reply)}
         found = await visit.api.post("/v1/replies", body=body)
     except Problem as problem:
         values = _fill_page(await _list_protocols(visit), protocol, reply, None)
@@ -57,12 +57,19 @@ def _fill_page(protocols: list[str], protocol: str, reply: str, found: Any) -> d
 
 
 def _take_object(reply: str) -> Any:
-    """Return a reply as the object of a provider, where it is one, else as the text that it is."""
+    """Return a reply as the object of a provider, where it is one, else as the text that it is.
+
+    Raises:
+        Problem: It is JSON that different readers would take for different values.
+    """
     if not reply.lstrip().startswith(("{", "[")):
         return reply
     try:
-        return json.loads(reply)
-    except ValueError:
+        return read_json(reply)
+    except RefusedJSONError as error:
+        detail = f"the reply can be read in two ways, or in none: {error}"
+        raise Problem(422, "invalid-form", detail) from error
+    except (ValueError, RecursionError):
         return reply
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tool_engine.access.problem import Problem
 from tool_engine.model.task import FINAL, TASK_STATUSES
+from tool_engine.studio.path_parts import write_part
 from tool_engine.studio.visit import Download, Move, Page, Visit, show_at
 
 _PAGE: Final = "50"
@@ -35,7 +36,6 @@ async def list_tasks(visit: Visit) -> Page:
         "owner": said["owner"],
         "cursor": cursor,
         "limit": _PAGE,
-        "results": "false",
     }
     status = 200
     try:
@@ -59,7 +59,7 @@ async def cancel_task(visit: Visit) -> Move:
     """Cancel a task, and show it; one that has ended meanwhile stays as it is."""
     task_id = visit.parts["task_id"]
     await visit.api.delete("/v1/tasks/{}", task_id)
-    return Move(f"/tasks/{task_id}")
+    return Move(f"/tasks/{write_part(task_id)}")
 
 
 @show_at("GET", "/tasks/{task_id}/result", scope="call")

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from math import inf
 from typing import Any, Final
 
 import msgspec
 
 from tool_engine.access.problem import Problem
 from tool_engine.model.outcome import outcome_of
+from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
 from tool_engine.studio.forms.controls import make_form
 from tool_engine.studio.forms.fields import fill_fields, write_json
 from tool_engine.studio.forms.form_changes import change_fields
 from tool_engine.studio.forms.reading import Arguments, Fault, read_arguments, take_files
-from tool_engine.studio.visit import Page, PageAnswer, Pieces, Visit, show_at
+from tool_engine.studio.path_parts import write_part
+from tool_engine.studio.visit import Move, Page, PageAnswer, Pieces, Visit, show_at
 
 _LAST: Final = "10"
 """Calls of one's own that are listed."""
@@ -90,7 +94,7 @@ async def change_form(visit: Visit) -> Page:
 
 @show_at("POST", "/tester/run", scope="call")
 async def run_tool(visit: Visit) -> PageAnswer:
-    """Call the tool, and show what happens as it happens."""
+    """Call the tool, and show what happens as it happens, or the task that it is left to."""
     trial = _read_trial(visit)
     tool = await visit.api.get("/v1/tools/{}", trial.name)
     said = _read_said(trial, tool["input_schema"])
@@ -106,6 +110,10 @@ async def run_tool(visit: Visit) -> PageAnswer:
         body["timeout"] = _read_timeout(trial.timeout)
     if trial.conversation.strip():
         body["conversation_id"] = trial.conversation.strip()
+    if visit.form.get("as") == "task":
+        wish = {"prefer": "respond-async"}
+        task = await visit.api.post("/v1/tools/{}/calls", tool["name"], body=body, headers=wish)
+        return Move(f"/tasks/{write_part(task['id'])}")
     if visit.is_partial:
         return Pieces(_follow_call(visit, tool, body))
     result = await visit.api.post("/v1/tools/{}/calls", tool["name"], body=body)
@@ -119,14 +127,22 @@ async def _find_arguments(visit: Visit) -> tuple[Any, Problem | None]:
         if call_id:
             record = (await visit.api.get("/v1/calls/{}", call_id))["record"]
             return (None if record is None else record["params"]), None
-        return (json.loads(text) if text else None), None
+        return (read_json(text) if text else None), None
     except Problem as problem:
         return None, problem
+    except RefusedJSONError as error:
+        detail = f"the arguments in the address can be read in two ways, or in none: {error}"
+        return None, Problem(422, "invalid-form", detail)
     except (ValueError, RecursionError):
         return None, Problem(422, "invalid-form", "the arguments in the address are no JSON")
 
 
 def _read_trial(visit: Visit) -> Trial:
+    """Return what was filled in.
+
+    Raises:
+        Problem: A file is no text, and was to be read as one.
+    """
     form = visit.form
     fields = {
         name.removeprefix(_PREFIX): value
@@ -139,11 +155,16 @@ def _read_trial(visit: Visit) -> Trial:
         for _, data in sent[:1]
         if data
     }
+    try:
+        # A file is sent once: its contents stand in the form that is shown next.
+        fields = take_files(fields, files)
+    except ValueError:
+        detail = "a file is no text in UTF-8; take it as base64, or as text of another file"
+        raise Problem(422, "invalid-form", detail) from None
     return Trial(
         form.get("tool").strip(),
         "json" if form.get("mode") == "json" else "form",
-        # A file is sent once: its contents stand in the form that is shown next.
-        take_files(fields, files),
+        fields,
         form.get("arguments").replace("\r\n", "\n"),
         form.get("timeout"),
         form.get("conversation"),
@@ -157,10 +178,10 @@ def _read_said(trial: Trial, schema: Mapping[str, Any]) -> Arguments:
 
 
 def _read_timeout(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise Problem(422, "invalid-form", "the time limit is a number of seconds") from None
+    with suppress(ValueError):
+        if 0 < float(text) < inf:
+            return float(text)
+    raise Problem(422, "invalid-form", "the time limit is a number of seconds, such as 30")
 
 
 def _fill_form(trial: Trial, tool: Any, faults: list[Fault]) -> dict[str, Any]:
@@ -189,7 +210,7 @@ async def _show_page(
         **({"trial": trial} if tool is None else _fill_form(trial, tool, faults or [])),
         "tool": tool,
         "names": [each["name"] for each in found["items"]],
-        "last": await _list_last(visit, trial.conversation.strip()),
+        **await _list_last(visit, trial.conversation.strip()),
         "problem": problem,
         "shown": result,
     }
@@ -197,13 +218,15 @@ async def _show_page(
     return Page("tester.html", values, status)
 
 
-async def _list_last(visit: Visit, conversation: str) -> list[Any]:
-    """Return the newest calls of one's own, or of a conversation."""
+async def _list_last(visit: Visit, conversation: str) -> dict[str, Any]:
+    """Return the newest calls of one's own, or of a conversation; or why they cannot be read."""
     if not visit.principal.may("read"):
-        return []
+        return {"last": [], "unread": None}
     query = {"limit": _LAST, "caller_id": visit.principal.name, "conversation_id": conversation}
-    found = await visit.api.get("/v1/records", query=query)
-    return [{**each, "outcome": outcome_of(each["error_type"]).value} for each in found["items"]]
+    found, problem = await visit.api.find("/v1/records", query=query)
+    items = [] if found is None else found["items"]
+    last = [{**each, "outcome": outcome_of(each["error_type"]).value} for each in items]
+    return {"last": last, "unread": problem}
 
 
 async def _follow_call(visit: Visit, tool: Any, body: Any) -> AsyncIterator[Page]:
@@ -218,7 +241,7 @@ async def _follow_call(visit: Visit, tool: Any, body: Any) -> AsyncIterator[Page
                 if name == "result":
                     found = _describe_result(visit, tool, body, data)
                     last = await _list_last(visit, str(body.get("conversation_id", "")))
-                    values = {"shown": found, "events": shown["events"], "last": last}
+                    values = {"shown": found, "events": shown["events"], **last}
                     yield Page("tester_done.html", values)
                     return
                 _note_event(shown, name, data)
@@ -247,15 +270,15 @@ def _describe_result(visit: Visit, tool: Any, body: Any, result: Any) -> dict[st
         "link": visit.link("/tester", {"tool": tool["name"], "arguments": arguments})
         if len(arguments) <= _LONGEST_LINK
         else None,
-        "copies": _write_copies(tool["name"], body),
+        "copies": _write_copies(visit.address, tool["name"], body),
     }
 
 
-def _write_copies(name: str, body: Any) -> list[tuple[str, str]]:
+def _write_copies(address: str, name: str, body: Any) -> list[tuple[str, str]]:
     """Return the same call in other forms, by what each is called."""
     data = json.dumps(body, ensure_ascii=False)
     curl = (
-        f"curl -X POST {shlex.quote(f'http://127.0.0.1:8930/v1/tools/{name}/calls')} \\\n"
+        f"curl -X POST {shlex.quote(f'{address}/v1/tools/{name}/calls')} \\\n"
         "  -H 'Content-Type: application/json' -H \"Authorization: Bearer $TOKEN\" \\\n"
         f"  -d {shlex.quote(data)}"
     )

@@ -40,7 +40,7 @@ async def run_tests(visit: Visit) -> Page:
 async def _show_page(visit: Visit, report: Any = None, problem: Problem | None = None) -> Page:
     tool = await visit.api.get("/v1/tools/{}", visit.parts["name"])
     name = tool["name"]
-    statistics = await visit.api.get("/v1/statistics", query={"tool_name": name})
+    statistics, unread = await visit.api.find("/v1/statistics", query={"tool_name": name})
     definition = None
     if visit.principal.may("operate"):
         definition = await visit.api.get("/v1/tools/{}/definition", name)
@@ -48,6 +48,7 @@ async def _show_page(visit: Visit, report: Any = None, problem: Problem | None =
     values = {
         "tool": tool,
         "statistics": statistics,
+        "unread": unread,
         "arguments": arguments[:_MOST_LISTED],
         "more_arguments": max(0, len(arguments) - _MOST_LISTED),
         "examples": [_link_example(visit, name, each) for each in tool["examples"][:_MOST_SHOWN]],

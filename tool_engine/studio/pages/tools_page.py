@@ -21,12 +21,14 @@ async def list_tools(visit: Visit) -> Page:
     if sort not in _SORTS:
         raise Problem(404, "unknown-path", f"there is no such order; there are {', '.join(_SORTS)}")
     tools = await _list_all(visit, {"query": words, "tag": tag})
-    by_tool = (await visit.api.get("/v1/statistics"))["by_tool"]
+    found, problem = await visit.api.find("/v1/statistics")
+    by_tool = {} if found is None else found["by_tool"]
     rows = [{**each, "use": by_tool.get(each["name"])} for each in tools]
     if sort != "name":
         rows.sort(key=lambda row: _rank_use(row["use"], sort), reverse=True)
     first = int(visit.query.get("first", "0")) if visit.query.get("first", "0").isdecimal() else 0
     values = {
+        "problem": problem,
         "rows": rows[first : first + _PAGE],
         "count": len(rows),
         "first": first,

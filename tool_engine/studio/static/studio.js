@@ -3,6 +3,9 @@
 
 (() => {
   const grown = new WeakMap();
+  const SILENCE = 12_000; // milliseconds: what moves by itself asks or hears three times as often
+  const heard = new WeakMap();
+  const lost = new Map();
 
   function show(seconds) {
     if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
@@ -14,6 +17,7 @@
 
   // An age of the server's grows here until the server says another one.
   function grow() {
+    if (lost.size) return; // nothing is known of the time since
     const now = performance.now() / 1000;
     for (const each of document.querySelectorAll("[data-age]")) {
       let known = grown.get(each);
@@ -49,17 +53,31 @@
     say(button.dataset.said ?? "");
   });
 
-  // One form is sent once, however often its button is pressed.
+  // One form is sent once, however often its button is pressed before the answer is there. It is
+  // heard before htmx hears of it.
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.method !== "post") return;
     if (form.dataset.sent) {
       event.preventDefault();
+      event.stopImmediatePropagation();
       return;
     }
     form.dataset.sent = "yes";
     setTimeout(() => delete form.dataset.sent, 5000);
+  }, true);
+
+  document.addEventListener("htmx:finally:request", ({ detail }) => {
+    delete detail.ctx.sourceElement?.dataset.sent; // which may have left the page
   });
+
+  // The second half of a double click is no press of its own, however soon the answer came.
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest('form[method="post"] button:not([formaction])');
+    if (!button || event.detail < 2) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }, true);
 
   // What is not filled in is left out of the address.
   document.addEventListener("formdata", ({ target, formData }) => {
@@ -84,6 +102,56 @@
     document.title = count ? `(${count}) ${title}` : title;
   }
 
+  // What moves must not be taken for what is so now, once nothing comes any more.
+  function hear(each) {
+    heard.set(each, Date.now());
+    if (lost.delete(each)) showLost();
+  }
+
+  function lose(each) {
+    if (lost.has(each)) return;
+    lost.set(each, heard.get(each) ?? Date.now());
+    showLost();
+  }
+
+  function showLost() {
+    for (const each of lost.keys()) if (!each.isConnected) lost.delete(each);
+    const note = document.getElementById("lost");
+    if (!note) return;
+    note.hidden = lost.size === 0;
+    if (note.hidden) return;
+    const since = new Date(Math.min(...lost.values()));
+    note.querySelector("time").textContent = since.toLocaleString(document.documentElement.lang);
+  }
+
+  function watch() {
+    if (lost.size) showLost();
+    if (document.hidden) return;
+    for (const each of document.querySelectorAll("[hx-trigger*='every '], [data-moves]")) {
+      if (!heard.has(each)) heard.set(each, Date.now());
+      else if (Date.now() - heard.get(each) > SILENCE) lose(each);
+    }
+  }
+
+  // A browser lets pages rest that are not seen.
+  document.addEventListener("visibilitychange", () => {
+    for (const each of document.querySelectorAll("[hx-trigger*='every '], [data-moves]")) {
+      heard.set(each, Date.now());
+    }
+  });
+  document.addEventListener("htmx:after:request", ({ target, detail }) => {
+    if (detail.ctx.response.status < 500) hear(target);
+    else lose(target);
+  });
+  document.addEventListener("htmx:error", ({ target, detail }) => {
+    if (detail.ctx && !detail.ctx.response) lose(target);
+  });
+  for (const name of ["after:connection", "after:message"]) {
+    document.addEventListener(`htmx:sse:${name}`, ({ target }) => hear(target));
+  }
+  document.addEventListener("htmx:sse:error", ({ target }) => lose(target));
+
+  setInterval(watch, 1000);
   setInterval(grow, 500);
   document.addEventListener("DOMContentLoaded", grow);
   document.addEventListener("htmx:after:swap", grow);

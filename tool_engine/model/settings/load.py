@@ -1,4 +1,4 @@
-"""Within which bounds does the limit of a bucket find itself?"""
+"""How does a bucket follow its load: by another limit, by refusals, by another order?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.setting_kinds import check_switch
@@ -15,6 +16,8 @@ from tool_engine.model.settings.concurrency import LARGEST
 
 AIMD: Final = "aimd"
 GRADIENT2: Final = "gradient2"
+CODEL: Final = "codel"
+ADAPTIVE_LIFO: Final = "adaptive_lifo"
 
 
 class AdaptivePolicy(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownFields):
@@ -44,3 +47,27 @@ class AdaptivePolicy(msgspec.Struct, Data, frozen=True, gc=False, metaclass=Know
     def clamp(self, limit: float) -> float:
         """Return the limit nearest to this one that the bounds allow."""
         return max(float(self.min), min(float(self.max), limit))
+
+
+class OverloadPolicy(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownFields):
+    """How a bucket behaves while even its luckiest calls wait too long.
+
+    It is overloaded after an `interval` in which no call waited less than `target`.
+    """
+
+    shed: str = CODEL
+    """`codel` refuses calls whose turn comes after more than twice the target, as `rejected`, while
+    the bucket is overloaded; `none` refuses none."""
+    order: str = "arrival"
+    """`adaptive_lifo` lets the newest call go first while the bucket is overloaded, under the
+    strategy `fifo`; `arrival` changes nothing."""
+    target: float = 0.5
+    """Seconds that a call may wait."""
+    interval: float = 5.0
+    """Seconds after which longer waits are no burst any more."""
+
+    def __post_init__(self) -> None:
+        check_choice("shed", self.shed, (CODEL, "none"))
+        check_choice("order", self.order, ("arrival", ADAPTIVE_LIFO))
+        check_timeout("target", self.target)
+        check_timeout("interval", self.interval)

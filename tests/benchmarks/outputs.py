@@ -1,0 +1,138 @@
+"""What does a call cost with the outputs that tools have, and with those that listen?
+
+`python -m tests.benchmarks.outputs` measures nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from tests.benchmarks import report
+from tests.benchmarks.measure import Figures, measure, median_ratio
+from tests.benchmarks.rows import Row
+from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent
+
+__all__ = ["make_table", "outputs"]
+
+RUNS = 5
+ROUNDS = 5
+INTEGER, SMALL, MIDDLE, MOST, OVER, HUGE = (
+    "one integer",
+    "10 x 10",
+    "15 KB",
+    "64 KiB",
+    "64 KiB + 1",
+    "1 MB",
+)
+SIZES = {MIDDLE: 15_000, MOST: 65_536, OVER: 65_537, HUGE: 1_000_000}
+"""Bytes that they take packed, as records count them."""
+COLUMNS = 10
+LISTENERS = (1, 10, 100)
+
+HEARD_BUDGETS = {INTEGER: 2.2, MIDDLE: 1.5}
+"""Times the call that nothing listens to."""
+CUT_BUDGET = 1.5
+"""Times the call whose output a record just keeps whole."""
+GROWTH_BUDGET = 1.25
+"""Times what a straight line from the two before allows."""
+
+
+def make_table(size: int) -> list[Any]:
+    """A table of ten columns that takes exactly `size` bytes packed, as the output of a tool."""
+    rows: list[Any] = []
+    left = size - len(msgspec.msgpack.encode({"result": [""] * 20_000})) + 20_000
+    for number in count():
+        row = {f"column_{at}": _make_cell(number, at) for at in range(COLUMNS)}
+        left -= len(msgspec.msgpack.encode(row))
+        if left < 0:
+            break
+        rows.append(row)
+    while True:
+        for padding in range(2_000):
+            table = [*rows, "x" * padding]
+            if len(msgspec.msgpack.encode({"result": table})) == size:
+                return table
+        rows.pop()
+
+
+def _make_cell(number: int, at: int) -> Any:
+    return (number * at, f"value {number} {at}", number / 7)[at % 3]
+
+
+def _make_outputs() -> dict[str, Any]:
+    small = [{f"column_{at}": _make_cell(number, at) for at in range(10)} for number in range(10)]
+    return {INTEGER: 3, SMALL: small} | {name: make_table(size) for name, size in SIZES.items()}
+
+
+async def outputs() -> bool:
+    """Prints the tables; whether every budget is kept."""
+    kept = True
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        values = _make_outputs()
+        for name, value in values.items():
+            rows = [
+                await _make_row(stack, folder, value, listeners) for listeners in (0, *LISTENERS)
+            ]
+            runs = [await measure(rows, ROUNDS) for _ in range(RUNS)]
+            _print_run(f"One call that returns {name}", runs)
+            if name in HEARD_BUDGETS:
+                ratio = median_ratio(runs, 1, 0)
+                what = f"{name}, one subscriber / none"
+                kept &= report.budget(what, ratio, HEARD_BUDGETS[name], "x")
+            if name == INTEGER:
+                few, many = (median_ratio(runs, at, 0) - 1 for at in (2, 3))
+                what = "100 subscribers / ten times 10 subscribers"
+                kept &= report.budget(what, many / few / 10, GROWTH_BUDGET, "x")
+        rows = [await _make_row(stack, folder, values[name], 0) for name in (MOST, OVER, HUGE)]
+        runs = [await measure(rows, ROUNDS) for _ in range(RUNS)]
+    ratio, growth = median_ratio(runs, 1, 0), median_ratio(runs, 2, 1)
+    kept &= report.budget(f"{OVER} / {MOST}", ratio, CUT_BUDGET, "x")
+    allowed = SIZES[HUGE] / SIZES[OVER]
+    return kept & report.budget(
+        f"{HUGE} / {allowed:.1f} times {OVER}", growth / allowed, GROWTH_BUDGET, "x"
+    )
+
+
+async def _make_row(stack: AsyncExitStack, folder: str, value: Any, listeners: int) -> Row:
+    config = ToolEngineConfig(tools_directory=folder, auto_reload=False)
+    engine = await stack.enter_async_context(ToolEngine(config))
+
+    async def get(a: int, b: int) -> Any:
+        """Gets the table."""
+        return value
+
+    engine.tool(get)
+    for _ in range(listeners):
+        engine.subscribe(_make_listener())
+
+    async def batch(n: int) -> None:
+        for _ in range(n):
+            await engine.execute("get", {"a": 1, "b": 2})
+
+    result = await engine.execute("get", {"a": 1, "b": 2})
+    if result.output != {"result": value}:
+        raise AssertionError(f"the engine is wrong: {result}")
+    return Row(f"{listeners} subscribers", "record; events where they are heard", batch)
+
+
+def _make_listener() -> Any:
+    def listen(event: ToolEngineEvent) -> None:
+        """A subscriber that costs nothing itself."""
+
+    return listen
+
+
+def _print_run(title: str, runs: list[list[Figures]]) -> None:
+    report.calls(title, runs[-1], runs[-1][0], [])
+
+
+if __name__ == "__main__":
+    sys.exit(0 if asyncio.run(outputs()) else 1)
