@@ -120,6 +120,7 @@ if TYPE_CHECKING:
         ToolConcurrency,
         ToolRate,
     )
+    from tool_engine.model.settings.load import AdaptivePolicy, OverloadPolicy
     from tool_engine.model.task import TaskHandle, TaskState
     from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
     from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
     from tool_engine.validation.validator import ToolParameterValidator
 
 __all__ = [
+    "AdaptivePolicy",
     "AdmissionError",
     "AgentAnswer",
     "AgentEvent",
@@ -191,6 +193,7 @@ __all__ = [
     "MemoryStorage",
     "MissingExtraError",
     "Outcome",
+    "OverloadPolicy",
     "ParsedReply",
     "Permission",
     "PermissionRule",
@@ -339,6 +342,7 @@ _MODULES = {
     "model.result": "CutStrategy ResultLimits",
     "model.session": "SessionInfo",
     "model.settings.concurrency": "BreakerPolicy CollisionPolicy ToolConcurrency ToolRate",
+    "model.settings.load": "AdaptivePolicy OverloadPolicy",
     "model.task": "TaskHandle TaskState",
     "model.tool": "RetryPolicy Tool ToolCategory",
     "protocols.cycle": "ToolCallCycleResult process_tool_calls",

@@ -255,7 +255,11 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ),
     ("model/checks/known_fields.py", of(ToolEngineConfig, tools_dir="x"), "tools_directory"),
     ("model/checks/known_fields.py", of(ConcurrencyConfig, maxConcurrent=1), "max_concurrent"),
-    ("config.py", of(ConcurrencyConfig, breakers={"http": {"Failures": 1}}), "failures"),
+    (
+        "model/settings/by_name.py",
+        of(ConcurrencyConfig, breakers={"http": {"Failures": 1}}),
+        "failures",
+    ),
     ("config.py", of(ConcurrencyConfig, key_limits={"Limit": 1}), "limit"),
     (
         "model/settings/databases.py",
