@@ -44,6 +44,8 @@ _FINAL_EVENTS: Final = {
 
 _MOST_NOTED: Final = 16_384
 """The most bytes of arguments that are kept for messages about a failing subscriber."""
+_SHORT: Final = 128
+"""Bytes of an output whose size a conversation finds out sooner than it is told."""
 _AT_ONCE: Final = 50e-6
 """Seconds between two looks at a clock that count as one moment."""
 _LOOKS: Final = 8
@@ -117,6 +119,8 @@ class CallEnding:
         )
         if limited is not None:
             output = _shape_for_caller(call, limited, metadata, entry)
+        elif context.scope is not None and len(kept) > _SHORT:
+            _note_output(context.scope, output, kept)
         (self._append if context.task is None else context.task.keep_record)(entry)
         notes, name = _list_findings(call) if call.findings else [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
@@ -370,6 +374,13 @@ def _shape_for_caller(
     if entry is not None:
         entry.whole = limited.kept.whole
     return output
+
+
+def _note_output(scope: Any, output: dict[str, Any], kept: bytes) -> None:
+    """Tell a conversation what its output takes, which it need not find out again."""
+    note_output = getattr(scope, "note_output", None)
+    if note_output is not None:
+        note_output(output, kept)
 
 
 def _copy_output(output: _T) -> _T:

@@ -43,7 +43,12 @@ from tool_engine.session.scope import SessionScope
 from tool_engine.session.toolbox.placing import Placed
 from tool_engine.session.variables.labels import find_result_labels
 from tool_engine.session.variables.references import Expanded
-from tool_engine.session.variables.unmade import keep_packed, pack_call, unpack_output
+from tool_engine.session.variables.unmade import (
+    PackedCall,
+    keep_packed,
+    pack_call,
+    unpack_output,
+)
 from tool_engine.session.variables.variable_definitions import WRITE_VAR
 from tool_engine.session.variables.variable_tools import (
     NamesOfCall,
@@ -149,7 +154,8 @@ class ResultKeeper:
         )
         packed = None
         if names is not None and tool is not None:
-            packed = pack_call(tool, arguments, result)
+            find_size = None if scope is None else scope.find_size
+            packed = pack_call(tool, arguments, result, find_size)
         variable, read = None if names is None else names.result, None
         if presentation is WHOLE:
             read = self._read_at_once(result, tool_name, params, limit, packed, variable)
@@ -187,7 +193,7 @@ class ResultKeeper:
         tool_name: str,
         params: Any,
         limit: int,
-        packed: bytes | None,
+        packed: PackedCall | None,
         variable: str | None,
     ) -> SessionResult | None:
         """Return what the model reads of a result that code does not present.
@@ -293,7 +299,7 @@ class ResultKeeper:
         tool: Tool | None,
         names: NamesOfCall | None,
         arguments: dict[str, Any],
-        packed: bytes | None,
+        packed: PackedCall | None,
         result: ToolExecutionResult,
         scope: SessionScope | None,
         refusal: Refusal | None,
@@ -354,7 +360,7 @@ class ResultKeeper:
 
 
 def _present_packed(
-    packed: bytes,
+    packed: PackedCall,
     tool_name: str,
     limit: int,
     variable: str | None,
