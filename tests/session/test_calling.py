@@ -107,6 +107,40 @@ async def test_a_table_is_not_looked_at_again_after_the_engine_has_packed_it(
     assert len(session.variables.get(result.result_variable).value["rows"]) == 200
 
 
+@pytest.mark.parametrize(("count", "most"), [(1_500, 0), (20_000, 1)])
+async def test_a_large_output_is_measured_once_at_most_before_a_thread_takes_it(
+    engine: ToolEngine, count: int, most: int
+) -> None:
+    """X1: whether it is large is asked of the loop, which does nothing else meanwhile.
+
+    Of a table of some 50 KB the engine knows it; of a record that is cut it does not.
+    """
+    rows = [{"id": at, "name": f"name {at}", "ok": True} for at in range(count)]
+
+    @engine.tool
+    async def list_rows() -> dict[str, Any]:
+        """Lists rows."""
+        return {"rows": rows}
+
+    session = ToolSession(engine, "chat-1", {"limit": 100})
+    passed: list[str] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "is_quick":
+            passed.append(",".join(frame.f_locals["value"]))
+
+    before = sys.getprofile()
+    # The threads that read and keep it have their own.
+    sys.setprofile(note)
+    try:
+        result = await session.execute("list_rows", {})
+    finally:
+        sys.setprofile(before)
+    assert passed.count("rows") <= most, passed
+    assert result.result_variable is not None
+    assert len(session.variables.get(result.result_variable).value["rows"]) == count
+
+
 async def test_a_record_that_is_cut_does_not_say_how_large_an_output_is(
     engine: ToolEngine,
 ) -> None:

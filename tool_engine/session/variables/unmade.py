@@ -92,8 +92,8 @@ def pack_call(
     # One list that stands in a thousand places is long when it is written, and short here.
     returned = None if output is None or find_size is None else find_size(output)
     if returned is None:
-        returned = _measure(output)
-    sent = _measure(params) if returned <= _MOST else 0
+        returned = _measure_size(output)
+    sent = _measure_size(params) if returned <= _MOST else 0
     if sent + returned > _MOST:
         return None
     try:
@@ -104,7 +104,7 @@ def pack_call(
     return PackedCall(data, _LONGEST_BYTE * sent, _LONGEST_BYTE * returned)
 
 
-def _measure(value: dict[str, Any] | None) -> int:
+def _measure_size(value: dict[str, Any] | None) -> int:
     """Return the bytes of a value as MessagePack; more than `_MOST` where it has no such form."""
     if not value:
         return 1
