@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 
 from tool_engine import (
+    AdaptivePolicy,
     CallbackApprover,
     ConcurrencyConfig,
     EchoExecutor,
+    OverloadPolicy,
     ToolEngine,
     ToolEngineConfig,
     ToolEngineError,
@@ -39,12 +41,26 @@ async def answer() -> int:
     return 42
 
 
+LIFO = "adaptive_lifo"
 Row = tuple[str, Callable[[], object], Callable[[], object]]
 CALLS: list[Row] = [
     (
         "config.py: write ConcurrencyConfig(max_concurrent=...)",
         lambda: ToolEngineConfig(concurrency=5),  # type: ignore[arg-type]
         lambda: ToolEngineConfig(concurrency=ConcurrencyConfig(max_concurrent=5)),
+    ),
+    (
+        "config.py: use 'arrival', or the strategy 'fifo'",
+        lambda: ConcurrencyConfig(strategy="fair", overload={"http": OverloadPolicy(order=LIFO)}),
+        lambda: [
+            ConcurrencyConfig(strategy="fair", overload={"http": OverloadPolicy(order="arrival")}),
+            ConcurrencyConfig(strategy="fifo", overload={"http": OverloadPolicy(order=LIFO)}),
+        ],
+    ),
+    (
+        "model/settings/load.py: raise max or lower min",
+        lambda: AdaptivePolicy(min=5, max=4),
+        lambda: [AdaptivePolicy(min=5, max=5), AdaptivePolicy(min=4, max=4)],
     ),
     (
         "engine.py: for a folder write ToolEngineConfig(tools_directory=...)",

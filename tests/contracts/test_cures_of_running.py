@@ -23,6 +23,7 @@ from tests.calls.audit import turns
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
 from tests.integration.test_bridge import Home, LoopThread
 from tool_engine import (
+    AdmissionError,
     AgentLoop,
     BreakerPolicy,
     CallbackApprover,
@@ -32,6 +33,7 @@ from tool_engine import (
     ControllerClosedError,
     EngineClosedError,
     EventsLostError,
+    OverloadPolicy,
     QueueTimeoutError,
     ToolConcurrencyController,
     ToolEngine,
@@ -64,7 +66,22 @@ OF_DATABASE = f"knowledge/sql/sql_events.py: {NUMBER}"
 OF_READER = f"knowledge/sql/event_reader.py: {NUMBER}"
 STREAM = "events/stream.py: read faster, give it a larger buffer, or keep events with keep_events"
 CALLBACK = "events/subscriber.py: make it quicker or give it a larger buffer"
-TRIED = {BLOCKED, NO_LOOP, SHARED, LATER, UNSTREAMED, TERMINAL, TOO_LATE, CLOSED, CLOSED_MEANWHILE}
+OVERLOADED = (
+    "admission/refusal.py: try again later, make fewer calls at once, or raise the limits, or the "
+    "target of its overload policy"
+)
+TRIED = {
+    OVERLOADED,
+    BLOCKED,
+    NO_LOOP,
+    SHARED,
+    LATER,
+    UNSTREAMED,
+    TERMINAL,
+    TOO_LATE,
+    CLOSED,
+    CLOSED_MEANWHILE,
+}
 OWN_LIMITS = (
     "calls/foreign_controller.py: leave `concurrency` out, and give its limits to the controller"
 )
@@ -486,3 +503,41 @@ async def test_an_id_of_a_call() -> None:
     assert (await engine.execute("answer", call_id=engine.calls.reserve_id())).is_success
     assert (await engine.execute("inner")).output == {"result": 42}
     check(OF_A_TOOL, errors[0])
+
+
+def test_what_an_overloaded_bucket_asks_for() -> None:
+    """Fewer calls, a higher limit and a longer target are refused nothing; later ones neither."""
+
+    async def refusals(rate: float, slots: int, target: float) -> list[AdmissionError]:
+        limits = {"http": slots}
+        policy = {"http": OverloadPolicy(target=target, interval=2.0)}
+        config = ConcurrencyConfig(
+            max_concurrent=50, queue_size=10_000, bucket_limits=limits, overload=policy
+        )
+        clock = asyncio.get_running_loop().time
+        controller = ToolConcurrencyController(config, clock=clock)
+        errors: list[AdmissionError] = []
+
+        async def call() -> None:
+            try:
+                async with controller.slot("http"):
+                    await asyncio.sleep(0.1)
+            except AdmissionError as error:
+                errors.append(error)
+
+        begun = clock()
+        async with asyncio.TaskGroup() as group:
+            while clock() < begun + 10.0:
+                group.create_task(call())
+                await asyncio.sleep(1 / rate)
+        refused = list(errors)
+        await call()  # later, when the line has gone
+        assert errors == refused
+        return refused
+
+    for error in run(refusals(200.0, 10, 0.5)):
+        check(OVERLOADED, error)
+    assert run(refusals(200.0, 10, 0.5))
+    assert not run(refusals(90.0, 10, 0.5))
+    assert not run(refusals(200.0, 25, 0.5))
+    assert not run(refusals(200.0, 10, 60.0))
