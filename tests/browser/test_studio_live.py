@@ -88,7 +88,11 @@ async def test_pause_drain_and_resume(page: Page, studio: Service, engine: ToolE
     await (await page.find("button", "Resume")).click_and_load()
     async with asyncio.timeout(BOUND):
         assert (await call).is_success
+    await (await page.find("button", "Drain …")).click_and_load()
+    assert (await engine.execute("steps", STEP)).is_success
+    await page.find("heading", "Take no more calls?")
     await (await page.find("button", "Drain")).click_and_load()
+    await page.wait_for_text("Draining: what runs and waits goes on")
     refused = await engine.execute("steps", STEP)
     assert not refused.is_success
     await (await page.find("button", "Resume")).click_and_load()

@@ -67,6 +67,8 @@ class ConcurrencySnapshot(msgspec.Struct, frozen=True):
     """The oldest first."""
     waiting: list[WaitingCall]
     """The next one first, if no limit changes and no other call comes."""
+    is_draining: bool = False
+    """Whether `drain()` has new calls refused."""
 
     def to_dict(self) -> dict[str, Any]:
         """The view as JSON values."""

@@ -93,6 +93,7 @@ class ControllerView:
             self._layout.breaker_states(now),
             [self._held_slot(slot, now) for slot in held],
             self._waiting_calls(now),
+            self._pool.gate.closed_because == "draining",
         )
 
     def explain(self, call_id: str) -> WaitExplanation:

@@ -77,6 +77,7 @@ async def get_admission(asked: Asked) -> Any:
 
     return msgspec.structs.replace(
         snapshot,
+        is_draining=snapshot.is_draining or asked.served.is_draining,
         keys=snapshot.keys if owner is None else {},
         tool_keys=_leave_out(snapshot.tool_keys, may_use) if owner is None else {},
         tool_breakers=_leave_out(snapshot.tool_breakers, may_use),
