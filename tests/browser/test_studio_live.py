@@ -70,7 +70,7 @@ async def test_what_another_limit_would_do(page: Page, studio: Service, engine: 
     await sign_in(page, studio)
     await (await page.find("spinbutton", "What if it had slots?")).fill("3")
     await (await page.find("button", "Simulate")).click()
-    await page.find("table", "The last 8 calls, as they went and with 3 slots")
+    await page.find("table", "The last 8 calls of all buckets, as they went and with 3 slots")
     heads = [each.name for each in await page.find_all("columnheader")]
     assert {"Now", "Then"} <= set(heads)
     await (await page.find("button", "Apply 3 slots")).click_and_load()
