@@ -226,6 +226,7 @@ class ControllerView:
                     position,
                     waited,
                     reason.text_for(waiter),
+                    reason.name_first(waiter),
                 )
             )
         return rows
@@ -268,6 +269,7 @@ class ControllerView:
             reason.text_for(waiter),
             now - waiter.enqueued_at,
             *self._estimate_wait(waiter, before, now),
+            reason.name_first(waiter),
         )
 
     def _holders_of(self, full: Any) -> Iterable[ConcurrencySlot]:

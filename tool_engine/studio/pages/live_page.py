@@ -140,7 +140,6 @@ class LiveView:
         metrics = found["metrics"]
         waits = [each["wait_p95"] for each in found["buckets"].values() if each.get("wait_p95")]
         return {
-            "known": {each["call_id"] for each in (*found["held"], *found["waiting"])},
             "metrics": metrics,
             "max_concurrent": limits["max_concurrent"],
             "is_paused": found["is_paused"],
