@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ import pytest
 from tests.admission.conftest import MakeCrew
 from tests.admission.crew import Crew, context
 from tool_engine.admission import ToolConcurrencyController
+from tool_engine.admission.key import Key
+from tool_engine.admission.reason import Reason
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.errors import CircuitOpenError
 from tool_engine.model.settings.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
@@ -271,3 +274,15 @@ async def test_a_nested_call_has_the_place_of_its_parent(strategy: str, crew_of:
 
 def _named(request: AdmissionRequest, name: str) -> AdmissionRequest:
     return msgspec.structs.replace(request, call_id=name)
+
+
+def test_the_key_of_another_has_no_name() -> None:
+    """Who waits behind a call of another key learns that it is full, and not whose it is."""
+    own, other = Key((None, "ann")), Key((None, "bob"))
+    lane, lane_of_other = SimpleNamespace(keys=(own,)), SimpleNamespace(keys=(other,))
+    request = SimpleNamespace(call_id="b")
+    first: Any = SimpleNamespace(lane=lane_of_other, call_id="b", request=request)
+    waiter: Any = SimpleNamespace(lane=lane, call_id="a", request=request)
+    found = Reason(first, "key 'bob' is full (1 of 1)", other)
+    assert found.text_for(waiter) == "b comes first, and the key of that call is full (1 of 1)"
+    assert found.text_for(first) == "key 'bob' is full (1 of 1)"

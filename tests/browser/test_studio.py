@@ -70,7 +70,7 @@ async def test_every_pane_is_for_all(page: Page, studio: Service, scheme: str) -
     await page.prefer(scheme)
     await page.set_size(1280, 900)
     await sign_in(page, studio)
-    for pane in PANES:
+    for pane in (*PANES, "/live/drain"):
         await page.open(studio.url + "/studio" + pane)
         assert await page.find_barriers() == [], pane
         await page.set_size(320, 700)

@@ -70,7 +70,7 @@ async def test_what_another_limit_would_do(page: Page, studio: Service, engine: 
     await sign_in(page, studio)
     await (await page.find("spinbutton", "What if it had slots?")).fill("3")
     await (await page.find("button", "Simulate")).click()
-    await page.find("table", "The last 8 calls, as they went and with 3 slots")
+    await page.find("table", "The last 8 calls of all buckets, as they went and with 3 slots")
     heads = [each.name for each in await page.find_all("columnheader")]
     assert {"Now", "Then"} <= set(heads)
     await (await page.find("button", "Apply 3 slots")).click_and_load()
@@ -88,7 +88,11 @@ async def test_pause_drain_and_resume(page: Page, studio: Service, engine: ToolE
     await (await page.find("button", "Resume")).click_and_load()
     async with asyncio.timeout(BOUND):
         assert (await call).is_success
+    await (await page.find("button", "Drain …")).click_and_load()
+    assert (await engine.execute("steps", STEP)).is_success
+    await page.find("heading", "Take no more calls?")
     await (await page.find("button", "Drain")).click_and_load()
+    await page.wait_for_text("Draining: what runs and waits goes on")
     refused = await engine.execute("steps", STEP)
     assert not refused.is_success
     await (await page.find("button", "Resume")).click_and_load()

@@ -189,6 +189,70 @@ async def test_own_calls(service: Service, ann: Client, engine: ToolEngine) -> N
     assert (await bob.get(f"/v1/calls/{first}")).status == 404
 
 
+async def test_calls_of_others_have_no_names(
+    service: Service, ann: Client, olga: Client, engine: ToolEngine
+) -> None:
+    """Behind how many a call waits is said, and their ids only of one's own."""
+    config = ConcurrencyConfig(max_concurrent=1, strategy="fair")
+    engine.controller.configure(config)
+    bob = service.client("bob")
+    started = [await start_endless(engine, client) for client in (ann, ann, bob, bob)]
+    first, second, third, fourth = (call_id for call_id, _ in started)
+    of_ann, of_bob = {first, second}, {third, fourth}
+    async with asyncio.timeout(BOUND):
+        while len(engine.controller.snapshot().waiting) < 3:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+    tasks = [
+        await client.send(
+            "POST", "/v1/tools/endless/calls", json={}, headers={"prefer": "respond-async"}
+        )
+        for client in (ann, bob)
+    ]
+    for client, own, others, task in (
+        (ann, of_ann, of_bob, tasks[0]),
+        (bob, of_bob, of_ann, tasks[1]),
+    ):
+        shown = [(await client.get("/v1/admission")).text, (await client.get("/v1/tasks")).text]
+        shown.append((await client.get(f"/v1/tasks/{task.json['id']}")).text)
+        for call_id in own:
+            shown.append((await client.get(f"/v1/calls/{call_id}/explanation")).text)
+            shown.append((await client.get(f"/v1/calls/{call_id}/events")).text)
+        assert [each for each in others for text in shown if each in text] == []
+    told = (await bob.get(f"/v1/calls/{fourth}/explanation")).json
+    assert (told["holders"], len(told["ahead"])) == (["another call"], told["position"] - 1)
+    assert set(told["ahead"]) <= {"another call", *of_bob}
+    whole = (await olga.get(f"/v1/calls/{fourth}/explanation")).json
+    assert whole["holders"] == [first]
+    assert "another call" not in str(whole)
+    for call_id, _ in started:
+        await olga.send("DELETE", f"/v1/calls/{call_id}")
+    for task in tasks:
+        await olga.send("DELETE", f"/v1/tasks/{task.json['id']}")
+    await asyncio.gather(*(task for _, task in started))
+
+
+async def test_a_shared_run_of_another(service: Service, ann: Client, engine: ToolEngine) -> None:
+    """Who leads it has no name for who follows."""
+
+    @engine.tool(effect="read", concurrency={"key": "params", "collision": "single_flight"})
+    async def one_run() -> None:
+        """Run once."""
+        await asyncio.Event().wait()
+
+    calls = [asyncio.create_task(client.call("one_run")) for client in (ann, service.client("bob"))]
+    async with asyncio.timeout(BOUND):
+        while len(found := await engine.calls.list()) < 2:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+    leader, follower = sorted(found, key=lambda each: each.state == "sharing")
+    client = service.client(follower.caller_id)
+    told = (await client.get(f"/v1/calls/{follower.call_id}/explanation")).json
+    assert (told["state"], told["holders"]) == ("sharing", ["another call"])
+    assert leader.call_id not in str(told)
+    for each in (follower, leader):
+        await engine.calls.cancel(each.call_id)
+    await asyncio.gather(*calls)
+
+
 async def test_what_happened_to_a_call(service: Service, ann: Client, engine: ToolEngine) -> None:
     """Its events are there, while it runs and later; those of others are not."""
     call_id, running = await start_endless(engine, ann)

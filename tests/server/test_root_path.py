@@ -106,7 +106,10 @@ async def test_the_studio_below_a_path(outside: tuple[str, str]) -> None:
         aiohttp.ClientSession(cookie_jar=jar, connector=connector) as http,
     ):
         async with http.get(f"{url}{ROOT}/studio/tools", allow_redirects=False) as moved:
-            assert moved.headers["location"] == f"{ROOT}/studio/sign-in"
+            assert moved.headers["location"] == f"{ROOT}/studio/sign-in?next=%2Ftools"
+        said = {"accept": "text/html"}
+        async with http.get(f"{url}{ROOT}/", headers=said, allow_redirects=False) as moved:
+            assert moved.headers["location"] == f"{ROOT}/studio/"
         async with http.get(link) as page:
             text = await page.text()
         async with http.post(

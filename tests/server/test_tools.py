@@ -112,3 +112,36 @@ async def test_a_cursor_of_no_page(ann: Client) -> None:
     """A cursor that no answer gave is not read as one."""
     answer = await ann.get("/v1/tools?cursor=abc")
     assert (answer.status, answer.kind) == (404, "unknown-cursor")
+
+
+async def test_those_that_models_are_not_told_of(
+    ann: Client, olga: Client, engine: ToolEngine
+) -> None:
+    """One that operates sees drafts and deprecated tools if it asks for all; others do not."""
+    for status in ("draft", "testing", "deprecated"):
+        engine.register_tool(
+            {
+                "name": f"is_{status}",
+                "version": "1.0.0",
+                "description": "Say where it stands. Use add in place of it.",
+                "status": status,
+                "effect": "read",
+            },
+            _do_nothing,
+        )
+    told = ["add", "endless", "is_testing", "note", "pay"]
+    for client in (ann, olga):
+        items = (await client.get("/v1/tools")).json["items"]
+        assert [each["name"] for each in items] == told
+    listed = await olga.get("/v1/tools?all=true")
+    items = {each["name"]: each["status"] for each in listed.json["items"]}
+    assert set(items) == {*told, "is_draft", "is_deprecated"}
+    assert (items["is_draft"], items["add"]) == ("draft", "published")
+    found = (await olga.get("/v1/tools?all=true&query=where+it+stands")).json["items"]
+    assert [each["name"] for each in found] == ["is_testing", "is_deprecated", "is_draft"]
+    refused = await ann.get("/v1/tools?all=true")
+    assert (refused.status, refused.kind) == (403, "not-allowed")
+
+
+def _do_nothing() -> None:
+    """Do nothing."""

@@ -30,6 +30,26 @@ async def test_pages_of_others(olga: Browser, headers: Any, status: int) -> None
     assert (await olga.open("/studio/", **headers)).status == status
 
 
+@pytest.mark.parametrize("accept", ["text/html,application/xhtml+xml,*/*;q=0.8", "text/html"])
+async def test_the_bare_address_leads_a_browser_here(olga: Browser, accept: str) -> None:
+    moved = await olga.open("/", follows=False, accept=accept)
+    assert (moved.status, moved.headers["location"]) == (303, "/studio/")
+    assert (await olga.open("/", accept=accept)).url == f"{olga.url}/studio/"
+
+
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [
+        ("/", "*/*"),
+        ("/", "application/json"),
+        ("/", "application/json, text/html;q=0.5"),
+        ("/v1/tools", "text/html"),
+    ],
+)
+async def test_what_programs_ask_for_leads_nowhere(olga: Browser, path: str, accept: str) -> None:
+    assert (await olga.open(path, follows=False, accept=accept)).status == 401
+
+
 @pytest.mark.parametrize("csrf", ["", "x", "é", "z" * 24])
 async def test_forms_that_are_of_no_page(olga: Browser, engine: ToolEngine, csrf: str) -> None:
     await olga.open("/studio/")

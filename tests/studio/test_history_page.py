@@ -38,6 +38,20 @@ async def test_nothing_has_ended(olga: Browser) -> None:
     assert 'href="/studio/tester"' in shown.text
 
 
+async def test_a_part_of_a_name(olga: Browser, engine: ToolEngine) -> None:
+    """Filters are for whole names: it is said, and names that have the part in them are links."""
+    await call(engine, "note", {"text": "a"})
+    await call(engine, HOSTILE, {})
+    shown = await olga.open("/studio/history?tool=OT&within=1d")
+    assert "Names and ids are whole" in shown.words
+    assert rows_of(shown) == []
+    (link,) = re.findall(r'<a href="(/studio/history\?[^"]*)"><bdi>note</bdi>', shown.text)
+    assert rows_of(await olga.open(link.replace("&amp;", "&"))) == ["note"]
+    assert '<option value="add">' in shown.text  # that was never called, and not filtered away
+    assert '<option value="validation_error">' in shown.text
+    assert "<script>alert" not in (await olga.open("/studio/history?tool=alert")).text
+
+
 async def test_calls_that_have_ended(olga: Browser, engine: ToolEngine) -> None:
     """Each is a row with its outcome, its caller and its error, the newest first."""
     await call(engine, "add", {"a": 1, "b": 2})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.server.conftest import BOUND, Service, write_tokens
 from tests.studio.conftest import Browser
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolExecutionContext
 from tool_engine.access import streams
+from tool_engine.studio.pages.timeline import draw_timeline
 
 
 @pytest.fixture
@@ -72,14 +74,15 @@ async def test_others_are_not_seen(ann: Browser, engine: ToolEngine, busy: list[
 async def test_links_lead_to_what_one_may_see(
     studio: Service, olga: Browser, engine: ToolEngine
 ) -> None:
-    """Behind whom a call waits is known by the end of an id; of one's own calls it is a link."""
+    """Behind whom a call waits is a link, to one's own calls; others have no names."""
     first, of_bob = (str(each.call_id) for each in engine.controller.snapshot().waiting)
     async with Browser(studio.url) as bob:
         await bob.sign_in("token-of-bob")
         shown = await bob.open("/studio/")
     linked = re.compile(r'href="/studio/history/calls/([^"]+)"')
     assert set(linked.findall(shown.text)) == {of_bob}
-    assert f"…{first[-8:]} is the first of its line" in shown.words
+    assert "another call is the first of its line" in shown.words
+    assert first[-8:] not in shown.text
     assert first in linked.findall((await olga.open("/studio/")).text)
 
 
@@ -116,6 +119,49 @@ async def test_pause_and_resume(olga: Browser, engine: ToolEngine) -> None:
     assert "Paused" not in (await olga.send("/studio/live/resume")).words
     assert not engine.controller.snapshot().is_paused
     assert (await olga.send("/studio/live/explode")).status == 404
+
+
+async def test_drain_in_two_steps(olga: Browser, engine: ToolEngine) -> None:
+    """It is asked first what becomes of calls; resume is offered where there is what to resume."""
+    first = await olga.open("/studio/")
+    assert "/live/resume" not in first.text
+    asked = await olga.open("/studio/live/drain")
+    assert "Take no more calls?" in asked.words
+    assert (await engine.execute("add", {"a": 1, "b": 2})).is_success
+    shown = await olga.send("/studio/live/drain")
+    assert "Draining: what runs and waits goes on" in shown.words
+    assert "/live/resume" in shown.text
+    assert "/live/drain" not in shown.text
+    assert not (await engine.execute("add", {"a": 1, "b": 2})).is_success
+    shown = await olga.send("/studio/live/resume")
+    assert "Draining" not in shown.words
+    assert "/live/resume" not in shown.text
+    assert (await engine.execute("add", {"a": 1, "b": 2})).is_success
+
+
+def test_a_slot_is_one_row() -> None:
+    """Calls one after the other stand in one row, also those too short to be seen."""
+    end = datetime.now(UTC)
+    start = end - timedelta(minutes=5)
+
+    def record(number: int, at: float, seconds: float) -> dict[str, Any]:
+        ended = start + timedelta(seconds=at + seconds)
+        return {
+            "reached_executor": True,
+            "created_at": ended.isoformat(),
+            "execution_time": seconds,
+            "call_id": str(number),
+            "tool_name": "add",
+            "bucket": "one",
+            "error_type": None,
+        }
+
+    in_turn = [record(number, 10 + number * 0.01, 0.009) for number in range(50)]
+    (strip,) = draw_timeline(in_turn, [], start, end).strips
+    assert {bar.y for bar in strip.bars} == {0}
+    beside = [record(number, 10.0, 5.0) for number in range(3)]
+    (strip,) = draw_timeline(beside, [], start, end).strips
+    assert len({bar.y for bar in strip.bars}) == 3
 
 
 async def test_the_timeline(olga: Browser, engine: ToolEngine) -> None:

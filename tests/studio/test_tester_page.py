@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from typing import Any
@@ -198,6 +199,60 @@ async def test_what_happens_as_it_happens(ann: Browser, tools: list[Any]) -> Non
     assert "done" in parts[-1]
 
 
+async def wait_for_tasks(engine: ToolEngine) -> None:
+    for each in await engine.tasks.list():
+        await (await engine.tasks.get(each.id)).wait()
+
+
+@pytest.mark.parametrize("kind", [{}, {"as": "task"}])
+async def test_two_clicks_are_one_call(
+    ann: Browser, engine: ToolEngine, tools: list[Any], kind: dict[str, str]
+) -> None:
+    """Without a script, too: both show the same result; a form that was changed is another call."""
+    fields = form_of(await ann.open("/studio/tester?tool=show_all")) | {"a:v:/name": "n"} | kind
+    first, second = await asyncio.gather(
+        *(ann.send("/studio/tester/run", fields) for _ in range(2))
+    )
+    assert (first.status, second.status) == (200, 200)
+    await asyncio.gather(
+        *[(await engine.tasks.get(each.id)).wait() for each in await engine.tasks.list()]
+    )
+    assert tools == [{"name": "n"}]
+    await ann.send("/studio/tester/run", {**fields, "a:v:/name": "m"})
+    again = form_of(await ann.open("/studio/tester?tool=show_all")) | {"a:v:/name": "n"} | kind
+    await ann.send("/studio/tester/run", again)
+    await asyncio.gather(
+        *[(await engine.tasks.get(each.id)).wait() for each in await engine.tasks.list()]
+    )
+    assert sorted(each["name"] for each in tools) == ["m", "n", "n"]
+
+
+async def test_the_first_of_two_clicks_is_gone(ann: Browser, engine: ToolEngine) -> None:
+    """A browser gives up the first request for the second: the call goes on for that one."""
+    begun, end = asyncio.Event(), asyncio.Event()
+    count = 0
+
+    @engine.tool(effect="write")
+    async def slow() -> str:
+        """Be slow."""
+        nonlocal count
+        count += 1
+        begun.set()
+        await end.wait()
+        return "all of it"
+
+    fields = form_of(await ann.open("/studio/tester?tool=slow"))
+    first = asyncio.create_task(ann.send("/studio/tester/run", fields))
+    async with asyncio.timeout(20):
+        await begun.wait()
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        second = asyncio.create_task(ann.send("/studio/tester/run", fields))
+        end.set()
+        assert "all of it" in (await second).words
+    assert count == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -239,8 +294,8 @@ async def test_a_result_with_half_a_character(
         """Cut."""
         return {"text": "half \ud83d", "\ud83d": "key"}
 
-    await ann.open("/studio/tester?tool=cut")
-    shown = await ann.send("/studio/tester/run", {"tool": "cut", "mode": "json"}, **partial)
+    fields = form_of(await ann.open("/studio/tester?tool=cut"))
+    shown = await ann.send("/studio/tester/run", {**fields, "mode": "json"}, **partial)
     assert "succeeded" in shown.words
     assert "half \\ud83d" in shown.words
 

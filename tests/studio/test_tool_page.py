@@ -139,3 +139,20 @@ def test_arguments_of_any_schema() -> None:
         ("d", "string", "[hidden]"),
     ]
     assert list_arguments({}) == list_arguments({"properties": []}) == []
+
+
+async def test_drafts_in_the_list(olga: Browser, ann: Browser, engine: ToolEngine) -> None:
+    """Marked, for those that operate; as many as the page of files counts."""
+    definition = {
+        "name": "sketch",
+        "version": "1.0.0",
+        "description": "Do what is not settled yet.",
+        "status": "draft",
+        "effect": "read",
+    }
+    engine.register_tool(definition, lambda: None)
+    shown = await olga.open("/studio/tools")
+    assert "sketch draft" in shown.words
+    assert f"{len(engine.list_names())} tools" in shown.words
+    assert "sketch draft" in (await olga.open("/studio/tools?query=not+settled")).words
+    assert "sketch" not in (await ann.open("/studio/tools")).words

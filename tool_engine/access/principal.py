@@ -42,9 +42,14 @@ class Principal(msgspec.Struct, frozen=True):
         """Return True if it may do what a scope stands for."""
         return scope in self.scopes
 
+    @property
+    def may_use_all(self) -> bool:
+        """Whether no tool is kept from it."""
+        return "*" in self.tools
+
     def may_use(self, tool_name: str) -> bool:
         """Return True if it may know and call a tool."""
-        return "*" in self.tools or any(fnmatchcase(tool_name, each) for each in self.tools)
+        return self.may_use_all or any(fnmatchcase(tool_name, each) for each in self.tools)
 
 
 def read_scopes(scopes: Any, where: str) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane, Line
 from tool_engine.admission.slot import ConcurrencySlot
+from tool_engine.admission.snapshot import ANOTHER
 from tool_engine.admission.waiting import Waiter
 
 
@@ -20,14 +21,21 @@ class Reason(NamedTuple):
 
     def text_for(self, waiter: Waiter) -> str:
         """The reason as `waiter` sees it."""
-        first = self.first
+        first, text = self.first, self.text
         if first is waiter:
-            return self.text
-        name = name_of(first) or "another call"
+            return text
+        full = self.full
+        if isinstance(full, Key) and not full.name[0] and full not in waiter.lane.keys:
+            # Whose key that is, is no business of the caller of this one.
+            text = text.replace(_name_key(full), "the key of that call")
         where = "comes first"
         if first.lane is waiter.lane:
             where = "is the first of its line"
-        return f"{name} {where}, and {self.text}"
+        return f"{name_of(first) or ANOTHER} {where}, and {text}"
+
+    def name_first(self, waiter: Waiter) -> str | None:
+        """Return the id of the call that `text_for` names; None: it names none."""
+        return None if self.first is waiter else name_of(self.first)
 
 
 def name_of(call: Waiter | ConcurrencySlot) -> str | None:

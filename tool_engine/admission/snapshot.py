@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import msgspec
 
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.json.data import Data
+
+ANOTHER: Final = "another call"
+"""Stands where the id of a call is not to be named, or where it has none."""
 
 
 class HeldSlot(msgspec.Struct, Data, frozen=True):
@@ -45,6 +49,18 @@ class WaitingCall(msgspec.Struct, Data, frozen=True):
     """Seconds since it asked."""
     reason: str
     """What holds it up."""
+    behind: str | None = None
+    """The call that goes first of all that this one waits behind, which `reason` names; None: none
+    does, or it has no id."""
+
+    def hide_calls(self, is_named: Callable[[str], bool]) -> WaitingCall:
+        """Return the same with the ids of some other calls hidden.
+
+        Args:
+            is_named: Says of an id whether it may be named.
+        """
+        reason, (behind,) = _hide_ids(self.reason, [self.behind], is_named)
+        return msgspec.structs.replace(self, reason=reason, behind=behind)
 
 
 class ConcurrencySnapshot(msgspec.Struct, frozen=True):
@@ -68,6 +84,8 @@ class ConcurrencySnapshot(msgspec.Struct, frozen=True):
     """The oldest first."""
     waiting: list[WaitingCall]
     """The next one first, if no limit changes and no other call comes."""
+    is_draining: bool = False
+    """Whether `drain()` has new calls refused."""
 
     def to_dict(self) -> dict[str, Any]:
         """The view as JSON values."""
@@ -97,6 +115,22 @@ class WaitExplanation(msgspec.Struct, frozen=True):
     """Seconds that it will wait from now on with a chance of one half; None: nothing to go by."""
     wait_p90: float | None = None
     """The same with a chance of nine tenths."""
+    behind: str | None = None
+    """The call that goes first of all that this one waits behind, which `reason` names; None: none
+    does, or it has no id."""
+
+    def hide_calls(self, is_named: Callable[[str], bool]) -> WaitExplanation:
+        """Return the same with the ids of some other calls hidden; how many they are stays.
+
+        Args:
+            is_named: Says of an id whether it may be named.
+        """
+        others = [self.behind, *self.ahead, *self.holders]
+        reason, shown = _hide_ids(self.reason, others, is_named)
+        first = 1 + len(self.ahead)
+        return msgspec.structs.replace(
+            self, reason=reason, behind=shown[0], ahead=shown[1:first], holders=shown[first:]
+        )
 
     def __str__(self) -> str:
         if self.state == "unknown":
@@ -121,3 +155,16 @@ class WaitExplanation(msgspec.Struct, frozen=True):
         """The explanation as JSON values, with its text as `text`."""
         values: dict[str, Any] = msgspec.to_builtins(self)
         return {**values, "text": str(self)}
+
+
+def _hide_ids(
+    text: str, ids: Iterable[str | None], is_named: Callable[[str], bool]
+) -> tuple[str, list[Any]]:
+    """Return a text and ids, in which those that may not be named are `ANOTHER`."""
+    shown: list[str | None] = []
+    for each in ids:
+        is_shown = each is None or each == ANOTHER or is_named(each)
+        shown.append(each if is_shown else ANOTHER)
+        if each is not None and not is_shown:
+            text = text.replace(each, ANOTHER)
+    return text, shown

@@ -93,6 +93,7 @@ class ControllerView:
             self._layout.breaker_states(now),
             [self._held_slot(slot, now) for slot in held],
             self._waiting_calls(now),
+            self._pool.gate.closed_because == "draining",
         )
 
     def explain(self, call_id: str) -> WaitExplanation:
@@ -225,6 +226,7 @@ class ControllerView:
                     position,
                     waited,
                     reason.text_for(waiter),
+                    reason.name_first(waiter),
                 )
             )
         return rows
@@ -267,6 +269,7 @@ class ControllerView:
             reason.text_for(waiter),
             now - waiter.enqueued_at,
             *self._estimate_wait(waiter, before, now),
+            reason.name_first(waiter),
         )
 
     def _holders_of(self, full: Any) -> Iterable[ConcurrencySlot]:

@@ -61,28 +61,35 @@ class Simulation(msgspec.Struct):
 async def get_admission(asked: Asked) -> Any:
     """Show slots and queues at this moment.
 
-    Single calls are the principal's own; one that operates sees all.
+    Single calls are the principal's own; one that operates sees all. Behind whom a call waits is
+    said of own calls by their ids, and of others as `another call`.
     """
     snapshot = asked.engine.controller.snapshot()
     owner, may_use = asked.owner, asked.principal.may_use
-    own = (
-        set()
-        if owner is None
-        else {each.call_id for each in await asked.engine.calls.list(caller_id=owner)}
-    )
+    is_named = await find_named(asked)
 
     def is_seen(entry: HeldSlot | WaitingCall) -> bool:
-        is_own = owner is None or entry.call_id in own
+        is_own = owner is None or is_named(entry.call_id)
         return is_own and (entry.tool_name is None or may_use(entry.tool_name))
 
     return msgspec.structs.replace(
         snapshot,
+        is_draining=snapshot.is_draining or asked.served.is_draining,
         keys=snapshot.keys if owner is None else {},
         tool_keys=_leave_out(snapshot.tool_keys, may_use) if owner is None else {},
         tool_breakers=_leave_out(snapshot.tool_breakers, may_use),
         held=list(filter(is_seen, snapshot.held)),
-        waiting=list(filter(is_seen, snapshot.waiting)),
+        waiting=[each.hide_calls(is_named) for each in filter(is_seen, snapshot.waiting)],
     ).to_dict()
+
+
+async def find_named(asked: Asked) -> Callable[[str | None], bool]:
+    """Return what says of the id of a call whether the principal may know it."""
+    if asked.owner is None and asked.principal.may_use_all:
+        return lambda _: True
+    found = await asked.engine.calls.list(caller_id=asked.owner)
+    named = {each.call_id for each in found if asked.principal.may_use(each.tool_name)}
+    return named.__contains__
 
 
 def _leave_out(by_tool: dict[str, Any], may_use: Callable[[str], bool]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from tool_engine.server.mounting import check_root_path
 from tool_engine.server.openapi import describe_operations
 from tool_engine.server.routing import Router
 from tool_engine.server.served import Served
+from tool_engine.server.wishes import wants_page
 
 _ROOMS: Final = (
     calls,
@@ -162,6 +163,8 @@ class App:
             scope = {**scope, "root_path": self._root}
         if scope["type"] == "http" and self.studio is not None and _is_of_studio(scope):
             await self.studio(scope, receive, send)
+        elif self.studio is not None and _is_first_of_browser(scope):
+            await _lead_to_studio(scope, send)
         elif scope["type"] != "lifespan":
             await self._guarded(scope, receive, send)
         elif self._beside is not None:
@@ -180,6 +183,27 @@ class App:
 def _is_of_studio(scope: Any) -> bool:
     path = find_path(scope)
     return path == STUDIO_PATH or path.startswith(STUDIO_PATH + "/")
+
+
+def _is_first_of_browser(scope: Any) -> bool:
+    """Return True if a person has typed the bare address of the server."""
+    if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+        return False
+    accept = dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
+    return find_path(scope) == "/" and wants_page(accept)
+
+
+async def _lead_to_studio(scope: Any, send: Any) -> None:
+    """Send a browser to the studio, which looks at its Host and at who it is."""
+    address = f"{scope.get('root_path', '').rstrip('/')}{STUDIO_PATH}/"
+    headers = [
+        (b"location", address.encode("latin-1")),
+        (b"vary", b"accept"),
+        (b"cache-control", b"no-store"),
+        (b"content-length", b"0"),
+    ]
+    await send({"type": "http.response.start", "status": 303, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _live_on(receive: Any, send: Any) -> None:

@@ -16,6 +16,7 @@ from tool_engine.calls.engine_calls import PresentCall
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.record import ToolCallRecord
+from tool_engine.server.admission import find_named
 from tool_engine.server.long_work import accept_task, start_task
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.paging import Limit
@@ -240,10 +241,14 @@ async def cancel_call(asked: Asked) -> Any:
     errors=(404,),
 )
 async def explain_call(asked: Asked) -> Any:
-    """Say why a call waits, behind whom, and for about how much longer."""
+    """Say why a call waits, behind whom, and for about how much longer.
+
+    Calls of others are `another call`, but for one that operates: how many they are is known.
+    """
     await _find_call(asked)
+    is_named = await find_named(asked)
     explanation = asked.engine.controller.explain(asked.path["call_id"])
-    return explanation.to_dict()
+    return explanation.hide_calls(is_named).to_dict()
 
 
 @serve_at(

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from tool_engine.access.principal import Principal
+from tool_engine.access.problem import Problem
 from tool_engine.catalog.definition.showing import show_case
 from tool_engine.engine import ToolEngine
 from tool_engine.model.checks.nearness import find_near
@@ -31,6 +32,13 @@ Format = Literal["openai", "openai_responses", "anthropic", "gemini", "mcp"]
 class ToolQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     query: Annotated[str, Meta(max_length=1000, description="Words; the best first.")] | None = None
     tag: Annotated[str, Meta(max_length=200)] | None = None
+    all: Annotated[
+        bool,
+        Meta(
+            description="Those that models are not told of, too, such as drafts; it takes the "
+            "scope `operate`."
+        ),
+    ] = False
     limit: Limit = 100
     cursor: Cursor | None = None
 
@@ -46,12 +54,13 @@ class ToolSummary(msgspec.Struct):
     tags: list[str]
     effect: str
     """`read`, `write` or `unknown`."""
+    status: str
+    """`draft`, `testing`, `published` or `deprecated`."""
 
 
 class ToolDetails(ToolSummary):
     """A tool, with all that a caller needs to know."""
 
-    status: str
     aliases: list[str]
     audience: list[str]
     """Who may call it: `model`, `code`, or both."""
@@ -96,20 +105,29 @@ class Definitions(msgspec.Struct):
     also=_UNCHANGED,
 )
 async def list_tools(asked: Asked) -> Any:
-    """List the tools that may be called, by name or, with `query`, the best first."""
+    """List the tools that may be called, by name or, with `query`, the best first.
+
+    With `all` drafts and deprecated tools are among them; those that `query` finds come last.
+    """
     query: ToolQuery = asked.query
+    if query.all and not asked.principal.may("operate"):
+        detail = f"{asked.principal.name!r} may not see all; it takes the scope 'operate'"
+        raise Problem(403, "not-allowed", detail)
     tag = make_tag(asked.engine, asked.principal, query)
     if asked.header("if-none-match") == tag:
         return Reply(status=304, headers={"etag": tag})
     if query.query is not None:
         found = await asyncio.to_thread(asked.engine.search_tools, query.query, query.limit)
         tools = [each.tool for each in found]
+        if query.all:
+            others = await asyncio.to_thread(asked.engine.search, query.query)
+            tools += [each for each in others if each.status not in _SHOWN]
     else:
         tools = asked.engine.list_all()
     shown = [
         tool
         for tool in tools
-        if tool.status in _SHOWN
+        if (query.all or tool.status in _SHOWN)
         and asked.principal.may_use(tool.name)
         and query.tag in (None, *tool.tags)
     ]
@@ -202,13 +220,13 @@ def _summarize_tool(tool: Tool) -> ToolSummary:
         tool.category.value,
         list(tool.tags),
         tool.effect,
+        tool.status,
     )
 
 
 def _describe_tool(tool: Tool) -> ToolDetails:
     return ToolDetails(
         **msgspec.structs.asdict(_summarize_tool(tool)),
-        status=tool.status,
         aliases=list(tool.aliases),
         audience=sorted(tool.audience),
         is_idempotent=tool.idempotent,

@@ -6,6 +6,7 @@ from typing import Final
 
 _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
+_HTML: Final = "text/html"
 _TASK: Final = "respond-async"
 
 
@@ -15,6 +16,13 @@ def wants_events(accept: str | None) -> bool:
         return False
     found = _read_list(accept)
     wish = found.get(_EVENTS, 0.0)
+    return wish > 0 and wish >= found.get(_JSON, 0.0)
+
+
+def wants_page(accept: str | None) -> bool:
+    """Return True if a client takes a page for people, and JSON not rather: a browser."""
+    found = _read_list(accept or "")
+    wish = found.get(_HTML, 0.0)
     return wish > 0 and wish >= found.get(_JSON, 0.0)
 
 

@@ -24,6 +24,8 @@ _MOST_SESSIONS: Final = 1_000
 _MOST_CODES: Final = 100
 _IDLE: Final = 12 * 3600.0
 """Seconds without a request after which a session ends."""
+_MOST_NOTICES: Final = 100
+"""Notices of one session that are not read yet; older ones are forgotten."""
 _CODE_LIFE: Final = 3600.0
 """Seconds for which a link can be used."""
 
@@ -37,6 +39,20 @@ class SignedIn(msgspec.Struct):
     csrf: str
     """Stands in each form of its pages, and of no other's."""
     used_at: float
+    notices: OrderedDict[str, Any] = msgspec.field(default_factory=OrderedDict)
+    """What its next pages say once, by the ids that stand in their addresses."""
+
+    def keep_notice(self, notice: Any) -> str:
+        """Keep what one page is to say, and return its id: of no use in another session."""
+        notice_id = secrets.token_urlsafe(12)
+        self.notices[notice_id] = notice
+        if len(self.notices) > _MOST_NOTICES:
+            self.notices.popitem(last=False)
+        return notice_id
+
+    def take_notice(self, notice_id: str) -> Any:
+        """Return what is to be said, once; None: it was said, or this session has no such id."""
+        return self.notices.pop(notice_id, None)
 
 
 class SignIns:

@@ -95,6 +95,9 @@ _KINDS: Final = {
 }
 _KEPT: Final = "public, max-age=31536000, immutable"
 _YEAR: Final = 31_536_000
+_SAID: Final = "said"
+"""The parameter with the id of what a page says once. Words of an address are never shown as such
+a notice: a link of another person could say that something was done."""
 _log: Final = get_logger(__name__)
 
 
@@ -196,7 +199,10 @@ class Studio:
             await answer.send_html(found.status, html, found.headers)
         elif isinstance(found, Move):
             cookies = [("set-cookie", each) for each in found.cookies]
-            await answer.send_move(request, visit.link(found.path, found.query), *cookies)
+            query = dict(found.query)
+            if found.notice is not None and request.session is not None:
+                query[_SAID] = request.session.keep_notice(found.notice)
+            await answer.send_move(request, visit.link(found.path, query), *cookies)
         elif isinstance(found, Download):
             name = f'attachment; filename="{found.file_name}"'
             headers = {"content-type": found.media_type, "content-disposition": name}
@@ -329,6 +335,7 @@ class Studio:
             theme=request.theme,
             is_partial=request.is_partial,
             place=request.place,
+            notice=session.take_notice(request.query.get(_SAID, "")),
             receive=receive,
             can_sign_out=sign_ins is not None,
         )

@@ -52,6 +52,8 @@ class Visit(msgspec.Struct):
     """Whether a part of a page is asked for, to be put into the page that is shown."""
     place: str
     """The page that is shown, with its query: what is chosen on it comes back to it."""
+    notice: Any
+    """What was done just now, by a form of this session; None: nothing. It is said once."""
     receive: Any
     """Says when the browser has left, or may not see more."""
     can_sign_out: bool = True
@@ -76,6 +78,8 @@ class Move(msgspec.Struct):
     path: str
     query: dict[str, Any] = {}
     cookies: list[str] = []
+    notice: Any = None
+    """What the page says that is shown then, once, as its `Visit.notice`; None: nothing."""
 
 
 class Download(msgspec.Struct):

@@ -13,7 +13,6 @@ _PAGE: Final = 10
 _MOST_ERRORS: Final = 100
 _MOST_ROWS: Final = 200
 _PLACE: Final = re.compile(r"(?P<place>.+?:\d+:\d+): (?P<said>.*)")
-_DONE: Final = ("reload", "rollback", "approve")
 _KINDS_CHANGED: Final = ("added", "modified", "removed")
 
 
@@ -52,21 +51,15 @@ async def approve_definition(visit: Visit) -> PageAnswer:
         changes = await visit.api.post("/v1/lock", body={"names": {name: fingerprint}})
     except Problem as problem:
         return await _show_page(visit, problem)
-    return _say_done("approve", changes, name)
+    # To approve is to look at the files again: one that says something else by now waits.
+    is_changed = bool(await _describe_waiting(visit, [{"name": name}]))
+    return _say_done("approve", changes, name, is_changed=is_changed)
 
 
-def _say_done(what: str, changes: Any, name: str = "") -> Move:
-    counts = {kind: str(len(changes[kind])) for kind in _KINDS_CHANGED}
-    return Move("/files", {"done": what, "name": name[:200], **counts})
-
-
-def _read_done(visit: Visit) -> dict[str, Any] | None:
-    """Return what was done just now, as the address says."""
-    what = visit.query.get("done", "")
-    if what not in _DONE:
-        return None
-    counts = {kind: _read_count(visit.query.get(kind, "")) for kind in _KINDS_CHANGED}
-    return {"what": what, "name": visit.query.get("name", "")[:200], **counts}
+def _say_done(what: str, changes: Any, name: str = "", *, is_changed: bool = False) -> Move:
+    counts = {kind: len(changes[kind]) for kind in _KINDS_CHANGED}
+    done = {"what": what, "name": name[:200], "is_changed": is_changed, **counts}
+    return Move("/files", notice=done)
 
 
 def _read_count(said: str) -> int:
@@ -94,7 +87,7 @@ async def _show_page(visit: Visit, problem: Problem | None = None) -> Page:
         "generations": engine["generations"][::-1],
         "servers": found["servers"][:_MOST_ROWS],
         "sources": found["sources"][:_MOST_ROWS],
-        "done": _read_done(visit),
+        "done": visit.notice,
         "problem": problem,
     }
     return Page("files.html", values, 200 if problem is None else problem.status)

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tool_engine.access.problem import Problem
-from tool_engine.model.outcome import Outcome, outcome_of
+from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.outcome import ErrorType, Outcome, outcome_of
 from tool_engine.studio.visit import Page, Visit, show_at
 from tool_engine.visible import is_deceptive
 
@@ -34,6 +35,7 @@ _WITHIN: Final = {
     "7d": timedelta(days=7),
 }
 _PAGE: Final = "50"
+_MOST_NEAR: Final = 8
 _MOST_NAMES: Final = 200
 """Tools that are suggested while one types."""
 
@@ -54,6 +56,8 @@ async def list_history(visit: Visit) -> Page:
         "next": None,
         "counts": {},
         "names": [],
+        "error_types": [each.value for each in ErrorType],
+        "near": [],
         "problem": None,
     }
     try:
@@ -68,16 +72,31 @@ async def _find_rows(visit: Visit, said: Mapping[str, str]) -> dict[str, Any]:
     query = _make_query(said)
     asked = {**query, "limit": _PAGE, "cursor": visit.query.get("cursor", "")}
     every = {name: value for name, value in query.items() if name != "outcome"}
-    page, sums = await asyncio.gather(
-        visit.api.get("/v1/records", query=asked), visit.api.get("/v1/statistics", query=every)
+    page, sums, tools = await asyncio.gather(
+        visit.api.get("/v1/records", query=asked),
+        visit.api.get("/v1/statistics", query=every),
+        visit.api.get("/v1/tools", query={"limit": str(_MOST_NAMES)}),
     )
+    # With a filter for one tool, the sums are of that one alone.
+    names = {*sums["by_tool"], *(each["name"] for each in tools["items"])}
     return {
         "rows": [describe_record(each) for each in page["items"]],
         "next": page["next"],
         "counts": {"": sums["total_records"], **sums["outcomes"]},
         # A name that is not what it looks like is no suggestion.
-        "names": [name for name in sorted(sums["by_tool"]) if not is_deceptive(name)][:_MOST_NAMES],
+        "names": [name for name in sorted(names) if not is_deceptive(name)][:_MOST_NAMES],
+        "near": await _find_near(visit, said["tool"], names) if not page["items"] else [],
     }
+
+
+async def _find_near(visit: Visit, said: str, names: set[str]) -> list[str]:
+    """Return names of tools that may have been meant: filters are for whole names."""
+    if not said:
+        return []
+    found = await visit.api.get("/v1/tools", query={"query": said, "limit": str(_MOST_NEAR)})
+    inside = sorted(name for name in names if said.lower() in name.lower())
+    near = [*inside, *(each["name"] for each in found["items"]), *find_near(said, names)]
+    return [name for name in dict.fromkeys(near) if name != said][:_MOST_NEAR]
 
 
 def describe_record(record: dict[str, Any]) -> dict[str, Any]:

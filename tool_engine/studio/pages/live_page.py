@@ -51,6 +51,13 @@ async def show_timeline(visit: Visit) -> Page:
     return Page("timeline.html", await _look_back(visit))
 
 
+@show_at("GET", "/live/drain", scope="operate")
+async def ask_for_drain(visit: Visit) -> Page:
+    """Ask whether calls are to be refused, and say what becomes of those that are here."""
+    found = await visit.api.get("/v1/admission")
+    return Page("drain.html", {"metrics": found["metrics"]})
+
+
 @show_at("POST", "/live/{action}", scope="operate")
 async def steer_calls(visit: Visit) -> Move:
     """Pause, drain or resume."""
@@ -133,10 +140,10 @@ class LiveView:
         metrics = found["metrics"]
         waits = [each["wait_p95"] for each in found["buckets"].values() if each.get("wait_p95")]
         return {
-            "known": {each["call_id"] for each in (*found["held"], *found["waiting"])},
             "metrics": metrics,
             "max_concurrent": limits["max_concurrent"],
             "is_paused": found["is_paused"],
+            "is_draining": found["is_draining"],
             "rejected_rate": self._measure_rejected(now, metrics["total_rejected"]),
             "wait_p95": max(waits, default=None),
             "buckets": buckets,
@@ -200,6 +207,7 @@ def _leave_out_times(seen: Any) -> Any:
     """Return what a view shows, but for what grows by itself: the page lets it grow."""
     return (
         seen["is_paused"],
+        seen["is_draining"],
         seen["max_concurrent"],
         [seen["metrics"][name] for name in _SHOWN],
         seen["breakers"],
@@ -236,4 +244,13 @@ async def _look_back(visit: Visit) -> dict[str, Any]:
     return {"timeline": timeline, "problem": None}
 
 
-ROUTES = (show_live, follow_live, show_timeline, show_what_if, set_limit, stop_call, steer_calls)
+ROUTES = (
+    show_live,
+    follow_live,
+    show_timeline,
+    show_what_if,
+    set_limit,
+    stop_call,
+    ask_for_drain,
+    steer_calls,
+)

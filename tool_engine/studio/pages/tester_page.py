@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shlex
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from hashlib import sha256
 from math import inf
 from typing import Any, Final
 
@@ -110,14 +112,28 @@ async def run_tool(visit: Visit) -> PageAnswer:
         body["timeout"] = _read_timeout(trial.timeout)
     if trial.conversation.strip():
         body["conversation_id"] = trial.conversation.strip()
+    wishes = _make_key(visit, tool["name"], body)
     if visit.form.get("as") == "task":
-        wish = {"prefer": "respond-async"}
-        task = await visit.api.post("/v1/tools/{}/calls", tool["name"], body=body, headers=wish)
+        wishes["prefer"] = "respond-async"
+        task = await visit.api.post("/v1/tools/{}/calls", tool["name"], body=body, headers=wishes)
         return Move(f"/tasks/{write_part(task['id'])}")
     if visit.is_partial:
         return Pieces(_follow_call(visit, tool, body))
-    result = await visit.api.post("/v1/tools/{}/calls", tool["name"], body=body)
+    result = await visit.api.post("/v1/tools/{}/calls", tool["name"], body=body, headers=wishes)
     return await _show_page(visit, trial, tool, result=_describe_result(visit, tool, body, result))
+
+
+def _make_key(visit: Visit, name: str, body: Any) -> dict[str, str]:
+    """Return the header by which a form that is sent twice is one call.
+
+    A script sees to that itself, and its page sends the same form for each of several calls. What
+    is called belongs to the key: a form that is filled in otherwise is another call.
+    """
+    once = visit.form.get("once")
+    if visit.is_partial or not once:
+        return {}
+    said = json.dumps([once, name, visit.form.get("as"), body])
+    return {"idempotency-key": sha256(said.encode()).hexdigest()}
 
 
 async def _find_arguments(visit: Visit) -> tuple[Any, Problem | None]:
@@ -193,6 +209,7 @@ def _fill_form(trial: Trial, tool: Any, faults: list[Fault]) -> dict[str, Any]:
         "form": form,
         "faults": faults,
         "newline": "\n",
+        "once": secrets.token_urlsafe(12),
         "prefix": _PREFIX,
     }
 

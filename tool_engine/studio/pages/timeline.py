@@ -17,6 +17,8 @@ _MOST_ROWS: Final = 12
 """Slots of one bucket that have a row of their own; what does not fit is counted."""
 _SHORTEST: Final = 2
 """Units of a call that took no time that could be seen."""
+_BLUR: Final = timedelta(milliseconds=50)
+"""A record is written shortly after its slot was given back: no longer than this is no overlap."""
 
 
 class Bar(msgspec.Struct):
@@ -81,16 +83,19 @@ def draw_timeline(
 
     strips = []
     for bucket, found in sorted(spans.items()):
-        free_from: list[int] = []
+        # By times, and not by what is drawn: a call too short to be seen would take a row more.
+        free_from: list[datetime] = []
         strip = Strip(bucket, [], 0, 0)
         for began, ended, call_id, tool_name, outcome in sorted(found):
             left, right = place(began), min(WIDTH, place(ended))
             width = max(_SHORTEST, right - left)
-            row = next((at for at, free in enumerate(free_from) if free <= left), len(free_from))
+            row = next(
+                (at for at, free in enumerate(free_from) if free - _BLUR <= began), len(free_from)
+            )
             if row >= _MOST_ROWS:
                 strip.left_out += 1
                 continue
-            free_from[row : row + 1] = [left + width]
+            free_from[row : row + 1] = [ended]
             seconds = (ended - began).total_seconds()
             bar = Bar(call_id, tool_name, outcome, left, row * _ROW, width, seconds)
             strip.bars.append(bar)

@@ -20,7 +20,8 @@ async def list_tools(visit: Visit) -> Page:
     sort = visit.query.get("sort", "name")
     if sort not in _SORTS:
         raise Problem(404, "unknown-path", f"there is no such order; there are {', '.join(_SORTS)}")
-    tools = await _list_all(visit, {"query": words, "tag": tag})
+    every = "true" if visit.principal.may("operate") else ""
+    tools = await _list_all(visit, {"query": words, "tag": tag, "all": every})
     found, problem = await visit.api.find("/v1/statistics")
     by_tool = {} if found is None else found["by_tool"]
     rows = [{**each, "use": by_tool.get(each["name"])} for each in tools]
