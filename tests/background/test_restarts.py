@@ -230,6 +230,38 @@ async def test_taken_again_by_the_engine_that_has_it(make: Make, work: Work) -> 
     assert work.ran == [1]
 
 
+async def test_what_is_written_late(make: Make, work: Work) -> None:
+    """That a task waits, written late, does not take the place of that it runs."""
+    approver = QueueApprover()
+    engine = await make({"permission": {"execution": "ask_always"}}, approver=approver)
+    storage = engine.tasks.feeding.storage  # type: ignore[attr-defined]
+    write, is_late, began = storage.change, asyncio.Event(), asyncio.Event()
+    late: list[asyncio.Task[Any]] = []
+
+    async def write_late(task: Any, state: Any) -> bool:
+        if state.status == "input_required" and not late:
+            late.append(asyncio.current_task())  # type: ignore[arg-type]
+            is_late.set()
+            # It arrives after what is written next, if that does not wait for it.
+            await asyncio.wait([asyncio.ensure_future(began.wait())], timeout=0.3)
+            return bool(await write(task, state))
+        done = await write(task, state)
+        began.set()
+        return bool(done)
+
+    storage.change = write_late
+    handle = await engine.start("work", {"number": 1})
+    async with asyncio.timeout(BOUND):
+        await is_late.wait()
+        approver.allow(approver.pending_approvals[0].token)
+        await work.until_ran(1)
+        await asyncio.sleep(0.2)
+    found = await storage.get(handle.id)
+    assert (found.state.status, handle.status) == ("running", "running")
+    work.gate.set()
+    assert (await handle.wait(BOUND)).is_success
+
+
 async def test_two_engines(make: Make, work: Work) -> None:
     """Two engines share the tasks of a database, and none runs twice."""
     first, second = await make(), await make()

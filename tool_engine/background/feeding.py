@@ -385,7 +385,7 @@ class Feeding:
         self.storage.release_record(kept.state.id)
         kept.state = replace(kept.state, status=QUEUED, message=None, call_id=None)
         try:
-            await self.storage.give_back(kept)
+            await self.writer.give_back(kept)
         except RecordsUnavailableError as error:
             # An heir finds it, once this engine counts as dead.
             _log.warning("task_not_written", task_id=kept.state.id, error=str(error))
@@ -527,7 +527,7 @@ class Feeding:
             for run in [each for each in self._runs.values() if each.is_unwritten]:
                 run.is_unwritten = False
                 try:
-                    if not await self.writer.change(run.kept, run.kept.state):
+                    if not await self.writer.write_news(run.kept):
                         await self._give_up_run(run)
                 except RecordsUnavailableError:
                     run.is_unwritten = True

@@ -291,7 +291,7 @@ class TaskRun(msgspec.Struct, eq=False):
         records, kept = self._home.records, self.kept
         if (
             records is None
-            or kept.writing is not None
+            or kept.is_late
             or not self._home.storage.hold_record(kept.state.id, record, records)
         ):
             self._engine.store.append(record)

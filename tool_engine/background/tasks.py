@@ -150,7 +150,7 @@ class EngineTasks:
         if is_hopeless or feeding.has_room(kept):
             kept.worker = feeding.worker
         if is_late and kept.worker is not None:
-            kept.is_kept, kept.writing = False, asyncio.Lock()
+            kept.is_kept, kept.is_late = False, True
             self._take_task(kept)
             found = kept
         elif self._storage.is_shared and kept.worker is not None and not is_hopeless:

@@ -189,13 +189,14 @@ class SQLTaskStorage:
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or belongs to another worker, or is gone."""
-        worker = None if state.is_final else task.worker
+        worker, is_news = None if state.is_final else task.worker, state is task.state
         if state.result is None:
             packed = _pack_state(task, state)
             (done,) = await self._make_changes(_load_sql().change_task(task, state, packed, worker))
         else:
             (done,) = await self._write_end(task, state)
-        if done.changed:
+        if done.changed and not is_news:
+            # How it was before would take the place of what it came to meanwhile.
             task.take_state(state)
         return bool(done.changed)
 

@@ -35,7 +35,7 @@ from sqlalchemy.types import TypeEngine
 
 from tool_engine.knowledge.sql.changes import Step
 from tool_engine.knowledge.sql.schema.tables import tasks, workers
-from tool_engine.model.task import FINAL, QUEUED, RUNNING, KeptTask, TaskState
+from tool_engine.model.task import FINAL, QUEUED, RUNNING, WAITING, KeptTask, TaskState
 
 _ROW: Final = tuple(
     tasks.c[name]
@@ -70,7 +70,9 @@ _BEAT: Final = text(
 _CHANGE: Final = text(
     "UPDATE tool_tasks SET status = :status, worker = :worker, expires_at = :expires_at, "  # noqa: S608 - constants
     "state = :state WHERE task_id = :task_id AND coalesce(worker, '') = :own "
-    f"AND status NOT IN ({', '.join(repr(each) for each in FINAL)})"
+    f"AND status NOT IN {FINAL} "
+    # What is written late does not say of a task that runs that it waits.
+    f"AND (:worker IS NULL OR status <> '{RUNNING}' OR :status NOT IN {WAITING})"
 ).bindparams(
     *(
         bindparam(name, type_=_KINDS.get(name, Text()))
