@@ -22,6 +22,7 @@ from tool_engine import (
     ToolEngineConfig,
     ToolExecutionContext,
 )
+from tool_engine.background import feeding as feeding_module
 from tool_engine.background import watching
 
 Make = Callable[..., Awaitable[ToolEngine]]
@@ -439,13 +440,13 @@ async def test_a_database_that_is_gone(
     work.gate.set()
     own: Any = engine.tasks
     own.feeding.lease = 0.1
-    asked, read_time = asyncio.Semaphore(0), own.feeding.clock._read_time
+    asked, claim = asyncio.Semaphore(0), own.feeding.storage.claim_expired
 
-    def ask() -> Any:
+    def ask(*given: Any) -> Any:
         asked.release()
-        return read_time()
+        return claim(*given)
 
-    monkeypatch.setattr(own.feeding.clock, "_read_time", ask)
+    monkeypatch.setattr(own.feeding.storage, "claim_expired", ask)
 
     async def until_asked(times: int) -> None:
         async with asyncio.timeout(BOUND):
@@ -463,6 +464,39 @@ async def test_a_database_that_is_gone(
                 await until_asked(asked._value + 4)
         assert "cannot be kept or read" in lines[0]["error"]
         assert (await (await engine.start("work", {"number": 2})).wait(BOUND)).is_success
+
+
+async def test_what_an_idle_engine_asks(
+    make: Make, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no task is open it looks for one, and writes no more often than it must."""
+    engine, other = await make(), await make(run_tasks=False)
+    feeding = engine.tasks.feeding  # type: ignore[attr-defined]
+    feeding.lease = 60.0
+    storage, asked = feeding.storage, asyncio.Semaphore(0)
+    looks, has_open, beat = 0, storage.has_open, storage.beat
+
+    async def ask() -> bool:
+        asked.release()
+        return bool(await has_open())
+
+    async def count_beat(worker: str) -> Any:
+        nonlocal looks
+        looks += 1
+        return await beat(worker)
+
+    monkeypatch.setattr(feeding_module, "_PULSE", 0.01)
+    monkeypatch.setattr(storage, "has_open", ask)
+    monkeypatch.setattr(storage, "beat", count_beat)
+    engine.tasks.serve()
+    async with asyncio.timeout(BOUND):
+        for _ in range(20):
+            await asked.acquire()
+    assert looks == 1
+    work.gate.set()
+    handle = await other.start("work", {"number": 1})
+    assert (await handle.wait(BOUND)).is_success
+    assert looks > 1
 
 
 async def test_killed_at_any_moment(tmp_path: Path) -> None:
