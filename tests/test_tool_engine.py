@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Literal, Optional
@@ -30,6 +31,7 @@ from tool_engine import (
     ToolNotFoundError,
 )
 from tool_engine.model.call import Refusal
+from tool_engine.protocols.definition_formats import FORMATS
 from tool_engine.session.session import ToolSession
 from tool_engine.sources.composition import combine, prefix
 
@@ -631,3 +633,33 @@ def test_engine_made_outside_a_loop(folder: Path) -> None:
             return (await engine.execute("one")).is_success
 
     assert asyncio.run(main())
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_definitions_are_each_callers_own(tmp_path: Path, format_name: str) -> None:
+    """They are kept from one turn of a model to the next, until a tool changes."""
+    async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
+
+        @engine.tool
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            return a + b
+
+        first = engine.tool_definitions(format_name)
+        again = engine.tool_definitions(format_name, ["add"])
+        assert first == engine.tool_definitions(format_name) == again
+        kept = json.dumps(first)
+        for each in (first[0], engine.tool_definitions(format_name)[0]):
+            each.clear()
+        assert json.dumps(engine.tool_definitions(format_name)) == kept
+
+        @engine.tool
+        def subtract(a: int, b: int) -> int:
+            """Subtract two numbers."""
+            return a - b
+
+        assert "subtract" in json.dumps(engine.tool_definitions(format_name))
+        engine.unregister_tool("add")
+        assert "add" not in json.dumps(engine.tool_definitions(format_name)).split('"')
+        with pytest.raises(ToolNotFoundError):
+            engine.tool_definitions(format_name, ["add"])

@@ -157,6 +157,8 @@ class ToolEngine(
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
             self.execute = self._execute  # type: ignore[method-assign]
+        self._definitions: Any = None
+        """The `DefinitionCache`, once definitions were asked for."""
         self._run_at_home = self._pipeline.carry
         self._home, self._own_loop = self._pipeline.home_loop, OwnLoop()
         self._closing: asyncio.Task[None] | None = None
@@ -479,12 +481,17 @@ class ToolEngine(
             ConfigurationError: The format is unknown.
             ToolNotFoundError: A name is unknown.
         """
-        if names is None:
-            tools = [tool for tool in self.list_all() if tool.is_enabled]
-        else:
-            tools = [self.get_or_raise(name) for name in names]
-        spoken = import_module("tool_engine.protocols.definition_formats")
-        return spoken.definitions(format_name, tools)  # type: ignore[no-any-return]
+        if self._definitions is None:
+            made = import_module("tool_engine.protocols.definition_formats").DefinitionCache
+            self._definitions = made()
+        asked = None if names is None else tuple(names)
+
+        def list_tools() -> list[Tool]:
+            if asked is None:
+                return [tool for tool in self.list_all() if tool.is_enabled]
+            return [self.get_or_raise(name) for name in asked]
+
+        return self._definitions.read(format_name, asked, self.index, list_tools)  # type: ignore[no-any-return]
 
     def execute(
         self,

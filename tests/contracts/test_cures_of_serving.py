@@ -57,7 +57,9 @@ RIGHTS = "access/principal.py: write frozenset({'call'}) and ('notes_*',)"
 TEXTS = "access/texts.py: write ['...'], also for one"
 HOST = "access/hosts.py: write HOST or HOST:PORT, in ASCII and an address of IPv6 in brackets"
 ORIGIN = "access/pages.py: write https://HOST or https://HOST:PORT, as browsers send it"
-TRIED |= {KEY_SET, PATTERNS, RIGHTS, TEXTS, HOST, ORIGIN}
+OTHER_ROOT = "server/mounting.py: choose another one, such as '/tools'"
+NO_DOTS = "server/mounting.py: leave them out"
+TRIED |= {KEY_SET, PATTERNS, RIGHTS, TEXTS, HOST, ORIGIN, OTHER_ROOT, NO_DOTS}
 
 
 @pytest.fixture
@@ -103,6 +105,18 @@ async def test_a_task_that_is_gone(server: MCPServer) -> None:
             await send(client, "tasks/get", "gone")
         assert names_cure(TASK, str(raised.value)), raised.value
         assert not (await client.call_tool(str(HEAD["name"]), {})).is_error
+
+
+@pytest.mark.parametrize(
+    ("row", "wrong", "right"), [(OTHER_ROOT, "/v1", "/tools"), (NO_DOTS, "/a/../b", "/a/b")]
+)
+async def test_paths_in_front(row: str, wrong: str, right: str) -> None:
+    """One that begins as no path of the server does, without dots, is taken."""
+    async with ToolEngine() as engine:
+        with pytest.raises(ConfigurationError) as raised:
+            create_app(engine, root_path=wrong)
+        assert names_cure(row, str(raised.value)), raised.value
+        create_app(engine, root_path=right)
 
 
 def entry(name: str, token: str) -> str:

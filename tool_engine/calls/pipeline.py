@@ -480,7 +480,9 @@ class Pipeline:
     async def _wait_for_slot(
         self, call: Call, request: AdmissionRequest, arguments: dict[str, Any]
     ) -> Slot | None:
-        queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
+        queued = None
+        if self._bus.has_subscribers:
+            queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
         slot, task, wait = None, call.context.task, Wait(self.present, call, QUEUED)
         admit: Any = self._controller.admit if task is None else task.admit
         try:

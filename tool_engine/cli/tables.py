@@ -42,7 +42,7 @@ def tools_table(tools: Iterable[Tool], title: str = "") -> Table:
             plain(tool.category.value),
             plain(tool.effect),
             plain(f"{tool.title}: " if tool.title else "")
-            + plain(_first_sentence(tool.description)),
+            + plain(first_sentence(tool.description)),
         )
         _keep_whole(table, 0, tool.name)
     return table
@@ -182,7 +182,7 @@ def fact_table(title: str, facts: Mapping[str, Any]) -> Table:
     return table
 
 
-def _first_sentence(text: str) -> str:
+def first_sentence(text: str) -> str:
     # A list has no room for the sentences on when to use the tool and when not.
     return _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
 

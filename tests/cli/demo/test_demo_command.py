@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -30,7 +31,7 @@ FACTS = (
     "1 call found the queue full and was refused",
     "all the others were answered",
     "100% 5 of 5 page 5",
-    "heard how far the call had come",
+    "the caller heard how far the call had come, up to its end",
     "the engine published a load_error",
     "the last good echo answers: version 1.0.0",
     "the new echo answers: version 2.0.0",
@@ -57,9 +58,11 @@ def test_the_demo_does_what_it_says(
     assert ended.code == 0
     for fact in FACTS:
         assert fact in text
-    assert "execution_queued" in text
-    assert "queue_full" in text
-    assert "max_concurrent_observed" in text
+    assert "5 execution_queued" in text
+    assert "number 1 waits: bucket 'http' is full (2 of 2); about" in text
+    assert "number 2 waits: number 1 is the first of its line" in text
+    assert "slot 1 ▕1" in text
+    assert "Now yours: tool-engine new my_tool" in text
     assert {path: path.read_bytes() for path in (ROOT / "tools").iterdir()} == before
     assert os.environ["WEATHER_URL"] == "http://before.example"
 
@@ -80,9 +83,29 @@ def test_the_demo_runs_where_there_are_no_tools(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout
     assert ended.stderr == ""
     assert "\x1b" not in ended.stdout
-    assert max(map(len, ended.stdout.splitlines())) <= 80
+    lines = ended.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 120
+    assert "{'" not in ended.stdout
     assert "running 2 of 2" in ended.stdout
     assert float(ended.stdout.rsplit("Done in ", 1)[1].split(" s")[0]) < 20
+
+
+def test_what_was_kept_as_json(
+    command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --json it prints nothing else: each promise, and what the calls add up to."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(demo_steps, "_SECONDS", 0.1)
+    ended = command("--tools", "tools", "demo", "--json")
+    told = json.loads(ended.out)
+    assert ended.code == 0
+    assert {each["is_kept"] for each in told["promises"]} == {True}
+    assert [each["step"] for each in told["promises"]][-1] == "The books"
+    assert told["statistics"]["total_records"] == 17
+    refused = command("--tools", "tools", "demo", "--json", "--studio")
+    assert refused.code == 2
+    assert "give one of the two" in refused.out
 
 
 def test_a_terminal_sees_bars_without_colour_when_it_wants_none() -> None:

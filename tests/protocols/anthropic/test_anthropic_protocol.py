@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -431,8 +432,9 @@ def test_deep_arguments() -> None:
     ):
         assert "nest" in str(one(reply).error)
         assert json.dumps(reply.message)
-    held = wire.message([{"type": "new", "x": deep["a"]}], "end_turn")
-    assert kinds(parse(held)) == [("malformed_reply", "error")]
+    if sys.version_info < (3, 12):  # newer ones can send it again
+        held = wire.message([{"type": "new", "x": deep["a"]}], "end_turn")
+        assert kinds(parse(held)) == [("malformed_reply", "error")]
 
 
 def test_arguments_at_the_limit_of_depth_go_back() -> None:

@@ -273,7 +273,7 @@ sys.modules["json_repair"] = None
 from tool_engine.protocols.arguments.argument_text import read_arguments
 for _ in range(2):
     read = read_arguments('{"a": 1,}')
-    assert read.value is None and "line 1, column 9" in read.error, read
+    assert read.value is None and "line 1, column " in read.error, read
     assert "pip install 'tool-engine[repair]'" in read.error, read
 assert read_arguments('{"a": 1}}').value == {"a": 1}
 assert read_arguments('{"a": 1').is_truncated

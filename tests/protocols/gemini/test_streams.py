@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -267,7 +268,8 @@ def test_arguments_nested_deep(depth: int) -> None:
         json.dumps(decoded([odd, DONE]).message)
 
 
-@pytest.mark.parametrize("depth", [498, 600, 5000])
+# Python 3.11 cannot send 498 levels again; newer ones can.
+@pytest.mark.parametrize("depth", [*([498] if sys.version_info < (3, 12) else []), 600, 5000])
 def test_a_reply_nested_deep_says_what_to_do(depth: int) -> None:
     """U47: the model is told how to write it, not how Python fails."""
     args: Any = 1

@@ -18,11 +18,12 @@ from typing import Annotated, Final
 
 import typer
 from aiohttp import web
+from rich.console import Console
 
-from tool_engine.cli.console import make_console, plain
+from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.demo.stage import Stage, copy_definitions
 from tool_engine.cli.demo.steps import STEPS
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.options import ToolsOption, settings_of
 from tool_engine.cli.settings import Settings, run_async, run_until_interrupted
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
@@ -33,6 +34,11 @@ HOST: Final = "127.0.0.1"
 _MAX_SECONDS: Final = 5.0
 _WEATHER: Final = {"beijing": (21.5, "sunny"), "london": (12.0, "rain"), "oslo": (-3.0, "snow")}
 """City -> degrees Celsius and conditions."""
+_NEXT: Final = (
+    ("tool-engine new my_tool --kind http", "a tool file to start from"),
+    ("tool-engine test my_tool", "its examples and tests, offline"),
+    ("tool-engine demo --studio", "a busy engine in your browser"),
+)
 _CONCURRENCY: Final = ConcurrencyConfig(max_concurrent=8, queue_size=5, bucket_limits={"http": 2})
 
 
@@ -85,6 +91,9 @@ async def _answer_work(request: web.Request) -> web.Response:
 _StudioOption = Annotated[
     bool, typer.Option("--studio", help="Show a busy engine in the browser instead.")
 ]
+_JSONOption = Annotated[
+    bool, typer.Option("--json", help="Print what was promised and kept as JSON, at the end.")
+]
 _PortOption = Annotated[
     int, typer.Option("--port", min=0, max=65_535, help="The studio's port; 0: any that is free.")
 ]
@@ -94,6 +103,7 @@ def run_command(
     ctx: typer.Context,
     *,
     studio: _StudioOption = False,
+    as_json: _JSONOption = False,
     port: _PortOption = 8930,
     tools: ToolsOption = None,
 ) -> int:
@@ -102,7 +112,9 @@ def run_command(
     Example: tool-engine demo
     """
     settings = settings_of(ctx, tools)
-    return run_studio_demo(settings, port) if studio else run_demo(settings)
+    if studio and as_json:
+        raise CommandError("--studio shows pages where --json prints text: give one of the two")
+    return run_studio_demo(settings, port) if studio else run_demo(settings, as_json=as_json)
 
 
 def run_studio_demo(settings: Settings, port: int) -> int:
@@ -121,29 +133,36 @@ def run_studio_demo(settings: Settings, port: int) -> int:
         return run_until_interrupted(show(Path(folder)), log_level=logging.ERROR)
 
 
-def run_demo(settings: Settings) -> int:
+def run_demo(settings: Settings, *, as_json: bool = False) -> int:
     with tempfile.TemporaryDirectory(prefix="tool-engine-demo-") as folder:
         source = copy_definitions(settings, Path(folder))
         # A load error is part of the show, and a step reports it.
-        return run_async(_run_demo(Path(folder), source), log_level=logging.ERROR)
+        return run_async(_run_demo(Path(folder), source, as_json), log_level=logging.ERROR)
 
 
-async def _run_demo(folder: Path, source: str) -> int:
-    console = make_console(is_drawn=True)
+async def _run_demo(folder: Path, source: str, as_json: bool) -> int:
+    console = Console(quiet=True) if as_json else make_console(is_drawn=True)
     started = time.monotonic()
-    async with _open_stage(folder) as stage:
+    async with _open_stage(folder, console) as stage:
         console.print(plain(f"Tools: a copy of {source}; web service: {stage.url}"))
         for number, (title, step) in enumerate(STEPS, 1):
             console.print(plain(f"\n{number}. {title}", "bold"))
+            stage.step = title
             await step(stage)
-    console.print(plain(f"\nDone in {time.monotonic() - started:.1f} s.", "bold"))
+    seconds = time.monotonic() - started
+    if as_json:
+        promises = [each._asdict() for each in stage.promises]
+        print_json({"promises": promises, "statistics": stage.statistics, "seconds": seconds})
+    console.print(plain(f"\nDone in {seconds:.1f} s. Now yours:", "bold"))
+    for command, what in _NEXT:
+        console.print(plain(f"  {command:<38} {what}"))
     for problem in stage.problems:
         console.print(plain(f"NOT as promised: {problem}", "bold red"))
     return EXIT_FAILED if stage.problems else EXIT_OK
 
 
 @asynccontextmanager
-async def _open_stage(folder: Path) -> AsyncIterator[Stage]:
+async def _open_stage(folder: Path, console: Console) -> AsyncIterator[Stage]:
     config = ToolEngineConfig(
         tools_directory=str(folder),
         auto_reload=False,
@@ -154,7 +173,8 @@ async def _open_stage(folder: Path) -> AsyncIterator[Stage]:
         address = f"{HOST}:{port}"
         with _set_variable("WEATHER_URL", f"http://{address}"):
             engine = ToolEngine(config)
-            stage = Stage(folder, address, engine, ToolSubAgent("demo_agent", engine, "you"))
+            agent = ToolSubAgent("demo_agent", engine, "you")
+            stage = Stage(folder, address, engine, agent, console)
             async with engine:
                 yield stage
 

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -76,6 +76,14 @@ def set_version(text: str, version: str) -> str:
     return edited
 
 
+class Promise(NamedTuple):
+    """What a step says that the engine does, and whether it did."""
+
+    step: str
+    text: str
+    is_kept: bool
+
+
 class Stage:
     """The running engine, its sub-agent, its events and the failed promises.
 
@@ -83,20 +91,40 @@ class Stage:
     engine is not opened yet, so that the events of loading are seen.
     """
 
-    def __init__(self, folder: Path, address: str, engine: ToolEngine, agent: ToolSubAgent) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        address: str,
+        engine: ToolEngine,
+        agent: ToolSubAgent,
+        console: Console | None = None,
+    ) -> None:
         self.folder = folder
         self.address = address
         self.url = f"http://{address}"
         self.engine = engine
         self.agent = agent
-        self.console: Console = make_console(is_drawn=True)
+        self.console: Console = console or make_console(is_drawn=True)
         self.events: list[ToolEngineEvent] = []
-        self.problems: list[str] = []
+        self.step = ""
+        """The title of the one that is shown."""
+        self.promises: list[Promise] = []
+        self.statistics: dict[str, Any] = {}
+        """What the calls add up to."""
         self._arrived = asyncio.Event()
         engine.subscribe(self._on_event)
 
     def say(self, text: str, style: str = "") -> None:
-        self.console.print(Padding(plain(text, style), (0, 0, 0, 2), expand=False))
+        """Print a text; what does not fit goes on below where it began."""
+        said = text.lstrip()
+        left = 2 + len(text) - len(said)
+        self.console.print(Padding(plain(said, style), (0, 0, 0, left), expand=False))
+
+    def say_line(self, text: str) -> None:
+        """Print a text on one line, cut where that ends."""
+        line = plain(text)
+        line.truncate(self.console.width - 2, overflow="ellipsis")
+        self.console.print(Padding(line, (0, 0, 0, 2), expand=False))
 
     def show(self, what: RenderableType) -> None:
         self.console.print(what)
@@ -104,8 +132,11 @@ class Stage:
     def expect(self, is_so: bool, what: str) -> None:
         """Print a promise, and remember it when it is not kept."""
         self.say(f"{'ok' if is_so else 'NOT OK'}: {what}", "green" if is_so else "bold red")
-        if not is_so:
-            self.problems.append(what)
+        self.promises.append(Promise(self.step, what, is_so))
+
+    @property
+    def problems(self) -> list[str]:
+        return [each.text for each in self.promises if not each.is_kept]
 
     def count_finished(self) -> int:
         return sum(event.event_type in _FINAL for event in self.events)

@@ -7,25 +7,18 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tool_engine.cli.calls.caller import summary_facts
 from tool_engine.cli.calls.progress_line import describe_progress
 from tool_engine.cli.console import json_text, plain
+from tool_engine.cli.demo.slot_lines import draw_slots
 from tool_engine.cli.demo.stage import NEEDED, Stage, add_to_entry, set_version
-from tool_engine.cli.tables import (
-    bucket_table,
-    event_text,
-    events_table,
-    fact_table,
-    findings_table,
-    make_table,
-    results_table,
-    tools_table,
-)
+from tool_engine.cli.records.record_line import fit_encoding
+from tool_engine.cli.records.stats_command import make_group_table
+from tool_engine.cli.tables import OUTCOME_STYLES, first_sentence, result_text
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.progress import ToolProgress
@@ -36,32 +29,49 @@ _PAGES: Final = 5
 _PAGE: Final = 0.15
 """Seconds; at most ten reports a second are heard."""
 _BUCKET: Final = "http"
-_SHOWN: Final = ("current_concurrent", "queue_length", "total_rejected", "total_timeout")
-"""Metrics that are worth a line even when they are 0."""
+_LISTED: Final = ("calculator", "echo", "get_weather", "list_issues", "split_bill")
+_NAME: Final = 14
+"""Columns of a tool's name."""
 
 
 async def _list_tools(stage: Stage) -> None:
-    tools = sorted(stage.engine.list_all(), key=lambda tool: tool.name)
-    stage.show(tools_table(tools))
-    names = set(stage.engine.list_names())
-    stage.expect(names.issuperset(NEEDED), f"{len(names)} tools are loaded from YAML files")
+    tools = {tool.name: tool for tool in stage.engine.list_all()}
+    first = [name for name in _LISTED if name in tools]
+    for name in first:
+        stage.say_line(f"{name:<{_NAME}} {first_sentence(tools[name].description)}")
+    if len(tools) > len(first):
+        stage.say(f"and {len(tools) - len(first)} more")
+    stage.expect(set(tools).issuperset(NEEDED), f"{len(tools)} tools are loaded from YAML files")
 
 
 async def _run_batch(stage: Stage) -> None:
-    results = await stage.agent.execute_batch(
-        [
-            ("echo", {"message": "hello"}),
-            ("calculator", {"expression": "(1 + 2) * 14"}),
-            ("get_weather", {"city": "Oslo"}),
-            ("http_request", {"url": f"{stage.url}/status"}),
-        ],
-        parallel=True,
-    )
-    stage.show(results_table(results))
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("echo", {"message": "hello"}),
+        ("calculator", {"expression": "(1 + 2) * 14"}),
+        ("get_weather", {"city": "Oslo"}),
+        ("http_request", {"url": f"{stage.url}/status"}),
+    ]
+    results = await stage.agent.execute_batch(calls, parallel=True)
+    for (_, params), result in zip(calls, results, strict=True):
+        _show_call(stage, params, result)
     succeeded = [result.is_success for result in results]
     stage.expect(succeeded[:3] == [True] * 3, "echo, calculator and get_weather answered, in order")
     stage.expect(
         not succeeded[3], f"http_request was refused: {stage.address} is a private address"
+    )
+
+
+async def _refuse_arguments(stage: Stage) -> None:
+    params = {"url": "ftp://files", "method": "FETCH", "timeout": 999, "heders": {}}
+    stage.say(f"http_request {json_text(params, indent=None)}")
+    result = await stage.agent.execute("http_request", params)
+    for finding in result.validation_errors:
+        style = "yellow" if finding.get("level") == "warning" else "red"
+        stage.say(f"  {finding['message']}", style)
+    paths = {finding["path"] for finding in result.validation_errors}
+    stage.expect(
+        result.error_type == "validation_error" and paths >= {"url", "method", "timeout"},
+        "the call was refused before it ran, with all findings at once",
     )
 
 
@@ -80,37 +90,32 @@ async def _allow_address(stage: Stage) -> None:
     event = await stage.edit("http_request", text, ToolEngineEventType.TOOL_UPDATED)
     seconds = time.monotonic() - started
     stage.expect(event is not None, f"the new version was live {seconds * 1000:.0f} ms later")
-    result = await stage.agent.execute("http_request", {"url": f"{stage.url}/status"})
-    stage.show(results_table([result], text_of=_body_or_reason))
-    stage.expect(_has_answered(result, "1.1.0"), "http_request 1.1.0 answers what 1.0.0 refused")
-
-
-async def _refuse_arguments(stage: Stage) -> None:
-    params = {"url": "ftp://files", "method": "FETCH", "timeout": 999, "heders": {}}
-    stage.say(f"http_request with {params}")
+    params = {"url": f"{stage.url}/status"}
     result = await stage.agent.execute("http_request", params)
-    stage.show(findings_table(result.validation_errors))
-    paths = {finding["path"] for finding in result.validation_errors}
-    stage.expect(
-        result.error_type == "validation_error" and paths >= {"url", "method", "timeout"},
-        "the call was refused before it ran, with all findings at once",
-    )
+    _show_call(stage, params, result)
+    stage.expect(_has_answered(result, "1.1.0"), "http_request 1.1.0 answers what 1.0.0 refused")
 
 
 async def _fill_bucket(stage: Stage) -> None:
     limits = stage.engine.controller.config
+    slots = limits.bucket_limits[_BUCKET]
     stage.say(
-        f"{_CALLS} calls of {_SECONDS:g} s at once; bucket {_BUCKET!r} has "
-        f"{limits.bucket_limits[_BUCKET]} slots, the queue {limits.queue_size} places"
+        f"{_CALLS} calls of {_SECONDS:g} s at once; bucket {_BUCKET!r} has {slots} slots, the "
+        f"queue {limits.queue_size} places"
     )
     call = ("http_request", {"url": f"{stage.url}/work?seconds={_SECONDS}"})
     async with asyncio.TaskGroup() as group:
         batch = group.create_task(
             stage.agent.execute_batch([call] * _CALLS, parallel=True, max_parallel=_CALLS)
         )
-        most_waiting = await _show_progress(stage, batch)
+        most_waiting, reasons = await _show_progress(stage, batch)
     results = batch.result()
-    stage.show(results_table(results, text_of=_body_or_reason))
+    stage.say("what the engine said of those that waited, after the first two:")
+    for reason in reasons:
+        stage.say(f"  {reason}")
+    stage.say("who held which slot, from the left to the right:")
+    for line in draw_slots(results, slots, stage.console.width - 20):
+        stage.say(f"  {fit_encoding(line, stage.console)}")
     refused = [result for result in results if result.error_type == "queue_full"]
     stage.expect(most_waiting > 0, f"{most_waiting} calls waited for a slot")
     stage.expect(len(refused) == 1, f"{len(refused)} call found the queue full and was refused")
@@ -119,12 +124,15 @@ async def _fill_bucket(stage: Stage) -> None:
     )
 
 
-async def _show_progress(stage: Stage, batch: asyncio.Task[list[ToolExecutionResult]]) -> int:
+async def _show_progress(
+    stage: Stage, batch: asyncio.Task[list[ToolExecutionResult]]
+) -> tuple[int, list[str]]:
+    """Show how many run and wait; return the most that waited, and why some of them did."""
     controller = stage.engine.controller
     limits = controller.config
     slots = limits.bucket_limits[_BUCKET]
     before = stage.count_finished()
-    most_waiting = 0
+    most_waiting, reasons = 0, list[str]()
     with open_progress(
         stage.console, slots=slots, queue_size=limits.queue_size, calls=_CALLS
     ) as update:
@@ -133,9 +141,26 @@ async def _show_progress(stage: Stage, batch: asyncio.Task[list[ToolExecutionRes
             bucket = controller.get_bucket_metrics()[_BUCKET]
             waiting = controller.get_metrics().queue_length
             most_waiting = max(most_waiting, waiting)
-            update(bucket["current"], waiting, stage.count_finished() - before)
+            finished = stage.count_finished() - before
+            update(bucket["current"], waiting, finished)
+            if finished > slots and not reasons:
+                reasons = _explain_waits(stage)
             if is_done:
-                return most_waiting
+                return most_waiting, reasons
+
+
+def _explain_waits(stage: Stage) -> list[str]:
+    """Return why each call waits; the calls have numbers here, in place of their ids."""
+    controller = stage.engine.controller
+    lines = []
+    waiting = [each.call_id or "" for each in controller.snapshot().waiting]
+    for found in map(controller.explain, waiting):
+        reason = found.reason
+        for number, other in enumerate(waiting, 1):
+            reason = reason.replace(other, f"number {number}")
+        left = "" if found.wait_p50 is None else f"; about {found.wait_p50:.1f} s to go"
+        lines.append(f"number {found.position} waits: {reason}{left}")
+    return lines
 
 
 async def _hear_progress(stage: Stage) -> None:
@@ -156,7 +181,7 @@ async def _hear_progress(stage: Stage) -> None:
     result = await stage.agent.execute("count_words", {"pages": _PAGES}, on_progress=show)
     stage.expect(
         result.is_success and 1 < len(heard) <= _PAGES and heard[-1].fraction == 1,
-        "who called heard how far the call had come, and the last report before its end",
+        "the caller heard how far the call had come, up to its end",
     )
 
 
@@ -164,8 +189,9 @@ async def _break_and_mend(stage: Stage) -> None:
     good = stage.read("echo")
     stage.say("echo.yaml is saved half-written:")
     event = await stage.edit("echo", f"{good}\ntags: [half", ToolEngineEventType.LOAD_ERROR)
+    said = "nothing came" if event is None else (event.error or "")
+    stage.say(f"  {said.rpartition('/')[2]}", "yellow")
     stage.expect(event is not None, "the engine published a load_error")
-    stage.say(f"  {event_text(event) if event else 'nothing came'}", "yellow")
     result = await stage.agent.execute("echo", {"message": "still there?"})
     stage.expect(result.is_success, f"the last good echo answers: version {_version_of(result)}")
     updated = await stage.edit("echo", set_version(good, "2.0.0"), ToolEngineEventType.TOOL_UPDATED)
@@ -177,31 +203,32 @@ async def _break_and_mend(stage: Stage) -> None:
 
 
 async def _show_books(stage: Stage) -> None:
-    summary = summary_facts(stage.agent.get_execution_summary())
-    stage.show(fact_table("the sub-agent's summary", summary))
+    statistics = stage.statistics = await stage.engine.get_call_statistics()
+    outcomes = ", ".join(f"{count} {name}" for name, count in statistics["outcomes"].items())
+    stage.say(f"{statistics['total_records']} calls: {outcomes}")
+    stage.show(make_group_table("", "tool", statistics["by_tool"]))
     counts = Counter(event.event_type.value for event in stage.events)
-    table = make_table("events", "event", "count")
-    for name, count in counts.most_common():
-        table.add_row(name, str(count))
-    stage.show(table)
-    stage.show(events_table(stage.events[-6:], "the last events"))
-    metrics = stage.engine.controller.get_metrics().to_dict()
-    shown = {name: number for name, number in metrics.items() if number or name in _SHOWN}
-    stage.show(fact_table("controller", shown))
-    stage.show(bucket_table(stage.engine.controller.get_bucket_metrics()))
-    statistics = await stage.engine.get_call_statistics()
-    stage.show(fact_table("records", statistics))
-    stage.expect(metrics["current_concurrent"] == 0, "no slot is held any more")
+    shown = ", ".join(f"{count} {name}" for name, count in counts.most_common(6))
+    stage.say(f"{len(stage.events)} events: {shown}, ...")
+    metrics = stage.engine.controller.get_metrics()
+    total = stage.agent.get_execution_summary()["total_calls"]
+    stage.expect(metrics.current_concurrent == 0, "no slot is held any more")
     stage.expect(
-        stage.count_finished() == summary["total_calls"] == statistics["total_records"],
-        f"{summary['total_calls']} calls: one final event and one record each",
+        stage.count_finished() == total == statistics["total_records"],
+        f"{total} calls: one final event and one record each",
     )
 
 
-def _body_or_reason(result: ToolExecutionResult) -> str:
-    if result.is_success:
-        return json_text(result.output.get("body"), indent=None)
-    return str(result.error_type)
+def _show_call(stage: Stage, params: Mapping[str, Any], result: ToolExecutionResult) -> None:
+    """Print a call, and what came of it."""
+    stage.say_line(f"{result.tool_name:<{_NAME}} {json_text(params, indent=None)}")
+    outcome = result.outcome.value
+    text = result_text(result)
+    if result.is_success and "body" in result.output:
+        text = json_text(result.output["body"], indent=None)
+    took = f"{result.execution_time * 1000:.1f} ms"
+    style = OUTCOME_STYLES.get(outcome, "red")
+    stage.say(f"{'':<{_NAME}} {outcome} in {took}: {text}", style)
 
 
 def _has_answered(result: ToolExecutionResult, version: str) -> bool:
@@ -215,12 +242,12 @@ def _version_of(result: ToolExecutionResult) -> str:
 STEPS: Final[tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...]] = (
     ("The tools, each a YAML file", _list_tools),
     ("A sub-agent runs a batch", _run_batch),
-    ("The operator allows the service's address, in YAML", _allow_address),
     ("Wrong arguments are refused, with findings that a model can act on", _refuse_arguments),
-    ("A full bucket: calls wait, and one is refused", _fill_bucket),
+    ("The operator allows the service's address: an edit is live at once", _allow_address),
+    ("A full bucket: calls wait, each knows why, and one is refused", _fill_bucket),
     ("A tool says how far it has come", _hear_progress),
-    ("A broken file harms no other tool, and an edit is live at once", _break_and_mend),
-    ("The books: summary, events, metrics, records", _show_books),
+    ("A broken file harms no other tool", _break_and_mend),
+    ("The books", _show_books),
 )
 
 

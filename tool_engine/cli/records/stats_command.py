@@ -147,22 +147,23 @@ def _print_tables(
             console.print(plain(fit_encoding(f"{name:<7} {draw_bars(values)}", console)))
         is_wide = console.width >= WIDE
         console.print(
-            _make_group_table("tools", "tool", statistics["by_tool"], intervals if is_wide else ())
+            make_group_table("tools", "tool", statistics["by_tool"], intervals if is_wide else ())
         )
         if statistics["by_bucket"]:
-            console.print(_make_group_table("buckets", "bucket", statistics["by_bucket"]))
+            console.print(make_group_table("buckets", "bucket", statistics["by_bucket"]))
         if statistics["error_distribution"]:
             console.print(_make_error_table(statistics["error_distribution"]))
     if plot is not None:
         console.print(plain(f"picture: {plot}"), soft_wrap=True)
 
 
-def _make_group_table(
+def make_group_table(
     title: str,
     noun: str,
     groups: Mapping[str, Mapping[str, Any]],
     intervals: Sequence[_Interval] = (),
 ) -> Table:
+    """Return the statistics of each group, such as a tool, as a table."""
     columns = (noun, "calls", "failed", "waited p50", "p95", "ran p50", "p95")
     table = make_table(title, *columns, *(["over time"] if intervals else []))
     console = make_console()
