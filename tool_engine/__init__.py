@@ -3,88 +3,18 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tool_engine.admission.announcing import SlotEvent
-from tool_engine.admission.bridge import ControllerBridge
-from tool_engine.admission.controller import ToolConcurrencyController
-from tool_engine.admission.snapshot import (
-    ConcurrencySnapshot,
-    HeldSlot,
-    WaitExplanation,
-    WaitingCall,
-)
-from tool_engine.catalog.approval.quarantine import QuarantinedTool
-from tool_engine.catalog.generations import Generation
-from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.config import ConcurrencyConfig, KeyLimits, ToolEngineConfig
-from tool_engine.engine import ToolEngine
-from tool_engine.errors import (
-    AdmissionError,
-    ApprovalConflictError,
-    ApprovalError,
-    ChatModelError,
-    CircuitOpenError,
-    ConfigurationError,
-    ControllerClosedError,
-    DefinitionError,
-    DefinitionProblem,
-    DuplicateToolError,
-    EngineClosedError,
-    EventsExpiredError,
-    EventsLostError,
-    ExecutorNotFoundError,
-    GenerationNotFoundError,
-    LiveObjectError,
-    LockFileError,
-    MissingExtraError,
-    QueueFullError,
-    QueueTimeoutError,
-    RateLimitedError,
-    SessionConflictError,
-    SessionError,
-    SlotRejectedError,
-    SupersededError,
-    TaskConflictError,
-    TaskError,
-    TaskNotFoundError,
-    ToolConflictError,
-    ToolEngineError,
-    ToolExecutionError,
-    ToolNotFoundError,
-    ToolQuarantinedError,
-    TooManyTasksError,
-    UnboundContextError,
-    VariableError,
-)
-from tool_engine.executors.builtin import EchoExecutor
-from tool_engine.interfaces import ChatModel, ToolCallingProtocol, ToolExecutor
-from tool_engine.interfaces.metrics import ConcurrencyMetrics
-from tool_engine.knowledge.memory import MemoryStorage
-from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.late_names import find_later
-from tool_engine.model.call import (
-    Refusal,
-    ToolCall,
-    ToolExecutionContext,
-    ToolExecutionResult,
-    ValidationError,
-    ValidationResult,
-)
-from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.match import ToolMatch
-from tool_engine.model.outcome import ErrorType, Outcome
-from tool_engine.model.parameter import ToolParameter
-from tool_engine.model.record import ToolCallRecord, ToolCallSummary
-from tool_engine.model.result import CutStrategy, ResultLimits
-from tool_engine.model.settings.concurrency import (
-    BreakerPolicy,
-    CollisionPolicy,
-    ToolConcurrency,
-    ToolRate,
-)
-from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
-from tool_engine.validation.validator import ToolParameterValidator
 
 if TYPE_CHECKING:
+    from tool_engine.admission.announcing import SlotEvent
+    from tool_engine.admission.bridge import ControllerBridge
+    from tool_engine.admission.controller import ToolConcurrencyController
+    from tool_engine.admission.snapshot import (
+        ConcurrencySnapshot,
+        HeldSlot,
+        WaitExplanation,
+        WaitingCall,
+    )
     from tool_engine.agent.answer import AgentAnswer, StopReason
     from tool_engine.agent.events import AgentEvent, AgentEventType
     from tool_engine.agent.loop import AgentLoop
@@ -95,6 +25,50 @@ if TYPE_CHECKING:
     from tool_engine.approval.desk import EngineApprovals
     from tool_engine.approval.policy import PermissionRule
     from tool_engine.approval.queued import QueueApprover
+    from tool_engine.catalog.approval.quarantine import QuarantinedTool
+    from tool_engine.catalog.generations import Generation
+    from tool_engine.catalog.loader import ToolConfigLoader
+    from tool_engine.config import ConcurrencyConfig, KeyLimits, ToolEngineConfig
+    from tool_engine.engine import ToolEngine
+    from tool_engine.errors import (
+        AdmissionError,
+        ApprovalConflictError,
+        ApprovalError,
+        ChatModelError,
+        CircuitOpenError,
+        ConfigurationError,
+        ControllerClosedError,
+        DefinitionError,
+        DefinitionProblem,
+        DuplicateToolError,
+        EngineClosedError,
+        EventsExpiredError,
+        EventsLostError,
+        ExecutorNotFoundError,
+        GenerationNotFoundError,
+        LiveObjectError,
+        LockFileError,
+        MissingExtraError,
+        QueueFullError,
+        QueueTimeoutError,
+        RateLimitedError,
+        SessionConflictError,
+        SessionError,
+        SlotRejectedError,
+        SupersededError,
+        TaskConflictError,
+        TaskError,
+        TaskNotFoundError,
+        ToolConflictError,
+        ToolEngineError,
+        ToolExecutionError,
+        ToolNotFoundError,
+        ToolQuarantinedError,
+        TooManyTasksError,
+        UnboundContextError,
+        VariableError,
+    )
+    from tool_engine.executors.builtin import EchoExecutor
     from tool_engine.executors.calculator import CalculatorExecutor
     from tool_engine.executors.mcp.mcp_source import MCPSource
     from tool_engine.executors.mcp.server_settings import MCPServerSettings
@@ -102,12 +76,26 @@ if TYPE_CHECKING:
         ApprovalStorage,
         Approver,
         CallScope,
+        ChatModel,
         SessionStorage,
         StandingStorage,
+        ToolCallingProtocol,
+        ToolExecutor,
     )
+    from tool_engine.interfaces.metrics import ConcurrencyMetrics
+    from tool_engine.knowledge.memory import MemoryStorage
     from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
     from tool_engine.knowledge.memory_sessions import MemorySessionStorage
+    from tool_engine.knowledge.store import ToolKnowledgeStore
     from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
+    from tool_engine.model.call import (
+        Refusal,
+        ToolCall,
+        ToolExecutionContext,
+        ToolExecutionResult,
+        ValidationError,
+        ValidationResult,
+    )
     from tool_engine.model.chat import ChatRequest
     from tool_engine.model.content.pieces import (
         AudioContent,
@@ -116,11 +104,25 @@ if TYPE_CHECKING:
         ResourceLink,
         TextContent,
     )
+    from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
     from tool_engine.model.group import Skill, ToolGroup
+    from tool_engine.model.match import ToolMatch
+    from tool_engine.model.outcome import ErrorType, Outcome
+    from tool_engine.model.parameter import ToolParameter
     from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
+    from tool_engine.model.record import ToolCallRecord, ToolCallSummary
     from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
+    from tool_engine.model.result import CutStrategy, ResultLimits
     from tool_engine.model.session import SessionInfo
+    from tool_engine.model.settings.concurrency import (
+        BreakerPolicy,
+        CollisionPolicy,
+        ToolConcurrency,
+        ToolRate,
+    )
+    from tool_engine.model.settings.load import AdaptivePolicy, OverloadPolicy
     from tool_engine.model.task import TaskHandle, TaskState
+    from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
     from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
     from tool_engine.protocols.cycle_options import CycleOptions
     from tool_engine.protocols.registry import get_protocol
@@ -131,8 +133,10 @@ if TYPE_CHECKING:
     from tool_engine.session.session import ToolSession
     from tool_engine.session.variables.store import Variable, VariableKind, VariableStore
     from tool_engine.subagent import ToolSubAgent
+    from tool_engine.validation.validator import ToolParameterValidator
 
 __all__ = [
+    "AdaptivePolicy",
     "AdmissionError",
     "AgentAnswer",
     "AgentEvent",
@@ -189,6 +193,7 @@ __all__ = [
     "MemoryStorage",
     "MissingExtraError",
     "Outcome",
+    "OverloadPolicy",
     "ParsedReply",
     "Permission",
     "PermissionRule",
@@ -277,6 +282,10 @@ __all__ = [
 ]
 
 _MODULES = {
+    "admission.announcing": "SlotEvent",
+    "admission.bridge": "ControllerBridge",
+    "admission.controller": "ToolConcurrencyController",
+    "admission.snapshot": "ConcurrencySnapshot HeldSlot WaitExplanation WaitingCall",
     "agent.answer": "AgentAnswer StopReason",
     "agent.events": "AgentEvent AgentEventType",
     "agent.loop": "AgentLoop",
@@ -287,20 +296,55 @@ _MODULES = {
     "approval.desk": "EngineApprovals",
     "approval.policy": "PermissionRule",
     "approval.queued": "QueueApprover",
+    "catalog.approval.quarantine": "QuarantinedTool",
+    "catalog.generations": "Generation",
+    "catalog.loader": "ToolConfigLoader",
+    "config": "ConcurrencyConfig KeyLimits ToolEngineConfig",
+    "engine": "ToolEngine",
+    "errors": (
+        "AdmissionError ApprovalConflictError ApprovalError ChatModelError "
+        "CircuitOpenError ConfigurationError ControllerClosedError DefinitionError "
+        "DefinitionProblem DuplicateToolError EngineClosedError EventsExpiredError "
+        "EventsLostError ExecutorNotFoundError GenerationNotFoundError LiveObjectError "
+        "LockFileError MissingExtraError QueueFullError QueueTimeoutError "
+        "RateLimitedError SessionConflictError SessionError SlotRejectedError "
+        "SupersededError TaskConflictError TaskError TaskNotFoundError TooManyTasksError "
+        "ToolConflictError ToolEngineError ToolExecutionError ToolNotFoundError "
+        "ToolQuarantinedError UnboundContextError VariableError"
+    ),
+    "executors.builtin": "EchoExecutor",
     "executors.calculator": "CalculatorExecutor",
     "executors.mcp.mcp_source": "MCPSource",
     "executors.mcp.server_settings": "MCPServerSettings",
-    "interfaces": "ApprovalStorage Approver CallScope SessionStorage StandingStorage",
+    "interfaces": (
+        "ApprovalStorage Approver CallScope ChatModel SessionStorage StandingStorage "
+        "ToolCallingProtocol ToolExecutor"
+    ),
+    "interfaces.metrics": "ConcurrencyMetrics",
+    "knowledge.memory": "MemoryStorage",
     "knowledge.memory_approvals": "MemoryApprovalStorage",
     "knowledge.memory_sessions": "MemorySessionStorage",
+    "knowledge.store": "ToolKnowledgeStore",
     "model.approval": "ApprovalDecision ApprovalRequest StandingDecision",
+    "model.call": (
+        "Refusal ToolCall ToolExecutionContext ToolExecutionResult ValidationError ValidationResult"
+    ),
     "model.chat": "ChatRequest",
     "model.content.pieces": "AudioContent ImageContent ResourceContent ResourceLink TextContent",
+    "model.event": "ToolEngineEvent ToolEngineEventType",
     "model.group": "Skill ToolGroup",
+    "model.match": "ToolMatch",
+    "model.outcome": "ErrorType Outcome",
+    "model.parameter": "ToolParameter",
     "model.permission": "ExecutionPolicy Permission ResultPolicy",
+    "model.record": "ToolCallRecord ToolCallSummary",
     "model.reply": "ParsedReply ReplyFinding StreamEvent StreamEventType",
+    "model.result": "CutStrategy ResultLimits",
     "model.session": "SessionInfo",
+    "model.settings.concurrency": "BreakerPolicy CollisionPolicy ToolConcurrency ToolRate",
+    "model.settings.load": "AdaptivePolicy OverloadPolicy",
     "model.task": "TaskHandle TaskState",
+    "model.tool": "RetryPolicy Tool ToolCategory",
     "protocols.cycle": "ToolCallCycleResult process_tool_calls",
     "protocols.cycle_options": "CycleOptions",
     "protocols.registry": "get_protocol",
@@ -311,8 +355,9 @@ _MODULES = {
     "session.session": "ToolSession",
     "session.variables.store": "Variable VariableKind VariableStore",
     "subagent": "ToolSubAgent",
+    "validation.validator": "ToolParameterValidator",
 }
-"""Module -> its names that only some programs need, and that are not loaded for all."""
+"""Module -> its public names, loaded at their first use: `--help` needs none."""
 
 
 _find = find_later(__name__, _MODULES)

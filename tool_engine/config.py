@@ -12,11 +12,18 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext, check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count, check_share
 from tool_engine.model.checks.known_fields import KnownFields
-from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.checks.setting_kinds import check_name, check_path, check_switch
 from tool_engine.model.json.data import Data
+from tool_engine.model.settings.by_name import (
+    check_fields,
+    check_limits,
+    copy_named,
+    read_policies,
+    read_rates,
+)
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 from tool_engine.model.settings.databases import DatabaseSource, checked_sources
+from tool_engine.model.settings.load import ADAPTIVE_LIFO, AdaptivePolicy, OverloadPolicy
 from tool_engine.model.settings.retention import (
     DURABILITIES,
     RecordRetention,
@@ -41,31 +48,6 @@ STRATEGIES: Final = ("fifo", "priority", "fair", "reject")
 KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
 
 
-def _copy_named(name: str, values: object, meaning: str) -> dict[str, Any]:
-    """Return a read-only copy, so that later changes cannot bypass the check."""
-    if not isinstance(values, Mapping):
-        raise ConfigurationError(f"{name} must map names to {meaning}, got {values!r}")
-    for key in values:
-        if not isinstance(key, str) or not key:
-            raise ConfigurationError(f"a name in {name} must be a non-empty string, got {key!r}")
-    return dict(values)
-
-
-def _check_limits(name: str, values: object, *, minimum: int = 1) -> dict[str, int]:
-    limits = _copy_named(name, values, "limits")
-    for key, limit in limits.items():
-        check_count(f"{name}[{key!r}]", limit, minimum=minimum)
-    return limits
-
-
-def _check_fields(name: str, values: Mapping[Any, Any], kind: type[msgspec.Struct]) -> None:
-    for field in values:
-        if field not in kind.__struct_fields__:
-            known = kind.__struct_fields__
-            hint = suggest_near(field, known) or f"; it has {', '.join(known)}"
-            raise ConfigurationError(f"{name} has no field {field!r}{hint}")
-
-
 class KeyLimits(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
     """Slots that calls of one conversation, caller or workflow may hold."""
 
@@ -87,8 +69,8 @@ class KeyLimits(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
             check_count("key_limits.limit", self.limit, minimum=1)
         if self.queue_size is not None:
             check_count("key_limits.queue_size", self.queue_size)
-        overrides = _check_limits("key_limits.overrides", self.overrides)
-        weights = _copy_named("key_limits.weights", self.weights, "shares")
+        overrides = check_limits("key_limits.overrides", self.overrides)
+        weights = copy_named("key_limits.weights", self.weights, "shares")
         for key, weight in weights.items():
             check_share(f"key_limits.weights[{key!r}]", weight)
         msgspec.structs.force_setattr(self, "overrides", overrides)
@@ -132,6 +114,11 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
     """How many calls may start in a bucket, such as `{"http": "10/s"}`."""
     breakers: dict[str, BreakerPolicy] = {}
     """Breakers of buckets, beside those of tools."""
+    adaptive: dict[str, AdaptivePolicy] = {}
+    """Buckets whose limit finds itself, such as `{"http": {"min": 2, "max": 50}}`; it starts with
+    that of `bucket_limits`, or else with `min`."""
+    overload: dict[str, OverloadPolicy] = {}
+    """What buckets do while their calls wait too long, such as `{"http": {"target": 0.5}}`."""
     max_bucket_pause: float = 60.0
     """The most seconds for which one `Retry-After` may pause a bucket."""
     slot_ttl: float | None = None
@@ -148,11 +135,14 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         self._check_times()
         settle = msgspec.structs.force_setattr
         settle(self, "key_limits", _key_limits(self.key_limits))
-        settle(self, "bucket_limits", _check_limits("bucket_limits", self.bucket_limits))
-        sizes = _check_limits("bucket_queue_sizes", self.bucket_queue_sizes, minimum=0)
+        settle(self, "bucket_limits", check_limits("bucket_limits", self.bucket_limits))
+        sizes = check_limits("bucket_queue_sizes", self.bucket_queue_sizes, minimum=0)
         settle(self, "bucket_queue_sizes", sizes)
-        settle(self, "bucket_rates", _read_rates(self.bucket_rates))
-        settle(self, "breakers", _read_breakers(self.breakers))
+        settle(self, "bucket_rates", read_rates(self.bucket_rates))
+        settle(self, "breakers", read_policies("breakers", self.breakers, BreakerPolicy))
+        settle(self, "adaptive", read_policies("adaptive", self.adaptive, AdaptivePolicy))
+        settle(self, "overload", read_policies("overload", self.overload, OverloadPolicy))
+        self._check_orders()
         settle(self, "bypass_caller_types", _caller_types(self.bypass_caller_types))
 
     @property
@@ -165,6 +155,15 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         limits = self.key_limits
         key = getattr(context, "conversation_id" if limits is None else limits.key)
         return None if key is None else str(key)
+
+    def _check_orders(self) -> None:
+        for bucket, policy in self.overload.items():
+            if policy.order == ADAPTIVE_LIFO and self.strategy not in ("fifo", "reject"):
+                raise ConfigurationError(
+                    f"overload[{bucket!r}].order {ADAPTIVE_LIFO!r} has no meaning under the "
+                    f"strategy {self.strategy!r}, which has an order of its own; use 'arrival', or "
+                    "the strategy 'fifo'"
+                )
 
     def _check_times(self) -> None:
         check_timeout("default_timeout", self.default_timeout)
@@ -180,51 +179,11 @@ def _key_limits(value: object) -> KeyLimits | None:
     if value is None or isinstance(value, KeyLimits):
         return value
     if isinstance(value, Mapping):
-        _check_fields("key_limits", value, KeyLimits)
+        check_fields("key_limits", value, KeyLimits)
         return KeyLimits(**value)
     raise ConfigurationError(
         f"key_limits must be a KeyLimits or a mapping of its fields, got {value!r}"
     )
-
-
-def _read_rates(values: object) -> dict[str, ToolRate]:
-    rates = _copy_named("bucket_rates", values, "rates")
-    for bucket, rate in rates.items():
-        if not isinstance(rate, ToolRate):
-            rates[bucket] = _read_rate(f"bucket_rates[{bucket!r}]", rate)
-    return rates
-
-
-def _read_rate(name: str, rate: Any) -> ToolRate:
-    if isinstance(rate, Mapping):
-        _check_fields(name, rate, ToolRate)
-        if "calls" in rate and "period" in rate:
-            return ToolRate(**rate)
-    try:
-        return ToolRate.parse(rate)
-    except ValueError as error:
-        raise ConfigurationError(f"{name} is {error}") from None
-
-
-def _read_breakers(values: object) -> dict[str, BreakerPolicy]:
-    breakers = _copy_named("breakers", values, "breakers")
-    for bucket, policy in breakers.items():
-        breakers[bucket] = _read_breaker(f"breakers[{bucket!r}]", policy)
-    return breakers
-
-
-def _read_breaker(name: str, policy: object) -> BreakerPolicy:
-    if isinstance(policy, BreakerPolicy):
-        return policy
-    if not isinstance(policy, Mapping):
-        raise ConfigurationError(
-            f"{name} must be a BreakerPolicy or a mapping of its fields, got {policy!r}"
-        )
-    _check_fields(name, policy, BreakerPolicy)
-    try:
-        return BreakerPolicy(**policy)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{name}.{error}") from None
 
 
 def _caller_types(values: object) -> frozenset[str]:
@@ -363,7 +322,7 @@ def _checked_servers(value: object) -> Any:
     if isinstance(value, str | PathLike):
         return check_path("mcp_servers", value)
     if isinstance(value, Mapping):
-        entries = _copy_named("mcp_servers", value, "entries of .mcp.json")
+        entries = copy_named("mcp_servers", value, "entries of .mcp.json")
         for name, entry in entries.items():
             if not isinstance(entry, Mapping):
                 raise ConfigurationError(
@@ -388,7 +347,7 @@ def checked_concurrency(value: object) -> ConcurrencyConfig:
     if isinstance(value, ConcurrencyConfig):
         return value
     if isinstance(value, Mapping):
-        _check_fields("concurrency", value, ConcurrencyConfig)
+        check_fields("concurrency", value, ConcurrencyConfig)
         return ConcurrencyConfig(**value)
     raise ConfigurationError(
         f"concurrency must be a ConcurrencyConfig, or a mapping of its fields, got "

@@ -103,6 +103,8 @@ class ToolEngine(
     is_engine = True
     controller: ToolConcurrencyController
     """What admits the calls, or what was given in its place."""
+    _definitions: Any = None
+    """The `DefinitionCache`, once definitions were asked for."""
 
     def __init__(
         self,
@@ -157,8 +159,6 @@ class ToolEngine(
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
             self.execute = self._execute  # type: ignore[method-assign]
-        self._definitions: Any = None
-        """The `DefinitionCache`, once definitions were asked for."""
         self._run_at_home = self._pipeline.carry
         self._home, self._own_loop = self._pipeline.home_loop, OwnLoop()
         self._closing: asyncio.Task[None] | None = None

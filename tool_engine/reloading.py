@@ -52,6 +52,9 @@ from tool_engine.validation import ToolParameterValidator
 
 _log = get_logger(__name__)
 _NO_ARGUMENTS: Final = pack({})
+_BY_BUCKET: Final = (
+    *("bucket_limits", "bucket_queue_sizes", "bucket_rates", "breakers", "adaptive", "overload"),
+)
 _MOST_LOGGED: Final = 20
 
 
@@ -570,8 +573,7 @@ def _make_no_changes() -> ReloadChanges:
 
 def limit_warnings(config: ConcurrencyConfig, index: ToolIndex) -> list[str]:
     """Warn of limits for buckets without tools: most likely a typo."""
-    fields = ("bucket_limits", "bucket_queue_sizes", "bucket_rates", "breakers")
-    named = {field: set(getattr(config, field)) for field in fields}
+    named = {field: set(getattr(config, field)) for field in _BY_BUCKET}
     if not any(named.values()):
         return []
     known = {name for name, count in index.buckets.items() if count}

@@ -272,6 +272,8 @@ async def test_a_bucket_shows_what_became_of_its_calls(crew_of: MakeCrew) -> Non
         "wait_p99": 4.0,
         "paused_for": 20.0,
         "breaker": "closed",
+        "adaptive": None,
+        "overload": None,
     }
     crew.controller.release(crew.slots["c"], outcome=False)
     crew.controller.pause_bucket("http", 0)

@@ -184,7 +184,7 @@ def import_times(tries: int = 9) -> dict[str, float]:
     statements = {
         "python": "pass",
         "python + what any such library needs": "import asyncio, msgspec, yaml, jsonschema_rs",
-        "python + import tool_engine": "import tool_engine",
+        "python + ToolEngine": "from tool_engine import ToolEngine",
     }
     times: dict[str, list[float]] = {name: [] for name in statements}
     # The first start compiles the modules and keeps them, as a user's first start does.

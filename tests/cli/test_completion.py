@@ -72,3 +72,48 @@ def test_a_file_that_cannot_be_opened_is_passed_over(
 
     monkeypatch.setattr(Path, "open", refuse)
     assert tool_names(tmp_path) == []
+
+
+CHOOSING = """
+name: choose
+description: Chooses.
+parameters:
+  - {name: size, type: string, description: How, validation: {enum: [small, large, "very large"]}}
+  - {name: loud, type: boolean, description: Whether}
+  - {name: count, type: integer, description: How often}
+"""
+
+
+def test_the_shell_completes_the_arguments_of_a_call(
+    complete: Callable[[str], list[str]], tools: Path
+) -> None:
+    """Parameters that are not given yet, and the values that a definition lists."""
+    (tools / "choose.yaml").write_text(CHOOSING, encoding="utf-8")
+    (tools / "broken.yaml").write_text("name: broken\nparameters: 3\n", encoding="utf-8")
+    assert complete("tool-engine call choose ") == ["size=", "loud=", "count="]
+    assert complete("tool-engine call choose si") == ["size="]
+    assert complete("tool-engine call choose size=small count:=3 ") == ["loud="]
+    assert complete("tool-engine call choose size=s") == ["size=small"]
+    assert complete("tool-engine call choose loud=") == ["loud=true", "loud=false"]
+    # As bash divides the words.
+    assert complete("tool-engine call choose loud =") == ["true", "false"]
+    assert complete("tool-engine call choose loud = f") == ["false"]
+    assert complete("tool-engine call choose count=") == []
+    assert complete("tool-engine call broken ") == []
+    assert complete("tool-engine call nothing ") == []
+
+
+def test_the_folder_of_the_settings_is_completed_too(
+    complete: Callable[[str], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake in the settings is silent here."""
+    place = tmp_path / "place"
+    (place / "mine").mkdir(parents=True)
+    (place / "mine" / "choose.yaml").write_text(CHOOSING, encoding="utf-8")
+    monkeypatch.delenv("TOOL_ENGINE_TOOLS")
+    monkeypatch.chdir(place)
+    (place / "tool-engine.toml").write_text("tools = 'mine'")
+    assert complete("tool-engine call c") == ["choose"]
+    assert complete("tool-engine call choose si") == ["size="]
+    (place / "tool-engine.toml").write_text("tools = ")
+    assert complete("tool-engine call c") == []

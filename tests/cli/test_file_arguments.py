@@ -46,6 +46,8 @@ READ: dict[str, tuple[str, ...]] = {
     "token --file": ("token", "list", "--file", "{}"),
     "lock --file": ("lock", "--check", "--file", "{}"),
     "--tools": ("--tools", "{}", "list"),
+    "--directory": ("--directory", "{}", "list"),
+    "init DIR": ("init", "{}"),
     "--path": ("--path", "{}", "list"),
     "--mcp-config": ("--mcp-config", "{}", "mcp", "list"),
     "mcp --mcp-config": ("mcp", "list", "--mcp-config", "{}"),
@@ -68,6 +70,8 @@ FINE = {
     "chat --system": {"empty", "/dev/null"},
     "parse FILE": {"latin", "empty", "/dev/null"},
     "--tools": {"folder"},
+    "--directory": {"folder"},
+    "init DIR": {"folder", "missing"},
     "--path": {"folder"},
     "--records": {"empty"},
 }
@@ -231,6 +235,7 @@ def test_every_file_argument_has_a_row() -> None:
 
 SPEAK_OF_FILES = {
     "--recursive",
+    "serve --root-path",
     "list --strict",
     "new --force",
     "validate --verbose",

@@ -69,6 +69,10 @@ NO_RECORDS = (
     "cli/records/recording.py: name their database with --records URL or the variable "
     "TOOL_ENGINE_RECORDS"
 )
+REVISION = (
+    "cli/files/diff_command.py: name a revision of the repository in this folder, or compare two "
+    "folders"
+)
 UNRECORDED = "cli/records/recording.py: name another database with --records URL, or none"
 DEMO = (
     "cli/demo/stage.py: run it without --tools and TOOL_ENGINE_TOOLS to use the definitions that "
@@ -104,6 +108,9 @@ LINES = [
      [f"call echo message=hi {each}" for each in ("code=x", "code:=null", "code=@script.yaml")]),
     (ARGUMENTS + "write it as a word of its own, without --params",
      'call echo --params {"message":"hi"}', ['call echo {"message":"hi"}']),
+    (ARGUMENTS + "write one object, such as …", 'call echo {"message":',
+     ['call echo {"message":"..."}']),
+    (REVISION, "diff HEAD:tools tools", ["diff tools tools"]),
     (NO_RECORDS, "--records none history", ["--records sqlite:///calls.db history", "history"]),
 ]  # fmt: skip
 TOLD = [

@@ -90,8 +90,6 @@ LINES = [
      "call echo message=a message=b", "call echo message=a"),
     ("cli/calls/call_arguments.py: write …=5",
      "call echo message=a times=x", "call echo message=a times=5"),
-    (("cli/settings.py: name another with `tool-engine --tools DIR ...` or the variable "
-     "TOOL_ENGINE_TOOLS"), "--tools nowhere list", "--tools tools list"),
     (("cli/options.py: name another with `tool-engine --path DIR ...` or the variable "
      "TOOL_ENGINE_PATH"), "--path nowhere list", "--path . list"),
     ("cli/writing.py: choose another name, or replace it with --force",

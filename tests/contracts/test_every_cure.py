@@ -19,6 +19,7 @@ from tests.contracts.test_cures_of_file_tools import TRIED as FILE_TOOLS
 from tests.contracts.test_cures_of_observing import TRIED as OBSERVING
 from tests.contracts.test_cures_of_outside import TRIED as OUTSIDE
 from tests.contracts.test_cures_of_programs import TRIED as PROGRAMS
+from tests.contracts.test_cures_of_projects import TRIED as PROJECTS
 from tests.contracts.test_cures_of_records import TRIED as RECORDS
 from tests.contracts.test_cures_of_running import TRIED as RUNNING
 from tests.contracts.test_cures_of_servers import TRIED as SERVERS
@@ -40,6 +41,7 @@ TRIED = set().union(
     OBSERVING,
     OUTSIDE,
     PROGRAMS,
+    PROJECTS,
     RUNNING,
     SERVERS,
     SERVING,

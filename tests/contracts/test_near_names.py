@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -84,6 +85,13 @@ def output(*words: str) -> Callable[[], Any]:
         run(["--tools", str(Path(__file__).parents[2] / "tools"), "--records", "none", *words])
 
     return said
+
+
+def _say_of_settings(text: str) -> None:
+    """What a command line says in a project with these settings."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "tool-engine.toml").write_text(text)
+        run(["--directory", folder, "list"])
 
 
 def _asked(text: str) -> None:
@@ -247,7 +255,11 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ),
     ("model/checks/known_fields.py", of(ToolEngineConfig, tools_dir="x"), "tools_directory"),
     ("model/checks/known_fields.py", of(ConcurrencyConfig, maxConcurrent=1), "max_concurrent"),
-    ("config.py", of(ConcurrencyConfig, breakers={"http": {"Failures": 1}}), "failures"),
+    (
+        "model/settings/by_name.py",
+        of(ConcurrencyConfig, breakers={"http": {"Failures": 1}}),
+        "failures",
+    ),
     ("config.py", of(ConcurrencyConfig, key_limits={"Limit": 1}), "limit"),
     (
         "model/settings/databases.py",
@@ -266,7 +278,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ),
     # The command line.
     ("cli/failures.py", output("show", "Calculator"), "calculator"),
-    ("cli/failures.py", output("new", "x", "--kind", "SQL"), "sql_query"),
+    ("cli/files/new_command.py", output("new", "x", "--kind", "SQL"), "sql_query"),
     ("cli/failures.py", output("list", "--category", "HTTP"), "http"),
     ("cli/failures.py", output("lint", "Calculator"), "calculator"),
     ("cli/failures.py", output("convert", "calculator", "--to", "OpenAI"), "openai"),
@@ -277,9 +289,10 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         "--expression",
     ),
     ("cli/calls/call_arguments.py", output("call", "calculator", "--time-out", "1"), "--timeout"),
-    ("cli/app.py", output("Validate"), "validate"),
+    ("cli/usage.py", output("Validate"), "validate"),
     ("cli/chat/turns.py", of(_asked, "/Usage"), "/usage"),
-    ("cli/app.py", output("list", "--catgory", "http"), "--category"),
+    ("cli/usage.py", output("list", "--catgory", "http"), "--category"),
+    ("cli/settings_file.py", of(_say_of_settings, "Max-Threads = 3"), "max_threads"),
 ]
 
 

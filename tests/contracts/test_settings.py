@@ -13,11 +13,13 @@ import msgspec
 import pytest
 
 from tool_engine import (
+    AdaptivePolicy,
     BreakerPolicy,
     ConcurrencyConfig,
     ConfigurationError,
     CycleOptions,
     KeyLimits,
+    OverloadPolicy,
     Permission,
     PermissionRule,
     Presentation,
@@ -38,12 +40,14 @@ from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.settings.retention import RecordRetention
 
 SETTINGS: Final[dict[type[msgspec.Struct], dict[str, Any]]] = {
+    AdaptivePolicy: {},
     BreakerPolicy: {},
     ConcurrencyConfig: {},
     CycleOptions: {},
     DatabaseSource: {"url": "sqlite:///shop.db"},
     KeyLimits: {},
     MCPServerSettings: {"name": "s"},
+    OverloadPolicy: {},
     Permission: {},
     PermissionRule: {"tool": "pay", "permission": Permission()},
     Presentation: {},

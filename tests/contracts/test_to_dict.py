@@ -15,6 +15,7 @@ import pytest
 import tool_engine
 from tests.contracts.test_settings import SETTINGS
 from tool_engine import (
+    AdaptivePolicy,
     AgentAnswer,
     AgentEvent,
     AgentEventType,
@@ -24,6 +25,7 @@ from tool_engine import (
     ChatRequest,
     ConcurrencyConfig,
     KeyLimits,
+    OverloadPolicy,
     ParsedReply,
     Permission,
     Refusal,
@@ -141,6 +143,8 @@ VALUES: Final[list[Any]] = [
         bucket_limits={"token": 3},
         bucket_rates={"http": ToolRate(5, 1.0)},
         breakers={"password": BreakerPolicy(2)},
+        adaptive={"http": AdaptivePolicy(max=9)},
+        overload={"http": OverloadPolicy(target=0.2)},
         key_limits=KeyLimits(limit=2),
     ),
     ParsedReply(calls=[ToolCall(call_id="c", tool_name="t", arguments=ODD)], message=[ODD]),

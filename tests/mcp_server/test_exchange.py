@@ -11,7 +11,7 @@ import pytest
 
 from tests.mcp_server.test_transports import HEADERS, LIST, META, serving
 from tool_engine import ToolEngine
-from tool_engine.mcp_server import exchange
+from tool_engine.mcp_server import MCPServer, exchange
 from tool_engine.mcp_server.exchange import ModernRequests
 from tool_engine.mcp_server.listing import PageCache
 
@@ -161,6 +161,26 @@ async def test_each_head_is_answered_alike(
     await compare_ways(tools, monkeypatch, ADD, **ODD_HEADERS[what])
 
 
+@pytest.mark.parametrize("named", ["one, two", "one"])
+async def test_a_header_that_stands_twice_is_refused(engine: ToolEngine, named: str) -> None:
+    """A proxy in front may have gone by the first of them."""
+    server = MCPServer(engine)
+    server.add_prompt(named, lambda: "text")
+    parts = named.split(", ")
+    headers = [*HEADERS.items(), ("Mcp-Method", "prompts/get")]
+    headers = [each for each in headers if each[1] != "tools/list"]
+    headers += [("Mcp-Name", each) for each in (*parts, named)[:2]]
+    message = ask("prompts/get", name=named)
+    async with (
+        serving(engine, server) as url,
+        aiohttp.ClientSession() as session,
+        session.post(url, json=message, headers=headers) as answer,
+    ):
+        error = (await answer.json())["error"]
+    assert (answer.status, error["code"]) == (400, -32020)
+    assert "mcp-name" in error["message"].lower()
+
+
 async def test_a_page_is_what_the_sdk_would_make_of_it(
     tools: ToolEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,8 +242,6 @@ async def test_a_call_that_says_nothing_is_kept_open(
 async def test_an_app_that_was_not_started_says_so(engine: ToolEngine) -> None:
     """Mounted without its lifespan it answers nothing, as the SDK's own."""
     from starlette.testclient import TestClient
-
-    from tool_engine.mcp_server import MCPServer
 
     client = TestClient(
         MCPServer(engine).app(), base_url="http://127.0.0.1", client=("127.0.0.1", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +20,27 @@ def fail() -> str:
     raise ValueError("the disk is full")
 
 
+def leave() -> str:
+    raise SystemExit(3)
+
+
+async def give_up() -> str:
+    """Wait for what was cancelled, which is no wish of the client."""
+    waited_for: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    waited_for.cancel()
+    return await waited_for
+
+
+def end() -> str:
+    raise BaseException("the end")
+
+
 @pytest.mark.parametrize(
     ("write", "words"),
     [
+        (leave, "the prompt 'greet' failed: SystemExit: 3"),
+        (give_up, "the prompt 'greet' failed: CancelledError"),
+        (end, "the prompt 'greet' failed: BaseException: the end"),
         (fail, "the prompt 'greet' failed: ValueError: the disk is full"),
         (lambda: 5, "must return a text or a list of messages, got int"),
         (lambda: [5], "returned a message that is none: 5"),
@@ -44,6 +63,8 @@ async def test_a_prompt_that_fails_is_no_fault_of_the_client(
 @pytest.mark.parametrize(
     ("read", "words"),
     [
+        (leave, "the resource 'docs://guide' failed: SystemExit: 3"),
+        (give_up, "the resource 'docs://guide' failed: CancelledError"),
         (fail, "the resource 'docs://guide' failed: ValueError: the disk is full"),
         (lambda: 5, "must be a text or bytes, got int"),
     ],

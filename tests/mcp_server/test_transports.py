@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,33 @@ async def test_what_the_guard_refuses(
         answer = await speak(url.removesuffix("/mcp"), head(request_line, kind, more))
     assert status_of(answer) == status
     assert "connection: close" in answer.lower()
+
+
+async def test_requests_that_come_together_share_no_context(engine: ToolEngine) -> None:
+    """What the code of one sets, the next one of the connection does not see."""
+    seen: ContextVar[str] = ContextVar("seen", default="nothing")
+    server = MCPServer(engine)
+
+    def write() -> str:
+        before = seen.get()
+        seen.set("the first")
+        return before
+
+    server.add_prompt("look", write)
+    params = {"name": "look", "_meta": META}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params})
+    async with serving(engine, server) as url:
+        host, port = url.split("/")[2].split(":")
+        named = {**HEADERS, "Mcp-Method": "prompts/get", "Mcp-Name": "look", "Host": host}
+        named["Content-Length"] = str(len(body))
+        lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+        request = f"POST /mcp HTTP/1.1\r\n{lines}"
+        reads, writes = await asyncio.open_connection(host, int(port))
+        both = f"{request}\r\n{body}{request}Connection: close\r\n\r\n{body}"
+        writes.write(both.encode())
+        text = (await reads.read()).decode()
+        writes.close()
+    assert text.count("nothing") == 2
 
 
 async def test_a_listener_whose_token_is_taken_back(

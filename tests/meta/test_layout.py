@@ -22,9 +22,11 @@ MOST_OF_A_NAME = 2
 TOP_LEVEL = {
     ".ci",
     ".gitignore",
+    ".pre-commit-hooks.yaml",
     "LICENSE",
     "Makefile",
     "README.md",
+    "action.yml",
     "docs",
     "pyproject.toml",
     "requirements.lock",

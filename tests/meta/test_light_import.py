@@ -71,12 +71,20 @@ def loaded_by(statement: str) -> set[str]:
     ("kind", "heavy"), [("extra", EXTRAS), ("on first use", LOADED_ON_FIRST_USE)]
 )
 def test_light_import(kind: str, heavy: set[str]) -> None:
-    """`import tool_engine` loads no extra, and no library that only some calls need."""
-    loaded = loaded_by("import tool_engine")
-    assert "tool_engine" in loaded
+    """An engine loads no extra, and no library that only some calls need."""
+    loaded = loaded_by("from tool_engine import ToolEngine")
+    assert "tool_engine.engine" in loaded
     own = [name for name in loaded if name.partition(".")[0] == "tool_engine"]
     assert len(own) < MOST_MODULES
     assert heavy & loaded == set(), f"loaded too early ({kind})"
+
+
+def test_the_names_alone_load_nothing() -> None:
+    """`--help` and completion need no engine, and no event loop either."""
+    loaded = loaded_by("import tool_engine")
+    own = {name for name in loaded if name.partition(".")[0] == "tool_engine"}
+    assert own == {"tool_engine", "tool_engine.late_names"}
+    assert "asyncio" not in loaded
 
 
 def test_what_is_loaded_on_first_use_is_there() -> None:

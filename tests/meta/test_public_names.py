@@ -139,7 +139,7 @@ def test_package_is_names_only() -> None:
         "if TYPE_CHECKING:",
         "__all__",
         "_MODULES",
-        "'Module -> its names that only some programs need, and that are not loaded for all.'",
+        "'Module -> its public names, loaded at their first use: `--help` needs none.'",
         "_find",
         "def _find_name(name: str) -> Any:",
         "if not TYPE_CHECKING:",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tool_engine.redaction import OwnSecrets
+from tool_engine.redaction import OwnSecrets, redact_text
 from tool_engine.redaction.splitting import place_to_cut, splits_secret
 
 TOKEN = "sk-" + "Ab1" * 20
@@ -16,6 +16,22 @@ def test_a_cut_within_a_token_is_seen(place: int) -> None:
     """A cut within what is hidden is told; the cuts on both sides of it are not."""
     start = TEXT.index(TOKEN)
     assert splits_secret(TEXT, place) is (start < place < start + len(TOKEN))
+
+
+def test_a_text_without_secrets_is_searched_once_for_a_cut() -> None:
+    """Budget: a cut costs one look at what is near it, and three only where something is hidden."""
+    searched: list[int] = []
+
+    def hide(text: str) -> str:
+        searched.append(len(text))
+        return redact_text(text)
+
+    text = "A line of a page, and no more.\n" * 1_000
+    assert not splits_secret(text, 15_000, hide)
+    assert (place_to_cut(text, 15_000, hide=hide), searched) == (15_000, [8_192] * 2)
+    searched.clear()
+    assert splits_secret(TEXT, len(TEXT) // 2, hide)
+    assert len(searched) == 3
 
 
 def test_a_value_that_is_secret_here() -> None:

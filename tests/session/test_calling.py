@@ -8,14 +8,22 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import msgspec
 import pytest
 
 import tool_engine
-from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext, ToolSession
+from tool_engine import (
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionContext,
+    ToolExecutionResult,
+    ToolSession,
+)
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.session import combine
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.reading.presentation import Presentation
+from tool_engine.session.variables.store import Unmade
 
 PACKAGE = str(Path(tool_engine.__file__).parent)
 MOST_CALLS = 60
@@ -66,6 +74,112 @@ async def test_a_call_looks_at_what_differs_between_calls_alone(engine: ToolEngi
     passed = min(counted, key=len)
     assert len(passed) <= MOST_CALLS, passed
     assert len({file for file, _ in passed}) <= MOST_FILES, {file for file, _ in passed}
+
+
+async def test_a_table_is_not_looked_at_again_after_the_engine_has_packed_it(
+    engine: ToolEngine,
+) -> None:
+    """X1: the engine knows how large an output is, and one pass of C copies it: no walk."""
+    rows = [{"id": at, "name": f"name {at}", "ok": True} for at in range(200)]
+
+    @engine.tool
+    async def list_rows() -> dict[str, Any]:
+        """Lists rows."""
+        return {"rows": rows}
+
+    session = ToolSession(engine, "chat-1")
+    await session.execute("list_rows", {})
+    files: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            files.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        result = await session.execute("list_rows", {})
+    finally:
+        sys.setprofile(before)
+    assert result.result_variable is not None
+    assert not [each for each in files if each.endswith(("json/weighing.py", "json/output.py"))]
+    rows.clear()
+    assert len(session.variables.get(result.result_variable).value["rows"]) == 200
+
+
+@pytest.mark.parametrize(("count", "most"), [(1_500, 0), (20_000, 1)])
+async def test_a_large_output_is_measured_once_at_most_before_a_thread_takes_it(
+    engine: ToolEngine, count: int, most: int
+) -> None:
+    """X1: whether it is large is asked of the loop, which does nothing else meanwhile.
+
+    Of a table of some 50 KB the engine knows it; of a record that is cut it does not.
+    """
+    rows = [{"id": at, "name": f"name {at}", "ok": True} for at in range(count)]
+
+    @engine.tool
+    async def list_rows() -> dict[str, Any]:
+        """Lists rows."""
+        return {"rows": rows}
+
+    session = ToolSession(engine, "chat-1", {"limit": 100})
+    passed: list[str] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "is_quick":
+            passed.append(",".join(frame.f_locals["value"]))
+
+    before = sys.getprofile()
+    # The threads that read and keep it have their own.
+    sys.setprofile(note)
+    try:
+        result = await session.execute("list_rows", {})
+    finally:
+        sys.setprofile(before)
+    assert passed.count("rows") <= most, passed
+    assert result.result_variable is not None
+    assert len(session.variables.get(result.result_variable).value["rows"]) == count
+
+
+async def test_a_record_that_is_cut_does_not_say_how_large_an_output_is(
+    engine: ToolEngine,
+) -> None:
+    """S29: what is kept of a very long text is short; the variable has all of it."""
+
+    @engine.tool
+    async def write(text: str) -> dict[str, Any]:
+        """Writes much."""
+        return {"text": text * 1_000_000, "more": [[1]]}
+
+    session = ToolSession(engine, "chat-1")
+    result = await session.execute("write", {"text": "x"})
+    assert result.result_variable is not None
+    assert session.variables.chars > 1_000_000
+    assert len(session.variables.get(result.result_variable).value["text"]) == 1_000_000
+
+
+async def test_a_variable_holds_what_the_source_of_the_tool_made_of_the_output() -> None:
+    """S29: a source may give another output than its engine has recorded."""
+
+    class Multiplied(ToolEngine):
+        async def execute(self, *call: Any, **more: Any) -> ToolExecutionResult:
+            result = await super().execute(*call, **more)
+            return msgspec.structs.replace(result, output={"rows": [[1]] * 20_000})
+
+    async with Multiplied() as engine:
+
+        @engine.tool
+        async def list_rows() -> dict[str, Any]:
+            """Lists rows."""
+            return {"rows": [[1]]}
+
+        session = ToolSession(engine, "chat-1")
+        result = await session.execute("list_rows", {})
+        assert result.result_variable is not None
+        unread = [each for each in session.variables._used.values() if isinstance(each, Unmade)]
+        assert not unread
+        assert session.variables.chars > 60_000
+        assert len(session.variables.get(result.result_variable).value["rows"]) == 20_000
 
 
 async def test_which_tool_a_name_means_is_found_anew_after_a_change(

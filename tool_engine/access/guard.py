@@ -22,7 +22,7 @@ from tool_engine.access.hosts import Hosts, is_of_this_machine
 from tool_engine.access.open_requests import OpenRequests
 from tool_engine.access.pages import Pages, answer_preflight, check_own, is_preflight
 from tool_engine.access.principal import SCOPES, Principal
-from tool_engine.access.problem import Problem, send_problem
+from tool_engine.access.problem import Problem, make_unknown, send_problem
 from tool_engine.access.rates import Rates
 from tool_engine.access.texts import list_texts
 from tool_engine.logger import get_logger
@@ -34,7 +34,6 @@ _LOCAL: Final = Principal("local", frozenset(SCOPES))
 """Who asks where no tokens are asked for."""
 _ANYONE: Final = Principal("", frozenset(), ())
 """Who asks for what is public."""
-_CHALLENGES: Final = ('Bearer error="invalid_token"', "Bearer")
 _log: Final = get_logger(__name__)
 
 
@@ -162,12 +161,7 @@ class Guard:
             return _LOCAL
         found = None if token is None else await _verify_token(self._auth, token)
         if found is None:
-            raise Problem(
-                401,
-                "unknown-token",
-                "send a known token in the header Authorization: Bearer",
-                headers={"www-authenticate": _CHALLENGES[token is None]},
-            )
+            raise make_unknown(is_sent=token is not None)
         return found
 
     async def _is_known(self, token: str | None, principal: Principal) -> bool:

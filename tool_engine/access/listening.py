@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
 
@@ -182,16 +183,18 @@ def count_room() -> int:
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn has it, but for three things.
+    """HTTP/1.1 as uvicorn has it, but for four things.
 
-    A client must send the head of a request in time, there are only so many of them, and what an
-    answer writes in one turn of the loop, such as its head and its body, goes out as one packet.
+    A client must send the head of a request in time, there are only so many of them, no request
+    sees context variables that another one of its connection has set, and what an answer writes in
+    one turn of the loop, such as its head and its body, goes out as one packet.
     """
 
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         transport.set_write_buffer_limits(_MOST_UNSENT)
+        self._context = copy_context()
         self._joined = _JoinedWrites(transport, self.loop)
         super().connection_made(self._joined)  # type: ignore[arg-type]
         if len(self.connections) > count_room():
@@ -208,6 +211,10 @@ class TimedProtocol(H11Protocol):
             self._end_timer()
         elif self._head_timer is None:
             self._time_head()
+
+    def on_response_complete(self) -> None:
+        # A request that has come with the one before would begin in that one's context.
+        self._context.run(super().on_response_complete)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_timer()

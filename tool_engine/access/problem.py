@@ -81,6 +81,16 @@ def make_ended() -> Problem:
     )
 
 
+def make_unknown(*, is_sent: bool = True) -> Problem:
+    """Return the answer to a client whose token is not taken, or that has sent none."""
+    return Problem(
+        401,
+        "unknown-token",
+        "send a known token in the header Authorization: Bearer",
+        headers={"www-authenticate": 'Bearer error="invalid_token"' if is_sent else "Bearer"},
+    )
+
+
 async def send_problem(problem: Problem, send: Any) -> None:
     """Send a problem as the answer to a request."""
     status, body, headers = problem.write()

@@ -16,6 +16,7 @@ from tool_engine.admission import refusal
 from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.bridge import ControllerBridge
 from tool_engine.admission.lines import Lane
+from tool_engine.admission.load.adaptive import refuse_samples
 from tool_engine.admission.pool import SlotPool, broken_accounting
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
@@ -93,6 +94,7 @@ class ToolConcurrencyController(KnownArguments):
             )
         self._user = self._view.user = user
         self.on_configure.append(user.forget_plans)
+        self._layout.on_adapted = user.note_limit
 
     def admit_nowait(  # noqa: C901 - the path of every call, without a step in between
         self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
@@ -295,7 +297,7 @@ class ToolConcurrencyController(KnownArguments):
 
     async def unpark(self, slot: ConcurrencySlot) -> None:
         """Take a parked slot again, ahead of all calls that wait, once no nested call is left."""
-        waiter = self._ask_back(slot)
+        waiter = self._pool.ask_back(slot)
         if waiter is not None and waiter.is_waiting:
             # What is cancelled here may be a task of a tool that goes on: its call still gets
             # its slot back. If it ends, `release` takes the waiter out of the line.
@@ -306,7 +308,7 @@ class ToolConcurrencyController(KnownArguments):
 
         For a call that is ending: it is not held up, and its tool may go on nevertheless.
         """
-        self._ask_back(slot)
+        self._pool.ask_back(slot)
 
     def stay_parked(self, slot: ConcurrencySlot) -> None:
         """In place of `unpark`, for a call that has ended: nothing of it runs."""
@@ -395,6 +397,14 @@ class ToolConcurrencyController(KnownArguments):
             bucket.pause(self._clock() + min(seconds, self.config.max_bucket_pause))
         self._queue.refresh(bucket)
         self._pool.give_out()  # room that was kept for a call of the bucket, too
+
+    def note_overload(self, slot: ConcurrencySlot) -> None:
+        """Note that the service had no room for the call: it refused, or the time ran out.
+
+        An `adaptive` limit shrinks, once for all calls that were in flight together. To be called
+        before `release` or `mark_overdue`.
+        """
+        refuse_samples(slot, self._clock())
 
     def pause_left(self, bucket: str) -> float:
         """Return the seconds until the pause of a bucket ends; 0.0: there is none."""
@@ -555,7 +565,10 @@ class ToolConcurrencyController(KnownArguments):
         pool = self._pool
         if pool.is_shut or lane.is_gated or request.weight > 1:
             pool.check_may_wait(lane, request, now)
-        order, future = pool.order_of(request, now), asyncio.get_running_loop().create_future()
+        order, overload = pool.order_of(request, now), lane.bucket.overload
+        if overload is not None and request.parent is None:
+            order = overload.place_call(order, lane.bucket.waiting, now)
+        future = asyncio.get_running_loop().create_future()
         waiter = Waiter(lane, request, request.weight, order, now, future, call_id)
         waiter.is_queued = request.parent is None
         pool.join(waiter)
@@ -571,11 +584,3 @@ class ToolConcurrencyController(KnownArguments):
         if timeout is not None:
             self._queue.deadlines.add(waiter, timeout, self._queue.waiting)
         return waiter
-
-    def _ask_back(self, slot: ConcurrencySlot) -> Waiter | None:
-        slot.nested -= 1
-        if slot.nested < 0:
-            raise ToolEngineError(f"{slot!r} was unparked more often than parked")
-        if slot.nested or slot.state is not PARKED:
-            return None
-        return self._pool.ask_back(slot)

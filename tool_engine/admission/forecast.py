@@ -217,6 +217,7 @@ class Forecast:
         if copy is None:
             copy = self._bucket_copies[bucket] = Bucket(bucket.name, self._queue.root)
             copy.set_limit(bucket.limit)
+            copy.adaptive = bucket.adaptive  # only read
             copy.throttle = _copy_throttle(bucket)
             copy.paused_until = bucket.paused_until
             copy.used = bucket.used

@@ -6,12 +6,15 @@ as nothing holds or wants a slot in them, so that idle keys cost nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN
 from tool_engine.admission.counts import ToolCounts
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
+from tool_engine.admission.load.adaptive import AdaptiveLimit
+from tool_engine.admission.load.overload import OverloadWatch
 from tool_engine.admission.request import AdmissionRequest, OwnKey
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.config import ConcurrencyConfig
@@ -32,6 +35,7 @@ class Layout:
         "buckets",
         "keys",
         "lanes",
+        "on_adapted",
         "root",
     )
 
@@ -44,12 +48,15 @@ class Layout:
         self._tool_counts: dict[tuple[str, int | None], ToolCounts] = {}
         self._config = config
         self._is_observed = False
+        self.on_adapted: Callable[[dict[str, Any]], object] = dict
+        """Called as adaptive limits change; see `AdmissionUser.note_limit`."""
         self.configure(config)
 
     def configure(self, config: ConcurrencyConfig) -> None:
         """Applies limits, rates, breakers and shares to what is there."""
         self._config = config
-        for name in (*config.bucket_limits, *config.bucket_rates, *config.breakers):
+        named: list[str] = [*config.bucket_limits, *config.bucket_rates, *config.breakers]
+        for name in (*named, *config.adaptive, *config.overload):
             self.bucket(name)
         for bucket in self.buckets.values():
             self._set_up(bucket)
@@ -154,10 +161,38 @@ class Layout:
 
     def _set_up(self, bucket: Bucket) -> None:
         config, name = self._config, bucket.name
-        bucket.set_limit(config.bucket_limits.get(name))
+        self._limit_bucket(bucket)
+        overload = config.overload.get(name)
+        if overload is None or bucket.overload is None:
+            bucket.overload = None if overload is None else OverloadWatch(overload)
+        else:
+            bucket.overload.policy = overload
         bucket.queue_size = config.bucket_queue_sizes.get(name)
         bucket.counts.bound(config.bucket_rates.get(name), config.breakers.get(name))
         bucket.throttle = bucket.counts.throttle
+
+    def _limit_bucket(self, bucket: Bucket) -> None:
+        limit = self._config.bucket_limits.get(bucket.name)
+        policy, adaptive = self._config.adaptive.get(bucket.name), bucket.adaptive
+        if policy is None:
+            adaptive = None
+        elif adaptive is None:
+
+            def use(limit: int) -> None:
+                # What is still in flight when it is taken away says nothing of the limit then.
+                if bucket.adaptive is adaptive:
+                    bucket.set_limit(limit)
+
+            def report(before: int, now: int, reason: str) -> None:
+                if bucket.adaptive is adaptive:
+                    facts = {"bucket": bucket.name, "previous": before}
+                    self.on_adapted({**facts, "limit": now, "reason": reason})
+
+            adaptive = AdaptiveLimit(policy, limit, use, report)
+        else:
+            adaptive.configure(policy, limit)
+        bucket.adaptive = adaptive
+        bucket.set_limit(limit if adaptive is None else adaptive.limit)
 
     def _tool_line(self, request: AdmissionRequest, bucket: Bucket) -> ToolLine:
         line = self._tool_lines.get(request.line)

@@ -20,6 +20,8 @@ from typing import Any, Final
 from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.admission.counts import Counts, ToolCounts
 from tool_engine.admission.key import COMES_LAST, Key
+from tool_engine.admission.load.adaptive import AdaptiveLimit
+from tool_engine.admission.load.overload import OverloadWatch
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot, Order, ancestry
 from tool_engine.admission.throttle import Throttle
@@ -123,10 +125,12 @@ class Bucket(Line):
     """A named limit inside the global one."""
 
     __slots__ = (
+        "adaptive",
         "counts",
         "limit",
         "most",
         "name",
+        "overload",
         "paused_until",
         "queue_size",
         "rejected",
@@ -144,6 +148,10 @@ class Bucket(Line):
         self.most = sys.maxsize
         """The limit as a number that can be compared; -1 during a pause."""
         self.queue_size: int | None = None
+        self.adaptive: AdaptiveLimit | None = None
+        """Finds the limit; None: the configuration says it."""
+        self.overload: OverloadWatch | None = None
+        """None: it has no rules of its own for calls that wait too long."""
         self.counts = Counts()
         self.paused_until: float | None = None
         self.used = 0
@@ -176,6 +184,11 @@ class Bucket(Line):
             self.paused_until = None
             self.set_limit(self.limit)
 
+    @property
+    def largest(self) -> int | None:
+        """The heaviest call that ever fits; None: only the global limit bounds it."""
+        return self.limit if self.adaptive is None else self.adaptive.policy.max
+
     def has_room(self, weight: int) -> bool:
         """Whether `weight` more units fit, pause or not."""
         return self.limit is None or self.used + weight <= self.limit
@@ -190,7 +203,11 @@ class Bucket(Line):
     def lets(self, waiter: Waiter, now: float) -> bool:
         """Whether there is room, and neither rate nor pause hold `waiter` up."""
         if self.limit is not None and self.used + waiter.weight > self.limit:
-            return waiter.resumes is not None and not self.used
+            if self.used or (waiter.resumes is None and self.adaptive is None):
+                return False
+            if waiter.resumes is not None:
+                return True
+            # A limit that found itself never shuts out what its bounds allow: it would not learn.
         if self.throttle is None and self.paused_until is None:
             return True
         return self.delay(waiter, now) <= 0
@@ -244,7 +261,14 @@ class Lane(Line):
         self.throttles = tuple(each.throttle for each in lines if each.throttle is not None)
         self.breakers = tuple(each.breaker for each in lines if each.breaker is not None)
         # With callbacks, too: so calls pay nothing for events that are not listened to.
-        self.is_gated = bool(is_observed or self.keys or self.throttles or self.breakers)
+        self.is_gated = bool(
+            is_observed
+            or self.keys
+            or self.throttles
+            or self.breakers
+            or self.bucket.adaptive is not None
+            or self.bucket.overload is not None
+        )
 
     def best(self) -> tuple[Order, Waiter] | None:
         """The first waiter."""
@@ -288,6 +312,9 @@ class Lane(Line):
         for throttle in self.throttles:
             throttle.count(now)
         slot.probes = tuple((breaker, breaker.start(now)) for breaker in self.breakers)
+        if (adaptive := self.bucket.adaptive) is not None:
+            sample = adaptive.start(now, self.bucket.used, slot.weight)
+            slot.probes += ((adaptive, sample),)
 
     def count_keys(self, slot: ConcurrencySlot) -> None:
         """Count a slot against the keys."""

@@ -17,6 +17,7 @@ from tool_engine.admission.announcing import Announcer
 from tool_engine.admission.breaker import OPEN
 from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Lane, Line
+from tool_engine.admission.load.adaptive import void_samples
 from tool_engine.admission.queue import Queue
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import (
@@ -223,10 +224,17 @@ class SlotPool:
         slot.state = PARKED
         self.parked += 1
         slot.lane.lent.add(slot)
+        # How long it takes from here on is the affair of other calls.
+        void_samples(slot)
         self.put_back(slot, self._clock())
 
-    def ask_back(self, slot: ConcurrencySlot) -> Waiter:
-        """Let a lent slot stand in line, before all that ask for a new one."""
+    def ask_back(self, slot: ConcurrencySlot) -> Waiter | None:
+        """Let a lent slot stand in line, before all that ask for a new one, if all is ready."""
+        slot.nested -= 1
+        if slot.nested < 0:
+            raise ToolEngineError(f"{slot!r} was unparked more often than parked")
+        if slot.nested or slot.state is not PARKED:
+            return None
         number = self.acquired + self.queue.enqueued
         order = (-inf, slot.arrival, number)
         request, now, future = slot.request, self._clock(), get_running_loop().create_future()
@@ -438,12 +446,21 @@ class SlotPool:
         now = self._clock() if now is None else now
         while head := queue.next(self.used, self.limit, now, is_paused=gate.is_paused):
             lane: Lane = head.lane
-            error = refusal.broken(lane, now) if lane.breakers and head.resumes is None else None
+            is_asked = lane.is_gated and head.resumes is None
+            error = self._refuse_head(head, lane, now) if is_asked else None
             if error is not None:
                 self.dismiss(head, error)
             else:
                 self.grant(head, now)
             queue.refresh(lane, now)
+
+    def _refuse_head(self, head: Waiter, lane: Lane, now: float) -> AdmissionError | None:
+        """Return why a call whose turn has come is not made any more, if it is not."""
+        overload = lane.bucket.overload
+        if overload is not None and head.is_queued and overload.refuses(head, now):
+            wait = self.estimated_wait() or overload.policy.interval
+            return refusal.refuse_late(lane, now - head.enqueued_at, overload.policy, wait)
+        return refusal.broken(lane, now)
 
     def _wake_later(self, line: Line, delay: float) -> None:
         """Look at a line again in `delay` seconds, or before, if that is set already."""

@@ -78,6 +78,8 @@ def _reason_in(line: Line, first: Waiter, now: float) -> Reason:
             cause = f"{'the pause' if pause >= delay else 'the rate'} of bucket {bucket.name!r}"
         return Reason(first, f"{cause} lets the next call through in {delay:.2f} s")
     text = _describe_full(f"bucket {bucket.name!r}", bucket.used, bucket.limit, first.weight)
+    if bucket.adaptive is not None:
+        text = f"{text} ({bucket.adaptive})"
     return Reason(first, text, bucket)
 
 

@@ -20,6 +20,7 @@ from tool_engine.errors import (
     SupersededError,
 )
 from tool_engine.model.settings.concurrency import CollisionPolicy
+from tool_engine.model.settings.load import OverloadPolicy
 
 _CLOSED: Final = {
     "closed": "the controller is closed and gives no more slots",
@@ -45,8 +46,8 @@ def impossible(request: AdmissionRequest, lane: Lane, max_concurrent: int) -> Ad
     if request.weight == 1:
         return None
     limits = {"max_concurrent": max_concurrent}
-    if lane.bucket.limit is not None:
-        limits[f"the limit of bucket {lane.bucket.name!r}"] = lane.bucket.limit
+    if (largest := lane.bucket.largest) is not None:
+        limits[f"the limit of bucket {lane.bucket.name!r}"] = largest
     limits |= {f"the limit of {_name_key(key.name)}": key.most for key in lane.keys}
     for name, limit in limits.items():
         if request.weight > limit:
@@ -69,6 +70,16 @@ def broken(lane: Lane, now: float) -> AdmissionError | None:
                 retry_after=delay,
             )
     return None
+
+
+def refuse_late(lane: Lane, waited: float, policy: OverloadPolicy, wait: float) -> AdmissionError:
+    """The bucket has been overloaded for a while, and the call's turn comes too late."""
+    return SlotRejectedError(
+        f"bucket {lane.bucket.name!r} is overloaded: for {policy.interval:g} s no call has waited "
+        f"less than {policy.target:g} s, and this one has waited {waited:.3g} s; try again later, "
+        "make fewer calls at once, or raise the limits, or the target of its overload policy",
+        retry_after=wait,
+    )
 
 
 def collides(request: AdmissionRequest) -> AdmissionError:

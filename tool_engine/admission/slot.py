@@ -64,8 +64,9 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
     """Calls made by the slot's own call that have not ended."""
     resuming: Any = None
     """The waiter with which a parked slot is taken again."""
-    probes: tuple[tuple[Any, int], ...] = ()
-    """What each `CircuitBreaker` gave for the call, to be given back to it with the outcome."""
+    probes: tuple[tuple[Any, Any], ...] = ()
+    """What each `CircuitBreaker`, and an `AdaptiveLimit`, gave for the call, to be given back to it
+    with the outcome."""
     renewed_at: float | None = None
     """When its holder last said that it is alive, on the controller's clock."""
     on_superseded: Callable[[], None] | None = None

@@ -360,6 +360,8 @@ def _describe_bucket(bucket: Bucket, now: float) -> dict[str, Any]:
         "wait_p99": percentile(waits, 0.99),
         "paused_for": paused,
         "breaker": None if bucket.breaker is None else bucket.breaker.state(now),
+        "adaptive": None if bucket.adaptive is None else bucket.adaptive.to_dict(),
+        "overload": None if bucket.overload is None else bucket.overload.to_dict(now),
     }
 
 

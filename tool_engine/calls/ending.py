@@ -44,6 +44,8 @@ _FINAL_EVENTS: Final = {
 
 _MOST_NOTED: Final = 16_384
 """The most bytes of arguments that are kept for messages about a failing subscriber."""
+_SHORT: Final = 128
+"""Bytes of an output whose size a conversation finds out as soon by itself."""
 _AT_ONCE: Final = 50e-6
 """Seconds between two looks at a clock that count as one moment."""
 _LOOKS: Final = 8
@@ -71,11 +73,11 @@ class CallEnding:
         date = self._date if now < self._next_date else self._read_date(now)
         seconds = now - slot.acquired_at
         limited, output, kept = ready
-        context, request, queue_wait, attempts = call.context, slot.request, slot.queue_wait, 1
+        context, request, queue_wait = call.context, slot.request, slot.queue_wait
+        facts, attempts = plan.facts, 1
         call.run = None  # the run knows its call: without a cycle both are freed at once
         if call.reports is not None:
             call.reports.end()
-        facts = plan.facts
         metadata = {**facts, "call_id": call.call_id}
         if queue_wait:
             metadata["queue_wait"] = queue_wait
@@ -115,14 +117,14 @@ class CallEnding:
             context.session_id,
             context.task_id,
         )
-        if limited is not None:
-            output = _shape_for_caller(call, limited, metadata, entry)
+        if limited is not None or (context.scope is not None and len(kept) > _SHORT):
+            output = _give_output(call, ready, metadata, entry)
         (self._append if context.task is None else context.task.keep_record)(entry)
         notes, name = _list_findings(call) if call.findings else [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:
-            whole = kept if limited is None else None
-            self.publish(call, ToolEngineEventType.EXECUTION_COMPLETED, result, kept=whole)
+            done, whole = ToolEngineEventType.EXECUTION_COMPLETED, kept if limited is None else None
+            self.publish(call, done, result, kept=whole)
         return result
 
     def fail(self, call: Call, failure: Failure, seconds: float = 0.0) -> ToolExecutionResult:
@@ -369,6 +371,19 @@ def _shape_for_caller(
         metadata["cut"] = cut
     if entry is not None:
         entry.whole = limited.kept.whole
+    return output
+
+
+def _give_output(
+    call: Call, ready: Ready, metadata: dict[str, Any], entry: CallEntry
+) -> dict[str, Any]:
+    """Return the caller's output; a conversation gets its packed form, and makes none again."""
+    limited, output, kept = ready
+    if limited is not None:
+        return _shape_for_caller(call, limited, metadata, entry)
+    note_output = getattr(call.context.scope, "note_output", None)
+    if note_output is not None:
+        note_output(output, kept)
     return output
 
 

@@ -131,6 +131,9 @@ class ForeignController(AdmissionController):
     def pause_bucket(self, name: str, seconds: float) -> None:
         self._ask_inner(lambda: self._inner.pause_bucket(name, seconds), None, "pause_bucket")
 
+    def note_overload(self, slot: Any) -> None:
+        self._ask_inner(lambda: self._inner.note_overload(slot), None, "note_overload")
+
     def pause_left(self, bucket: str) -> float:
         return self._ask_inner(lambda: self._inner.pause_left(bucket), 0.0, "pause_left")
 

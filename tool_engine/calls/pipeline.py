@@ -92,7 +92,7 @@ class Pipeline:
         self._runs = runs
         self._local = local
         self._ending = ending
-        self._bus = bus
+        self._bus, self.note_limit = bus, partial(bus.tell_trouble, "limit_adapted")
         self._prefix = id_prefix
         self._plans: dict[str, Plan] = {}
         self._retries = Retries(controller, runs, ending, self._suspend_run)
@@ -114,9 +114,11 @@ class Pipeline:
         """Return the id of the call whose run this one shares, if it does."""
         return self._flights.leader_of(call_id)
 
-    def back_off(self, call: Call, seconds: float) -> None:
-        """Pause the tool of `call`, since the service behind it asks for that."""
-        if call.plan is not None:
+    def back_off(self, call: Call, seconds: float | None) -> None:
+        """Pause the tool of `call` if the service asks for that; in any case it had no room."""
+        if call.slot is not None:
+            self._controller.note_overload(call.slot)
+        if call.plan is not None and seconds is not None:
             self._controller.pause_bucket(call.plan.bucket, seconds)
 
     def take_report(self, call: Call, report: ToolProgress | ToolLogLine) -> None:
@@ -565,14 +567,11 @@ class Pipeline:
 
     async def _make_ready(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
         """Make and check the JSON form of a tool's value, within the rest of its time."""
-        loop, asks = (
-            get_running_loop(),
-            {"function": partial(plan.ready_in_thread, call.note_misfits, run.value)},
-        )
+        asks = {"function": partial(plan.ready_in_thread, call.note_misfits, run.value)}
         ask = self._local.in_thread
-        asking = ToolTask(loop, run.deadline, self._runs, call, ask, asks)
+        asking = ToolTask(get_running_loop(), run.deadline, self._runs, call, ask, asks)
         asking.leaves_on_cancel = True
-        if not asking.start(task_of(loop)):
+        if not asking.start(task_of(get_running_loop())):
             await self._suspend_run(call, plan, slot, asking)
         return asking
 
@@ -584,13 +583,14 @@ class Pipeline:
             # By the deadline its helpers end by themselves.
             call.break_off(ends_helpers=not run.is_timed_out)
         outcome = False if failure.error_type in _FAULTS else None
+        if failure.error_type == "timeout":
+            self._controller.note_overload(slot)
+            self._controller.count_timeout()
         if run.is_detached:
             self._controller.mark_overdue(slot, outcome)
             run.on_end = partial(self._controller.release, slot)
         else:
             self._controller.release(slot, now, outcome=outcome)
-        if failure.error_type == "timeout":
-            self._controller.count_timeout()
         result = self._ending.fail(call, failure, seconds)
         if run.cancellation is not None:
             raise run.cancellation

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import errno
 import itertools
 import os
-import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, Final, TextIO
+from typing import Annotated, Final, TextIO
 
 import typer
 
 from tool_engine.cli.command_list import MARKUP, CommandList
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report_failure
 from tool_engine.cli.options import EXIT_CODES, PathOption, ServersOption, check_path_option
-from tool_engine.cli.settings import Settings
+from tool_engine.cli.settings import Settings, read_source
 from tool_engine.errors import ConfigurationError, ToolEngineError
-from tool_engine.model.checks.nearness import suggest_near
 
 _PROGRAM: Final = "tool-engine"
 _CANNOT_WRITE: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
-_NO_COMMAND: Final = re.compile(r"No such command '([^']*)'")
-_MEANT: Final = {
-    **dict.fromkeys(("run", "exec", "execute", "invoke"), "call"),
-    **dict.fromkeys(("ls", "tools"), "list"),
-}
-"""Words of other programs for the commands of this one."""
-_REMOVING: Final = ("prune",)
+_SourceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source",
+        metavar="NAME=URL",
+        envvar="TOOL_ENGINE_SOURCES",
+        help="A database of SQL tools, such as shop=sqlite:///shop.db; once for each.",
+    ),
+]
+_RecordsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--records",
+        metavar="URL",
+        envvar="TOOL_ENGINE_RECORDS",
+        help="The database for the records of calls, such as sqlite:///calls.db, or none; a file "
+        "of yours when nothing is said.",
+        show_default=False,
+    ),
+]
 
 app = typer.Typer(
     cls=CommandList,
@@ -91,7 +103,9 @@ def _wants_json(words: list[str]) -> bool:
 
 def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
     context = getattr(error, "ctx", None)
-    message = _usage_text(error, context)
+    from tool_engine.cli.usage import usage_text
+
+    message = usage_text(error, context)
     hint = ""
     if context is not None:
         hint = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n"
@@ -99,24 +113,6 @@ def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
     if message:
         report_failure(message, "usage_error", as_json=as_json, hint=hint)
     return error.exit_code
-
-
-def _usage_text(error: typer.TyperException, context: Any) -> str:
-    if (found := _NO_COMMAND.match(error.format_message())) is not None and context is not None:
-        commands = context.command.list_commands(context)
-        return f"there is no command {found[1]!r}{_suggest_command(found[1], commands)}"
-    name = getattr(error, "option_name", None)
-    if context is None or name is None or type(error).__name__ != "NoSuchOption":
-        return error.format_message()
-    known = [each for option in context.command.params for each in option.opts]
-    return f"there is no option {name!r}{suggest_near(name, known)}"
-
-
-def _suggest_command(name: str, commands: Iterable[str]) -> str:
-    meant = _MEANT.get(name.lower())
-    # What removes something for good is offered only where its own name was begun.
-    likely = (each for each in commands if each not in _REMOVING or each[:2] == name[:2].lower())
-    return f"; did you mean {meant!r}?" if meant else suggest_near(name, likely)
 
 
 def _open_what_is_closed() -> None:
@@ -142,6 +138,16 @@ def _give_up_broken(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def _enter_folder(ctx: typer.Context, folder: str) -> None:
+    try:
+        ctx.with_resource(contextlib.chdir(folder))
+    except OSError as error:
+        raise CommandError(
+            f"--directory: cannot enter {folder!r}: {error.strerror}; name a folder that is there",
+            error_type="no_folder",
+        ) from error
+
+
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
         try:
@@ -165,29 +171,18 @@ def _read_options(
             show_default=False,
         ),
     ] = None,
+    directory: Annotated[
+        str | None,
+        typer.Option(
+            "--directory", "-C", metavar="DIR", help="Work in this folder, as if you were there."
+        ),
+    ] = None,
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Read the folder's sub-folders too.")
     ] = False,
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source",
-            metavar="NAME=URL",
-            envvar="TOOL_ENGINE_SOURCES",
-            help="A database of SQL tools, such as shop=sqlite:///shop.db; once for each.",
-        ),
-    ] = None,
-    records: Annotated[
-        str | None,
-        typer.Option(
-            "--records",
-            metavar="URL",
-            envvar="TOOL_ENGINE_RECORDS",
-            help="The database for the records of calls, such as sqlite:///calls.db, or none; a "
-            "file of yours when nothing is said.",
-            show_default=False,
-        ),
-    ] = None,
+    no_recursive: Annotated[bool, typer.Option("--no-recursive", hidden=True)] = False,
+    source: _SourceOption = None,
+    records: _RecordsOption = None,
     path: PathOption = None,
     mcp_config: ServersOption = None,
     is_version: Annotated[
@@ -201,10 +196,17 @@ def _read_options(
 
     Example: tool-engine --tools tools call calculator expression=1+2
     """
+    if recursive and no_recursive:
+        raise CommandError("--recursive and --no-recursive contradict each other; leave one out")
+    if directory is not None:
+        _enter_folder(ctx, directory)
     check_path_option(path)
+    for each in source or ():
+        read_source(each)
     ctx.obj = Settings(
         chosen=tools,
         is_recursive=recursive,
+        is_flat=no_recursive,
         sources=tuple(source or ()),
         records=records,
         path=path,

@@ -17,101 +17,126 @@ from tool_engine.cli.options import EXIT_CODES
 
 MARKUP: Final = "rich"
 """How help texts are written."""
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "list": ("files", "List the tools."),
-    "show": (
-        "files",
-        "Show one tool: its parameters, how it runs, its limits, and how to call it.",
-    ),
-    "search": (
-        "files",
-        "Find the tools that fit some words best, as a model finds them with search_tools.",
-    ),
-    "call": ("calls", "Call one tool."),
-    "batch": (
-        "calls",
-        'Run many calls, each {"tool": NAME, "params": {...}} or a list of NAME and params.',
-    ),
-    "simulate": (
-        "calls",
-        "Replay recorded calls under other limits: waits, refusals and use, beside the original.",
-    ),
-    "task": (
-        "background",
-        "Start calls that outlive this command, and see what became of them.",
-    ),
-    "chat": ("chat", "Talk with a model that uses the tools."),
-    "mcp": (
-        "mcp",
-        "Serve the tools to clients of the Model Context Protocol, or use servers of it.",
-    ),
-    "serve": ("serving", "Serve the tools over HTTP, to any language."),
-    "token": ("serving", "Make, list and revoke the tokens of those who may use a server."),
-    "parse": (
-        "formats",
-        "Show what a protocol reads in a reply, and exit with 1 when a call of it cannot be run.",
-    ),
-    "prompt": (
-        "formats",
-        "Print what a model reads about the tools: a text for its prompt, or JSON for the request.",
-    ),
-    "convert": (
-        "formats",
-        "Show one tool in every format, with what each format cannot say of it.",
-    ),
-    "watch": ("files", "Watch the tools folder and print what changes, until Ctrl-C."),
-    "history": (
-        "records",
-        "Show the calls that were made, the newest last, or the whole story of one of them.",
-    ),
-    "stats": (
-        "records",
-        "Show what the calls add up to, per tool and bucket: errors, waits, times.",
-    ),
-    "events": (
-        "records",
-        "Show what happened in engines of other processes: the events that they keep there.",
-    ),
-    "export": ("records", "Write records for other programs, the oldest first."),
-    "prune": ("records", "Remove old records, and old sessions."),
-    "sessions": (
-        "chat",
-        "List the conversations that are kept, look at one, and answer what one of them waits for.",
-    ),
-    "new": (
-        "files",
-        "Write a tool file to begin with: commented, valid, with an example and a test.",
-    ),
-    "validate": (
-        "files",
-        "Check tool files and print every error with its file, line, column and cure.",
-    ),
-    "lint": ("files", "Find what makes tool files that load still bad for a model, with the cure."),
-    "test": (
-        "files",
-        "Run the examples and tests in tool files, offline, and try out their parameters.",
-    ),
-    "diff": (
-        "files",
-        "Show how tools differ, and exit with 1 when an edit breaks callers unannounced.",
-    ),
-    "lock": (
-        "files",
-        "Approve tools, groups and servers as they are, for engines with `lock: enforce`.",
-    ),
-    "schema": (
-        "files",
-        "Print the JSON Schema of a tool file, for editors that check while you type.",
-    ),
-    "demo": (
-        "demo",
-        "See the engine at work in ten seconds, offline, on a copy of the tool files.",
-    ),
+_PANELS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    "Write tools": {
+        "init": (
+            "project",
+            "Begin a project: a tool, its settings, pre-commit hooks and checks for CI.",
+        ),
+        "new": (
+            "files",
+            "Write a tool file to begin with: commented, valid, with an example and a test.",
+        ),
+        "validate": (
+            "files",
+            "Check tool files and print every error with its file, line, column and cure.",
+        ),
+        "lint": (
+            "files",
+            "Find what makes tool files that load still bad for a model, with the cure.",
+        ),
+        "test": (
+            "files",
+            "Run the examples and tests in tool files, offline, and try out their parameters.",
+        ),
+        "diff": (
+            "files",
+            "Show how tools differ, and exit with 1 when an edit breaks callers unannounced.",
+        ),
+        "lock": (
+            "files",
+            "Approve tools, groups and servers as they are, for engines with `lock: enforce`.",
+        ),
+        "schema": (
+            "files",
+            "Print the JSON Schema of a tool file, for editors that check while you type.",
+        ),
+        "watch": ("files", "Watch the tools folder and print what changes, until Ctrl-C."),
+    },
+    "Call them": {
+        "list": ("files", "List the tools."),
+        "show": (
+            "files",
+            "Show one tool: its parameters, how it runs, its limits, and how to call it.",
+        ),
+        "search": (
+            "files",
+            "Find the tools that fit some words best, as a model finds them with search_tools.",
+        ),
+        "call": ("calls", "Call one tool."),
+        "batch": (
+            "calls",
+            'Run many calls, each {"tool": NAME, "params": {...}} or a list of NAME and params.',
+        ),
+        "task": (
+            "background",
+            "Start calls that outlive this command, and see what became of them.",
+        ),
+        "simulate": (
+            "calls",
+            "Replay recorded calls under other limits: waits, refusals, use, beside the original.",
+        ),
+    },
+    "Give them to models and programs": {
+        "chat": ("chat", "Talk with a model that uses the tools."),
+        "serve": ("serving", "Serve the tools over HTTP, to any language."),
+        "token": ("serving", "Make, list and revoke the tokens of those who may use a server."),
+        "mcp": (
+            "mcp",
+            "Serve the tools to clients of the Model Context Protocol, or use servers of it.",
+        ),
+        "prompt": (
+            "formats",
+            "Print what a model reads of the tools: a text for its prompt, or JSON for a request.",
+        ),
+        "parse": (
+            "formats",
+            "Show what a protocol reads in a reply; exit with 1 when a call of it cannot be run.",
+        ),
+        "convert": (
+            "formats",
+            "Show one tool in every format, with what each format cannot say of it.",
+        ),
+    },
+    "Look back": {
+        "history": (
+            "records",
+            "Show the calls that were made, the newest last, or the whole story of one of them.",
+        ),
+        "stats": (
+            "records",
+            "Show what the calls add up to, per tool and bucket: errors, waits, times.",
+        ),
+        "events": (
+            "records",
+            "Show what happened in engines of other processes: the events that they keep there.",
+        ),
+        "sessions": (
+            "chat",
+            "List the kept conversations, look at one, and answer what one of them waits for.",
+        ),
+        "export": ("records", "Write records for other programs, the oldest first."),
+        "prune": ("records", "Remove old records, and old sessions."),
+    },
+    "Look around": {
+        "demo": (
+            "demo",
+            "See the engine at work in ten seconds, offline, on a copy of the tool files.",
+        ),
+        "config": (
+            "project",
+            "Show the settings that hold here, and who says each: an option, a variable, a file.",
+        ),
+    },
 }
-"""Each command's room and the first words of its help, in the order of the help.
+"""Each command's room and the first words of its help, in the parts and the order of the help.
 
 Its words and what it does are in `ROOM/NAME_command.py`, which is imported when it is used.
 """
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    name: command for panel in _PANELS.values() for name, command in panel.items()
+}
+"""All commands, by name."""
 _SETTINGS: Final = {"call": {"ignore_unknown_options": True}}
 """`call` knows which options are parameters of its tool, and refuses the others itself."""
 
@@ -121,7 +146,8 @@ class NamedCommand(TyperCommand):
 
     def __init__(self, name: str) -> None:
         self._room, words = COMMANDS[name]
-        super().__init__(name, help=words)
+        panel = next(title for title, commands in _PANELS.items() if name in commands)
+        super().__init__(name, help=words, rich_help_panel=panel)
 
     def load(self) -> Any:
         """Return the command with its options and all of its help."""

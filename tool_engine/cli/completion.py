@@ -1,7 +1,7 @@
-"""Which names does the shell offer behind `show`, `call` and `--strategy`?
+"""Which words does the shell offer behind `show`, `call` and `--strategy`?
 
 Completion answers while a person waits for the key to come back, so it reads the `name:` lines
-of the files and loads no tool.
+of the files, and loads the one file whose parameters are asked for.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from tool_engine.cli.settings import DEFAULT_TOOLS
 from tool_engine.config import STRATEGIES
+
+if TYPE_CHECKING:
+    from tool_engine.model.parameter import ToolParameter
+    from tool_engine.model.tool import Tool
 
 _NAME: Final = re.compile(rb"""^name:[ \t]*["']?([^\s"'#]+)""", re.MULTILINE)
 _MAX_FILES: Final = 2_000
@@ -32,21 +36,68 @@ def complete_kind(incomplete: str) -> list[str]:
 
 
 def complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:
+    return [name for name in tool_names(_find_folder(ctx)) if name.startswith(incomplete)]
+
+
+def complete_argument(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return `key=` of the parameters that are not given yet, and `key=value` of their choices."""
+    said = [str(word) for word in ctx.params.get("words") or ()]
+    tool = _load_tool(_find_folder(ctx), str(ctx.params.get("name")))
+    if tool is None:
+        return []
+    choices = {each.name: _list_choices(each) for each in tool.parameters}
+    # For bash, an equals sign is a word of its own, which typer leaves out where it is the last.
+    before = [word for word in said[-2:] if word != "="]
+    if said and before and before[-1] in choices and said[-1] in (before[-1], "="):
+        return [value for value in choices[before[-1]] if value.startswith(incomplete)]
+    key, equals, text = incomplete.partition("=")
+    if equals:
+        return [f"{key}={each}" for each in choices.get(key, []) if each.startswith(text)]
+    given = {word.partition("=")[0].removesuffix(":") for word in said}
+    return [f"{name}=" for name in choices if name.startswith(incomplete) and name not in given]
+
+
+def _find_folder(ctx: typer.Context) -> Path:
     chosen = ctx.params.get("tools") or ctx.find_root().params.get("tools")
-    folder = Path(chosen or os.environ.get("TOOL_ENGINE_TOOLS") or DEFAULT_TOOLS)
-    return [name for name in tool_names(folder) if name.startswith(incomplete)]
+    named = chosen or os.environ.get("TOOL_ENGINE_TOOLS")
+    if not named:
+        from tool_engine.cli.settings_file import tools_of_project
+
+        named = tools_of_project()
+    return Path(named or DEFAULT_TOOLS)
+
+
+def _load_tool(folder: Path, name: str) -> Tool | None:
+    from tool_engine.catalog.loader import ToolConfigLoader
+    from tool_engine.errors import DefinitionError
+
+    for path in _list_files(folder):
+        if name in names_in(path):
+            try:
+                tools = ToolConfigLoader().load_file_tools(str(path))
+            except DefinitionError:
+                return None
+            return next((tool for tool in tools if tool.name == name), None)
+    return None
+
+
+def _list_choices(parameter: ToolParameter) -> list[str]:
+    if parameter.type == "boolean":
+        return ["true", "false"]
+    return [str(each) for each in parameter.validation.get("enum") or ()]
 
 
 def tool_names(directory: Path) -> list[str]:
     """Return the sorted names in a folder's files; none if unreadable."""
-    names: set[str] = set()
+    return sorted({name for path in _list_files(directory) for name in names_in(path)})
+
+
+def _list_files(directory: Path) -> list[Path]:
     try:
         files = sorted(path for path in directory.iterdir() if path.suffix in (".yaml", ".yml"))
     except OSError:
         return []
-    for path in files[:_MAX_FILES]:
-        names.update(names_in(path))
-    return sorted(names)
+    return files[:_MAX_FILES]
 
 
 def names_in(path: Path) -> list[str]:

@@ -78,8 +78,10 @@ def _import_app(name: str) -> Any:
     try:
         return import_module(name)
     except Exception as error:
+        is_absent = isinstance(error, ModuleNotFoundError) and error.name == name.partition(".")[0]
+        cure = "; say where it is with --directory DIR" if is_absent else ""
         raise CommandError(
-            f"--app: the module {name!r} cannot be imported: {type(error).__name__}: {error}"
+            f"--app: the module {name!r} cannot be imported: {type(error).__name__}: {error}{cure}"
         ) from error
 
 

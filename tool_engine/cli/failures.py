@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from tool_engine.errors import ToolEngineError
@@ -54,6 +55,20 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
         return ""
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return f"; there are: {', '.join(names[:10])}{more}"
+
+
+def missing_file(text: str) -> CommandError:
+    """Return the error about a path where nothing is, with what lies near it."""
+    path = Path(text)
+    try:
+        beside = [str(each) for each in path.parent.iterdir()]
+    except OSError:
+        beside = []
+    near = suggest_near(text, beside)
+    return CommandError(
+        f"there is no file or folder {text!r}{near or '; check its name'}",
+        error_type="no_such_file",
+    )
 
 
 def report_failure(message: str, error_type: str, *, as_json: bool, hint: str = "") -> None:

@@ -89,18 +89,39 @@ def chosen_format(word: str, formats: Sequence[str]) -> str:
     return word
 
 
+def add_settings_file(settings: Settings) -> Settings:
+    """Return the settings with those of the project, where options and variables say nothing."""
+    # Read late: help and completion need none of it.
+    from tool_engine.cli.settings_file import read_settings_file
+
+    file = read_settings_file()
+    if file is None:
+        return settings
+    path = settings.path or file.values.get("path")
+    check_path_option(path)
+    is_recursive = file.values.get("recursive", False) and not settings.is_flat
+    return settings._replace(
+        is_recursive=settings.is_recursive or is_recursive,
+        records=settings.records or file.values.get("records"),
+        path=path,
+        file=file,
+    )
+
+
 def settings_of(
     ctx: typer.Context,
     tools: str | None,
     records: str | None = None,
     mcp_config: str | None = None,
 ) -> Settings:
-    """Return the global options, with a command's own ones in their place."""
+    """Return what holds: a command's own options, the global ones, the project's settings."""
     known: Settings = ctx.obj
-    settings = known._replace(
-        chosen=tools or known.chosen,
-        records=records or known.records,
-        mcp_config=mcp_config or known.mcp_config,
+    settings = add_settings_file(
+        known._replace(
+            chosen=tools or known.chosen,
+            records=records or known.records,
+            mcp_config=mcp_config or known.mcp_config,
+        )
     )
     PROJECT_FOLDER.set(settings.project)
     return settings

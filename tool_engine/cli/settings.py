@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tool_engine.cli.failures import EXIT_INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
+    from tool_engine.cli.settings_file import SettingsFile
     from tool_engine.config import ToolEngineConfig
 
 DEFAULT_TOOLS = "tools"
+LOCK_VARIABLE: Final = "TOOL_ENGINE_LOCK"
 _ENDS: Final[list[signal.Signals]] = [
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
@@ -30,11 +32,13 @@ _SIGNALLED: Final = EXIT_INTERRUPTED - signal.SIGINT
 
 
 class Settings(NamedTuple):
-    """The global options."""
+    """The global options, and behind them the settings of the project."""
 
     chosen: str | None = None
     """The folder named on the command line or in the environment."""
     is_recursive: bool = False
+    is_flat: bool = False
+    """Whether sub-folders are left out, whatever the project's settings say."""
     sources: tuple[str, ...] = ()
     """The databases of SQL tools, as `NAME=URL`."""
     records: str | None = None
@@ -43,11 +47,30 @@ class Settings(NamedTuple):
     """The named folder of the project's Python modules."""
     mcp_config: str | None = None
     """The named file of servers of tools, such as `.mcp.json`."""
+    file: SettingsFile | None = None
+    """The settings of the project, which hold where no option and no variable says more."""
 
     @property
     def tools(self) -> str:
         """The folder to read, whether it exists or not."""
-        return self.chosen or DEFAULT_TOOLS
+        return self.chosen or self.read_file("tools", DEFAULT_TOOLS)
+
+    @property
+    def mcp_servers(self) -> str | Mapping[str, Any] | None:
+        """The servers of tools: the path of a file, or entries by name."""
+        servers: str | Mapping[str, Any] | None = self.mcp_config or self.read_file("mcp_servers")
+        return servers
+
+    @property
+    def lock_file(self) -> str:
+        """The lock file of the folder, whether it exists or not."""
+        from tool_engine.catalog.approval.lock import default_lock_file
+
+        return self.read_file("lock_file") or default_lock_file(self.tools)
+
+    def read_file(self, key: str, default: Any = None) -> Any:
+        """Return what the project's settings say, or else the default."""
+        return default if self.file is None else self.file.values.get(key, default)
 
     def folder(self) -> str:
         """Return the folder to read."""
@@ -57,19 +80,27 @@ class Settings(NamedTuple):
         state = "is not a folder" if path.exists() else "does not exist"
         raise CommandError(
             f"the tools folder {self.tools!r} {state}; name another with "
-            "`tool-engine --tools DIR ...` or the variable TOOL_ENGINE_TOOLS",
+            "`tool-engine --tools DIR ...` or the variable TOOL_ENGINE_TOOLS, or begin a project "
+            "with `tool-engine init`",
             error_type="no_tools_folder",
         )
 
     @property
     def is_without_folder(self) -> bool:
         """True if the tools of servers are all there is: no folder is named, and none is there."""
-        return self.mcp_config is not None and self.chosen is None and not Path(self.tools).exists()
+        is_named = self.chosen is not None or self.read_file("tools") is not None
+        return self.mcp_servers is not None and not is_named and not Path(self.tools).exists()
 
     @property
     def project(self) -> str:
         """The folder that Python modules of tools are imported from."""
         return os.path.abspath(self.path or os.path.join(self.tools, os.pardir))  # noqa: PTH100, PTH118 - follows no link
+
+    @property
+    def lock(self) -> str:
+        """`enforce` where only approved tools may be called."""
+        lock: str = os.environ.get(LOCK_VARIABLE) or self.read_file("lock", "off")
+        return lock
 
     def engine_config(self, **changes: Any) -> ToolEngineConfig:
         """Return the configuration of an engine on the folder, without automatic reload.
@@ -79,15 +110,22 @@ class Settings(NamedTuple):
         from tool_engine.config import ToolEngineConfig
 
         put_first(self.project)
-        fields: dict[str, Any] = {
-            "auto_reload": False,
-            "recursive": self.is_recursive,
-            "lock": os.environ.get("TOOL_ENGINE_LOCK", "off"),
-            "sources": dict(map(_read_source, self.sources)),
-            "mcp_servers": self.mcp_config,
-            **changes,
-        }
+        fields = {**self.engine_fields(), **changes}
         return ToolEngineConfig(tools_directory=self.folder(), **fields)
+
+    def engine_fields(self) -> dict[str, Any]:
+        """Return the fields of an engine's configuration that options and settings decide."""
+        said = {} if self.file is None else self.file.engine_fields()
+        return {
+            "auto_reload": False,
+            **said,
+            "recursive": self.is_recursive,
+            "lock": self.lock,
+            "sources": {**said.get("sources", {}), **dict(map(read_source, self.sources))},
+            "mcp_servers": self.mcp_servers,
+            # The records are opened by commands, which share them.
+            "records": None,
+        }
 
 
 def put_first(folder: str) -> None:
@@ -95,7 +133,8 @@ def put_first(folder: str) -> None:
     sys.path[:] = [folder, *(each for each in sys.path if each != folder)]
 
 
-def _read_source(text: str) -> tuple[str, str]:
+def read_source(text: str) -> tuple[str, str]:
+    """Return the name and the URL of a `--source`."""
     name, mark, url = text.partition("=")
     if not name or not mark:
         # Not the text: what was meant for a URL may hold a password.

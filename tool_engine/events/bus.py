@@ -264,7 +264,7 @@ class EventBus:
             subscriber.offer(event)
 
     def tell_trouble(self, name: str, fields: dict[str, Any]) -> None:
-        """Publish a storage's log line as an event, if it is one of the facts."""
+        """Publish a storage's log line, or a change of a limit, if it is one of the facts."""
         if name in _NAMES and self.listens_to(kind := ToolEngineEventType(name)):
             error = fields.get("error")
             self.publish(ToolEngineEvent(kind, error=error, data=dict(fields)))

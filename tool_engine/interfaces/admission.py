@@ -120,6 +120,12 @@ class AdmissionUser(Protocol):
     def forget_plans(self) -> None:
         """Take note that `config` has changed; to be called after it has."""
 
+    def note_limit(self, facts: dict[str, Any]) -> None:
+        """Take note that an adaptive limit has changed; at most once a second for a bucket.
+
+        The facts are `bucket`, `previous`, `limit` and `reason`.
+        """
+
 
 class AdmissionController(Protocol):
     """Decides whether and when a call may run, by slots.
@@ -248,6 +254,13 @@ class AdmissionController(Protocol):
     def pause_bucket(self, name: str, seconds: float) -> None:
         """Give no slots of a bucket for some time, as its service asks."""
         del name, seconds
+
+    def note_overload(self, slot: Any) -> None:
+        """Note that the service refused the slot's call, or that its time ran out.
+
+        Comes before the slot's `release` or `mark_overdue`, and perhaps twice.
+        """
+        del slot
 
     def pause_left(self, bucket: str) -> float:
         """Return the seconds left of a bucket's pause; 0.0: none."""

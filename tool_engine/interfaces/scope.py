@@ -20,6 +20,10 @@ class CallScope(Protocol):
     One that counts the calls that tools make has `uses_of(self, tool, engine)`, which gives a `Use`
     (`calls/uses.py`) for each of its books.
 
+    One that keeps outputs has `note_output(self, output, kept)`: called with the output of a
+    call that has succeeded, unless it is short, and with what its record keeps of it, as
+    MessagePack.
+
     It goes into other engines, too. One that speaks for the tools of an engine says True in
     `has_engine(self, engine, tool_name)`; else the approver of that engine must consent as well.
     """

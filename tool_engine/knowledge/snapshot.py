@@ -23,6 +23,8 @@ MAX_SNAPSHOT: Final = 65_536
 """Bytes of one snapshot; a larger value keeps its beginning."""
 TRUNCATED: Final = "_truncated"
 """The key that holds the full size of a shortened value."""
+TOO_DEEP: Final = "[too deep]"
+"""What stands for a value below the last level that is looked at."""
 
 MAX_ERROR: Final = 16_384
 """Characters of an error message that are kept."""
@@ -225,7 +227,7 @@ class _Copier:
 
     def _copy_nested(self, value: Mapping[Any, Any] | Collection[Any], depth: int) -> Any:
         if depth >= _MAX_DEPTH:
-            return "[too deep]"
+            return TOO_DEEP
         try:
             if type(value) is not list and isinstance(value, Mapping):
                 return self._copy_mapping(value, depth + 1)
@@ -285,7 +287,7 @@ def _json_value(value: Any, depth: int) -> Any:
     if not isinstance(value, dict | list | tuple):
         return _json_leaf(value)
     if depth >= _MAX_DEPTH:
-        return "[too deep]"
+        return TOO_DEEP
     if isinstance(value, dict):
         return _json_object(value.items(), depth + 1)
     return [_json_value(item, depth + 1) for item in value]

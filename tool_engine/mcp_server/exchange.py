@@ -94,7 +94,8 @@ class ModernRequests:
         if message["method"] == "subscriptions/listen":
             return None
         sent: Mapping[bytes, bytes] = scope["sent"]
-        if not _takes_both(sent.get(b"accept", b"")):
+        # Of a header that stands twice, what is in front may have gone by one of them.
+        if len(sent) < len(scope["headers"]) or not _takes_both(sent.get(b"accept", b"")):
             return None
         headers = {name.decode("latin-1"): text.decode("latin-1") for name, text in sent.items()}
         route = classify_inbound_request(message, headers=headers)
@@ -139,6 +140,8 @@ class _Exchange:
         self._is_stream = False
         self._is_over = False
         self._has_left = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._pinging: asyncio.Task[None] | None = None
 
     @cached_property
     def cancel_requested(self) -> anyio.Event:
@@ -192,28 +195,46 @@ class _Exchange:
             return
         working = asyncio.current_task()
         assert working is not None  # noqa: S101 - this is a coroutine
-        watching = asyncio.get_running_loop().create_task(self._watch_client(receive, working))
+        watching = working.get_loop().create_task(self._watch_client(receive, working))
+        self._time_ping()
         try:
             await go_on(answering, waited_for)
         except asyncio.CancelledError:
-            if not self._has_left or working.uncancel():
+            if not self._has_left or working.cancelling() > 1:
                 raise
         finally:
             watching.cancel()
+            self._end_pings()
+            if self._has_left:
+                # Also where the work has gone on: the caller must not take it for cancelled.
+                working.uncancel()
 
     async def _watch_client(self, receive: Any, working: asyncio.Task[Any]) -> None:
-        """Cancel the work when its client leaves, and let it hear that the work goes on."""
-        while True:
-            try:
-                async with asyncio.timeout(_PING):
-                    while (await receive())["type"] != "http.disconnect":
-                        pass
-            except TimeoutError:
-                await self._send_piece(b": ping\r\n\r\n")
-                continue
+        """Cancel the work when its client leaves."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        # An answer that says how long it is goes out whole.
+        if self._is_stream or not self._is_over:
             self._has_left = True
+            self._end_pings()
             working.cancel()
-            return
+
+    def _time_ping(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_PING, self._begin_ping)
+
+    def _begin_ping(self) -> None:
+        """Let the client hear that its call goes on, unless something is on its way to it."""
+        # A task of its own: a client that does not read must not hold up what watches it.
+        if not self._turn.locked():
+            sending = self._send_piece(b": ping\r\n\r\n")
+            self._pinging = asyncio.get_running_loop().create_task(sending)
+        self._time_ping()
+
+    def _end_pings(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._pinging is not None:
+            self._pinging.cancel()
 
     async def _send_event(self, message: Mapping[str, Any]) -> None:
         await self._send_piece(b"event: message\r\ndata: %b\r\n\r\n" % _encode(message).encode())
@@ -224,8 +245,9 @@ class _Exchange:
             if self._is_over:
                 return
             if not self._is_stream:
-                self._is_stream = True
                 await self._send_head(200, _STREAM)
+                # Only now: what sends a notice is cancelled with its call, and the answer goes on.
+                self._is_stream = True
             await self._send_body(piece, more=True)
 
     async def _send_answer(self, status: int, body: bytes) -> None:

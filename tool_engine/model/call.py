@@ -312,6 +312,18 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         check_timeout("seconds", seconds)
         self._call.owner.back_off(self._call, seconds)
 
+    def report_overload(self) -> None:
+        """Report that the service behind the tool refused for want of room, without a pause.
+
+        The limit of the tool's bucket shrinks, if it is `adaptive`; see `back_off` for a pause.
+
+        Raises:
+            UnboundContextError: The context does not belong to a running call.
+        """
+        if self._call is None:
+            raise UnboundContextError(f"cannot report an overload: {_UNBOUND}")
+        self._call.owner.back_off(self._call, None)
+
     def report_progress(
         self, done: float, total: float | None = None, message: str | None = None
     ) -> Reported:

@@ -50,6 +50,7 @@ class ToolEngineEventType(str, Enum):
     DECISION_REVOKED = "decision_revoked"
     TOOL_TOGGLED = "tool_toggled"
     GROUP_TOGGLED = "group_toggled"
+    LIMIT_ADAPTED = "limit_adapted"
     RECORDS_NOT_WRITTEN = "records_not_written"
     RECORDS_WRITTEN_AGAIN = "records_written_again"
     RECORDS_DROPPED = "records_dropped"

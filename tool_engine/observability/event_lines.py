@@ -39,6 +39,7 @@ LINES: Final = {
     ToolEngineEventType.DECISION_REVOKED: "info",
     ToolEngineEventType.TOOL_TOGGLED: "info",
     ToolEngineEventType.GROUP_TOGGLED: "info",
+    ToolEngineEventType.LIMIT_ADAPTED: "info",
 }
 """The level of each event that becomes a line here; others are logged where they arise."""
 _NOBODYS_FAULT: Final = ("tool_not_found", "tool_quarantined", "engine_closed", "cancelled")

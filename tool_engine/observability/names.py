@@ -40,6 +40,8 @@ _OF_EVENTS: Final = {
     "decision_kept": "a decision holds for a principal from now on; `principal`, `always` and `by`",
     "decision_revoked": "a decision does not hold for a principal any more; `principal` and `by`",
     "tool_toggled": "a conversation turned a tool on or off; `session_id` and `is_enabled`",
+    "limit_adapted": "a bucket's limit has found another value; `bucket`, `previous`, `limit`, "
+    "`reason`",
     "group_toggled": "a conversation turned a group on or off; `group`, `session_id`, `is_enabled`",
 }
 

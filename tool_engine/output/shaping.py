@@ -23,7 +23,7 @@ from tool_engine.redaction import OwnSecrets, secrets_of
 
 _AT_ONCE: Final = 32_768
 """Characters of an output that the event loop handles; a larger one goes to a thread."""
-_PACKED_AT_ONCE: Final = 32_768
+SHORT: Final = 32_768
 """Bytes of the packed form of such an output, which is measured at one go: to count the characters
 of a table value by value takes thirty times as long."""
 _FEW: Final = 16
@@ -152,7 +152,7 @@ def is_quick(value: Any) -> bool:
     # Loaded late: most programs return nothing larger.
     from tool_engine.model.json.weighing import pack_small
 
-    return pack_small(value, _PACKED_AT_ONCE) is not None or _fits_size(value, _AT_ONCE)
+    return pack_small(value, SHORT) is not None or _fits_size(value, _AT_ONCE)
 
 
 def _is_tiny(value: Any) -> bool:

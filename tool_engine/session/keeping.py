@@ -17,6 +17,7 @@ from tool_engine.model.call import Refusal, ToolExecutionResult
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool
+from tool_engine.output.shaping import SHORT, is_quick
 from tool_engine.session.deferral import Deferred, finish_result, note_deferred
 from tool_engine.session.formatting import data_of
 from tool_engine.session.narrowing import find_limit, find_replies
@@ -43,7 +44,12 @@ from tool_engine.session.scope import SessionScope
 from tool_engine.session.toolbox.placing import Placed
 from tool_engine.session.variables.labels import find_result_labels
 from tool_engine.session.variables.references import Expanded
-from tool_engine.session.variables.unmade import keep_packed, pack_call, unpack_output
+from tool_engine.session.variables.unmade import (
+    PackedCall,
+    keep_packed,
+    pack_call,
+    unpack_output,
+)
 from tool_engine.session.variables.variable_definitions import WRITE_VAR
 from tool_engine.session.variables.variable_tools import (
     NamesOfCall,
@@ -149,16 +155,20 @@ class ResultKeeper:
         )
         packed = None
         if names is not None and tool is not None:
-            packed = pack_call(tool, arguments, result)
+            find_size = None if scope is None else scope.find_size
+            packed = pack_call(tool, arguments, result, find_size)
         variable, read = None if names is None else names.result, None
         if presentation is WHOLE:
             read = self._read_at_once(result, tool_name, params, limit, packed, variable)
+        is_short = None if packed is None else True
         if read is None:
+            is_short = is_short or _is_short(result, scope)
             # Functions in code read what the tool ran with, defaults filled in.
             filled = {} if scope is None or presentation is WHOLE else scope.params
             args = with_limit({**arguments, **filled}, params)
-            options = args, tool, presentation, limit
-            read = await self._read_in_time(result, tool_name, *options, variable=variable)
+            how = variable, is_short, args, tool, presentation, limit
+            read = await self._read_in_time(result, tool_name, *how)
+        ended = read, tool, names, arguments, packed, result, scope, is_short
         refusal = None
         if placed is not None and result.error_type not in REFUSED:
             is_asked = scope is not None and (
@@ -174,12 +184,10 @@ class ResultKeeper:
                 refusal = await self._review_result(placed, *ran, read, is_asked=is_asked)
             token = None if refusal is None else (refusal.details or {}).get("approval_token")
             if token is not None:
-                rest = partial(
-                    self._keep_result, read, tool, names, arguments, packed, result, scope
-                )
+                rest = partial(self._keep_result, *ended)
                 book = self._gate.book
                 note_deferred(self._deferred, book, token, scope, placed.name, rest)
-        return await self._keep_result(read, tool, names, arguments, packed, result, scope, refusal)
+        return await self._keep_result(*ended, refusal)
 
     def _read_at_once(
         self,
@@ -187,7 +195,7 @@ class ResultKeeper:
         tool_name: str,
         params: Any,
         limit: int,
-        packed: bytes | None,
+        packed: PackedCall | None,
         variable: str | None,
     ) -> SessionResult | None:
         """Return what the model reads of a result that code does not present.
@@ -216,13 +224,19 @@ class ResultKeeper:
         return make_session_result(result, tool_name, unread, unread, is_truncated=unread)
 
     async def _read_in_time(
-        self, result: ToolExecutionResult, tool_name: str, *options: Any, variable: str | None
+        self,
+        result: ToolExecutionResult,
+        tool_name: str,
+        variable: str | None,
+        is_short: bool,
+        *options: Any,
     ) -> SessionResult:
         """Do the same for any result, whose texts are made now, perhaps in a thread."""
         config = self._toolbox.config
         shown = await present_in_time(
             result,
             *options,
+            is_short=is_short,
             variable=variable if result.is_success else None,
             language=config.language,
             has_reader=config.tool_toggles.get("read_var", True),
@@ -293,9 +307,10 @@ class ResultKeeper:
         tool: Tool | None,
         names: NamesOfCall | None,
         arguments: dict[str, Any],
-        packed: bytes | None,
+        packed: PackedCall | None,
         result: ToolExecutionResult,
         scope: SessionScope | None,
+        is_short: bool | None,
         refusal: Refusal | None,
     ) -> SessionResult:
         """Keep the result in variables, and return what the model reads of it."""
@@ -311,7 +326,8 @@ class ResultKeeper:
             if packed is None or not keep_packed(
                 store, tool, names, packed, labels, put_in, is_success=is_success
             ):
-                await keep_call_in_time(store, tool, names, arguments, result, labels, put_in)
+                kept = tool, names, arguments, result, labels, put_in
+                await keep_call_in_time(store, *kept, is_short=is_short)
             # With room for one variable the result has taken its place.
             read.args_variable = names.args if names.args in self._variables else None
             read.result_variable = names.result if result.is_success else None
@@ -353,8 +369,17 @@ class ResultKeeper:
         return min(limit, other, key=lambda each: each if each > 0 else inf)
 
 
+def _is_short(result: ToolExecutionResult, scope: SessionScope | None) -> bool:
+    """Return True if an output is small enough to read and keep without a thread.
+
+    To learn it may take a millisecond: it is asked once.
+    """
+    size = None if scope is None else scope.find_size(result.output)
+    return is_quick(result.output) if size is None else size <= SHORT
+
+
 def _present_packed(
-    packed: bytes,
+    packed: PackedCall,
     tool_name: str,
     limit: int,
     variable: str | None,

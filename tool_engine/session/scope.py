@@ -15,6 +15,7 @@ from tool_engine.approval.subject import making_of, place_of
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.interfaces import CallScope, ToolExecutor
 from tool_engine.interfaces.source import Source
+from tool_engine.knowledge.snapshot import TOO_DEEP, TRUNCATED
 from tool_engine.model.approval import ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal
 from tool_engine.model.json.copying import copied, live
@@ -34,6 +35,7 @@ from tool_engine.sources.identity import engine_of, source_text
 from tool_engine.sources.owners import engine_of_inner, leaf_of
 
 _NO_TOKENS: Final[Mapping[str, Any]] = MappingProxyType({})
+_NOT_ALL: Final = (TRUNCATED.encode(), TOO_DEEP.encode())
 _FOREIGN: Final = "source 0"
 """Stands for `source_of` of a tool whose engine the conversation does not have."""
 
@@ -88,6 +90,7 @@ class SessionScope:
         "_allowed",
         "_find_off",
         "_others",
+        "_output",
         "_rules",
         "asks",
         "asks_on_error",
@@ -148,6 +151,8 @@ class SessionScope:
         self.params: dict[str, Any] = {}
         """The arguments that the tool ran with, defaults filled in."""
         self._allowed: ApprovalRequest | None = None
+        self._output: tuple[Any, bytes] | None = None
+        """An output, and what its record keeps of it; that of the call itself is the last one."""
         self.shared: Mapping[str, tuple[CallScope, ...]] = _NO_TOKENS
         """Request token -> the scopes of all conversations that must agree to its call."""
         self.deferred: Mapping[str, bool] = _NO_TOKENS
@@ -381,6 +386,19 @@ class SessionScope:
         refusal = self.parts.gate.denied(tool, params)
         is_open = refusal is None and call_id == self.call_id
         return self._find_refusal_since() if is_open else refusal
+
+    def note_output(self, output: dict[str, Any], kept: bytes) -> None:
+        """Take what the engine knows of the output of a call that has succeeded."""
+        self._output = output, kept
+
+    def find_size(self, output: dict[str, Any]) -> int | None:
+        """Return the bytes of an output as MessagePack; None: the engine did not find them."""
+        if self._output is None or self._output[0] is not output:
+            # Of another call, or another source has changed it.
+            return None
+        kept = self._output[1]
+        # A part of an output, and one that nests too deep, say nothing of how large it is.
+        return None if any(mark in kept for mark in _NOT_ALL) else len(kept)
 
     def shown_tool(self, tool: Tool) -> Tool | None:
         return self.parts.showing.find_tool(tool)

@@ -41,6 +41,30 @@ def test_commands_are_not_for_the_model(folder: Path) -> None:
     assert [each["content"] for each in kept(folder, "s")] == ["/etc/hosts is a file?", "Yes."]
 
 
+def test_a_conversation_is_kept_under_a_name(folder: Path) -> None:
+    """As it is now, and once; what is said afterwards is not in it."""
+    words = script(folder, {"text": "One."}, {"text": "Two."})
+    with at_terminal(folder, *words) as screen:
+        screen.shows(PROMPT)
+        screen.type("first\n")
+        screen.shows("One.\r\n> ")
+        screen.type("/save\n")
+        screen.shows("such as: /save notes-1\r\n> ")
+        screen.type("/save kept-1\n")
+        screen.shows("kept as 'kept-1', as it is now: `chat --session` goes on from here\r\n> ")
+        screen.type("second\n")
+        screen.shows("Two.\r\n> ")
+        screen.type("/save kept-1\n")
+        screen.shows("is kept already; choose another name\r\n> ")
+        screen.type("/quit\n")
+        assert screen.ends() == 0
+    assert [each["content"] for each in kept(folder, "kept-1")] == ["first", "One."]
+    with at_terminal(folder, *words, "--records", "none") as screen:
+        screen.shows(PROMPT)
+        screen.type("/save kept-2\n")
+        screen.shows("begin with --records sqlite:///calls.db\r\n> ")
+
+
 def test_a_paste_is_one_turn(folder: Path) -> None:
     """What the terminal marks as pasted is said at once, however many lines it has."""
     words = script(folder, {"text": "One."}, {"text": "Two."})

@@ -216,7 +216,7 @@ def test_a_name_that_another_file_defines_is_refused(command: Command, tools: Pa
         (("../evil",), "write 'evil'", "bad_name"),
         (("天气",), "which every provider takes\n", "bad_name"),
         (("x", "--kind", "htp"), "did you mean 'http'?", "usage_error"),
-        (("x", "--kind", "sql"), "http: an HTTP request", "usage_error"),
+        (("x", "--kind", "zzz"), "http (an HTTP request", "usage_error"),
         (("class", "--kind", "python"), "Python cannot import", "bad_name"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig
+from tool_engine import AdaptivePolicy, ConcurrencyConfig, ToolEngine, ToolEngineConfig
 from tool_engine.executors.http.retry_after import pause_asked_for
 
 LIMIT = 10.0
@@ -221,3 +221,21 @@ async def test_a_redirect_asks_for_nothing(engine: ToolEngine, site: Any) -> Non
     async with asyncio.timeout(LIMIT):
         assert (await engine.execute("one")).is_success
     assert paused_for(engine) == 0.0
+
+
+@pytest.mark.parametrize(("status", "limit"), [(429, 4), (503, 4), (500, 8), (404, 8)])
+async def test_a_refusal_without_a_pause_shrinks_an_adaptive_limit(
+    engine: ToolEngine, site: Any, status: int, limit: int
+) -> None:
+    """C19: the service had no room, even if it does not say for how long."""
+
+    async def refuse(_request: web.Request) -> web.Response:
+        return web.Response(status=status)
+
+    site.answer = refuse
+    engine.controller.configure(
+        ConcurrencyConfig(bucket_limits={"http": 8}, adaptive={"http": AdaptivePolicy()})
+    )
+    await engine.execute("one")
+    bucket = engine.controller.snapshot().buckets["http"]
+    assert (bucket["limit"], bucket["paused_for"]) == (limit, 0.0)

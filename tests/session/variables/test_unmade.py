@@ -128,6 +128,64 @@ def test_variables_that_are_not_read_are_not_made(monkeypatch: pytest.MonkeyPatc
     assert made == ["fetch_1_args"]
 
 
+class Word(str):
+    """A text of a class of its own, which would read back as another one."""
+
+    __slots__ = ()
+
+
+def unfold(levels: int) -> list[Any]:
+    """A short list that is very long when it is written: each level holds the next one twice."""
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value, value]
+    return value
+
+
+def test_many_calls_that_none_has_read_are_not_made_to_learn_their_size() -> None:
+    """As many tables as fit are kept unread: each call after them makes none of those before."""
+    store, tool, calls = VariableStore(), make_tool(), 600
+    rows = [{"id": at, "name": f"name {at}", "value": at * 1.5, "ok": True} for at in range(270)]
+    for number in range(calls):
+        names = name_variables("fetch", number, store)
+        packed = pack_call(tool, {}, ToolExecutionResult(True, "fetch", {"rows": rows}))
+        assert packed is not None
+        assert keep_packed(store, tool, names, packed, frozenset({WEB}))
+    assert (len(store), store.evicted) == (store.capacity, 2 * calls - store.capacity)
+    unread = [each for each in store._used.values() if isinstance(each, unmade.UnmadeCall)]
+    assert len(unread) == store.capacity
+    assert store.get(f"fetch_{calls - 1}_result").value == {"rows": rows}
+
+
+def test_a_result_that_is_removed_takes_its_part_of_what_may_be_unread() -> None:
+    """What is not made yet counts by itself: removing or reading one leaves that of the other."""
+    result = ToolExecutionResult(True, "fetch", {"rows": ["x" * 100] * 50})
+    for step in ("remove", "read", "look"):
+        store = VariableStore()
+        packed = pack_call(make_tool(), {"a": ["y" * 10]}, result)
+        assert packed is not None
+        keep_packed(store, make_tool(), name_variables("fetch", 1), packed, frozenset({WEB}))
+        assert store._unmade == packed.most_sent + packed.most_returned
+        if step == "remove":
+            store.remove("fetch_1_result")
+            assert store._unmade == packed.most_sent
+        elif step == "read":
+            store.get("fetch_1_result")
+            assert store._unmade == 0
+        store.remove(["fetch_1_args", "fetch_1_result"])
+        assert (store._unmade, store.chars) == (0, 0)
+
+
+def test_a_size_that_is_known_is_not_measured_again() -> None:
+    """What the engine has packed for its record says how large it is."""
+    result = ToolExecutionResult(True, "fetch", {"rows": [[1], [2]]})
+    assert pack_call(make_tool(), {}, result, lambda output: 40_000) is None
+    packed = pack_call(make_tool(), {}, result, lambda output: 10)
+    assert packed is not None
+    assert packed.most_returned == 80
+    assert pack_call(make_tool(), {}, result, lambda output: None) is not None
+
+
 def test_what_takes_long_or_is_secret_is_kept_at_once() -> None:
     """Long texts, what is no plain JSON, and the arguments of a tool with secrets."""
     result = ToolExecutionResult(True, "fetch", {"result": "x"})
@@ -136,9 +194,9 @@ def test_what_takes_long_or_is_secret_is_kept_at_once() -> None:
     )
     for tool, params in (
         (make_tool(), {"a": "x" * 40_000}),
-        (make_tool(), {"a": [(1, 2)]}),
-        (make_tool(), {"a": 2**70}),
+        (make_tool(), {"a": [Word("x")]}),
         (make_tool(), {"a": [date(2026, 1, 31)]}),
+        (make_tool(), {"a": unfold(60)}),
         (secret, {"key": "k"}),
     ):
         assert pack_call(tool, params, result) is None

@@ -118,10 +118,21 @@ def _read_word(
     if word.startswith("--"):
         return [_parse_word(_rewrite_option(word, rest, types), types, secrets)]
     if word.lstrip().startswith("{"):
-        value = parse_json(word, "the arguments")
+        try:
+            value = parse_json(word, "the arguments")
+        except CommandError as error:
+            example = json.dumps(dict(_write_example(types)), ensure_ascii=False)
+            raise CommandError(f"{error}; write one object, such as {quote(example)}") from error
         # An object, as it begins with a brace.
         return list(value.items())
     return [_parse_word(word, types, secrets)]
+
+
+def _write_example(types: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
+    """Yield an argument that a tool takes."""
+    values = {"integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
+    for key, kind in list(types.items())[:1]:
+        yield key, values.get(kind, "...")
 
 
 def _rewrite_option(word: str, rest: deque[str], types: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from tool_engine.cli.broken import missing_tool, report_servers
 from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
 from tool_engine.cli.calls.caller import CALLER, find_approver
 from tool_engine.cli.calls.progress_line import ProgressLine
+from tool_engine.cli.completion import complete_argument
 from tool_engine.cli.console import json_text, make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.logs import hide_load_errors
@@ -51,6 +52,7 @@ def run_command(
             metavar="KEY=VALUE",
             help="Arguments: key=value by the parameter's type, key:=json, key=@file; also "
             "--key value, or one JSON object.",
+            autocompletion=complete_argument,
         ),
     ] = None,
     *,

@@ -125,7 +125,7 @@ def run_command(
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
-    """Replay recorded calls under other limits: waits, refusals and use, beside the original.
+    """Replay recorded calls under other limits: waits, refusals, use, beside the original.
 
     Example: tool-engine simulate calls.jsonl --bucket http=8 --strategy priority --plot slots.svg
     """

@@ -16,7 +16,7 @@ from tool_engine.cli.chat.chat_options import ChatOptions, split_names
 from tool_engine.cli.chat.chat_view import ChatView, JSONView, PlainView, TerminalView
 from tool_engine.cli.chat.input import Said
 from tool_engine.cli.chat.turns import ChatTurns
-from tool_engine.cli.failures import CommandError
+from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings
 from tool_engine.engine import ToolEngine
@@ -100,7 +100,11 @@ async def _open_session(engine: ToolEngine, options: ChatOptions) -> ToolSession
         name = options.session_id or f"chat-{uuid.uuid4().hex[:12]}"
         config = ToolCallConfig(**_list_changes(options))
         session = ToolSession(engine, name, config, _make_approver(options), agent_id=CALLER)
+    groups = [each.name for each in session.toolbox.groups()]
     for name in split_names(options.groups or ""):
+        if name not in groups:
+            hint = suggest_name(name, groups) or "; a file with `kind: group` makes one"
+            raise CommandError(f"there is no group {name!r}{hint}", error_type="group_not_found")
         session.toolbox.toggle_group_enabled(name, True)
     for name in split_names(options.enabled or ""):
         session.toolbox.set_tool_enabled(name, True)

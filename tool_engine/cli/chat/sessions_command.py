@@ -77,7 +77,7 @@ def run_command(
     tools: ToolsOption = None,
     records: RecordsOption = None,
 ) -> int:
-    """List the conversations that are kept, look at one, and answer what one of them waits for.
+    """List the kept conversations, look at one, and answer what one of them waits for.
 
     Example: tool-engine sessions show chat-1
     """

@@ -21,6 +21,7 @@ from tool_engine.cli.chat.input import Said
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
 from tool_engine.cli.settings import hurry_after_signal
 from tool_engine.errors import RecordsUnavailableError, SessionConflictError, ToolEngineError
+from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.session import LONGEST_SESSION_ID
 from tool_engine.session.session import ToolSession
@@ -77,7 +78,7 @@ class ChatTurns:
             text = await self._next_words()
             if text is None:
                 break
-            if not text or self._is_command(loop, text):
+            if not text or await self._is_command(loop, text):
                 continue
             turns += 1
             if again is not None and await _is_behind(loop):
@@ -111,12 +112,16 @@ class ChatTurns:
             self._view.left()
         return text
 
-    def _is_command(self, loop: AgentLoop, text: str) -> bool:
+    async def _is_command(self, loop: AgentLoop, text: str) -> bool:
         """Answer a command at the terminal; return True if it was one."""
-        is_ours = self._said.is_terminal and is_command(text)
-        if is_ours:
+        if not self._said.is_terminal:
+            return False
+        saving = _SAVE.fullmatch(text)
+        if saving is not None:
+            self._view.show_text(await save_copy(loop, saving[1]))
+        elif is_command(text):
             self._view.show_text(answer_command(loop.session, text))
-        return is_ours
+        return saving is not None or is_command(text)
 
     async def _keep_conversation(self, loop: AgentLoop) -> None:
         self._moved = await _save_conversation(loop)
@@ -230,7 +235,28 @@ async def _save_conversation(loop: AgentLoop) -> str | None:
 
 QUIT: Final = "/quit"
 """Ends the conversation, as Ctrl-D does."""
+_SAVE: Final = re.compile(r"/save(?:\s+(\S+))?")
 _COMMAND: Final = re.compile(r"/[A-Za-z_-]*")
+
+
+async def save_copy(loop: AgentLoop, name: str | None) -> str:
+    """Keep the conversation under a name of its own; return what became of it.
+
+    Args:
+        loop: The conversation, which itself stays what it is.
+        name: The name, of which nothing may be kept yet; None: none was given.
+    """
+    if name is None:
+        return "say under which name, such as: /save notes-1"
+    if isinstance(loop.session.storage, MemorySessionStorage):
+        return "there is no database to keep it in; begin with --records sqlite:///calls.db"
+    try:
+        await loop.session.save({"loop": loop.to_dict()}, as_id=name)
+    except SessionConflictError:
+        return f"a session {name!r} is kept already; choose another name"
+    except ToolEngineError as error:
+        return str(error)
+    return f"kept as {name!r}, as it is now: `chat --session` goes on from here"
 
 
 def is_command(text: str) -> bool:
@@ -240,7 +266,7 @@ def is_command(text: str) -> bool:
 def answer_command(session: ToolSession, text: str) -> str:
     known = _COMMANDS.get(text)
     if known is None:
-        hint = suggest_near(text, (*_COMMANDS, QUIT)) or "; /help lists those that are"
+        hint = suggest_near(text, (*_COMMANDS, "/save", QUIT)) or "; /help lists those that are"
         return f"there is no command {text!r}{hint}"
     return known[1](session)
 
@@ -248,6 +274,7 @@ def answer_command(session: ToolSession, text: str) -> str:
 def _list_commands(session: ToolSession) -> str:
     del session
     lines = [f"{name:<8} {meaning}" for name, (meaning, _) in _COMMANDS.items()]
+    lines.append("/save NAME keeps it as a session, as it is now")
     return "\n".join([*lines, f"{QUIT:<8} ends the conversation, as Ctrl-D does"])
 
 

@@ -25,7 +25,7 @@ from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error, kind_of
 from tool_engine.catalog.yaml.document import format_path
 from tool_engine.cli.console import make_console, plain
-from tool_engine.cli.failures import CommandError
+from tool_engine.cli.failures import missing_file
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import DefinitionError, DefinitionProblem
@@ -210,7 +210,7 @@ def _group_by_folder(paths: Iterable[str], *, is_recursive: bool) -> dict[Path, 
     for text in paths:
         path = Path(text)
         if not path.exists():
-            raise CommandError(f"there is no file or folder {text!r}", error_type="no_such_file")
+            raise missing_file(text)
         is_folder = path.is_dir()
         files = list_definitions(text, recursive=is_recursive) if is_folder else [text]
         folder = folders.setdefault((path if is_folder else path.parent).resolve(), {})

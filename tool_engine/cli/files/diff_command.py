@@ -263,5 +263,9 @@ def _run_git(*words: str) -> bytes:
         ) from None
     except subprocess.CalledProcessError as error:
         reason = error.stderr.decode("utf-8", "replace").strip()
-        raise CommandError(f"git cannot read that: {reason}", error_type="no_revision") from error
+        raise CommandError(
+            f"git cannot read that: {reason}; name a revision of the repository in this folder, or "
+            "compare two folders",
+            error_type="no_revision",
+        ) from error
     return ended.stdout

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -16,14 +15,19 @@ from tool_engine.catalog.lint_rules.rule import ERROR, LintRule
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
+from tool_engine.cli.files.report_formats import (
+    FORMATS,
+    FORMATS_HELP,
+    REPORTS,
+    Finding,
+    Rule,
+    print_report,
+)
 from tool_engine.cli.files.targets import file_of_tool, files_at, is_path
 from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import DefinitionError, DefinitionProblem
-
-FORMATS: Final = ("text", "json", "github")
-"""How findings can be printed."""
 
 _DOES_NOT_LOAD: Final = "L000"
 """The code of what keeps a file from loading; nothing switches it off."""
@@ -32,7 +36,7 @@ _DOES_NOT_LOAD: Final = "L000"
 class LintOptions(msgspec.Struct, frozen=True):
     rules: list[LintRule]
     format: str = "text"
-    """`text`, `json` or `github`."""
+    """One of `FORMATS`."""
 
     @property
     def is_json(self) -> bool:
@@ -58,9 +62,7 @@ def run_command(
         list[str] | None,
         typer.Option("--ignore", "-i", metavar="CODES", help="All rules but these."),
     ] = None,
-    form: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="text, json or github.")
-    ] = "text",
+    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help=FORMATS_HELP)] = "text",
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and end.")] = False,
     as_json: JSONOption = False,
     tools: ToolsOption = None,
@@ -101,7 +103,14 @@ def lint_files(settings: Settings, targets: Sequence[str], options: LintOptions)
     findings = [
         finding for file, tool in files.items() for finding in _lint_file(file, tool, options.rules)
     ]
-    _PRINTERS[options.format](findings, len(files))
+    if options.format in REPORTS:
+        rules = [Rule(_DOES_NOT_LOAD, "The file cannot be loaded")]
+        rules += [Rule(rule.code, rule.summary) for rule in options.rules]
+        print_report(options.format, "lint", list(map(_to_finding, findings)), files, rules)
+    elif options.is_json:
+        _print_json(findings, len(files))
+    else:
+        _print_text(findings, len(files))
     return EXIT_FAILED if findings else EXIT_OK
 
 
@@ -192,31 +201,6 @@ def _count_severities(findings: Sequence[LintFinding]) -> tuple[int, int]:
     return errors, len(findings) - errors
 
 
-def _print_github(findings: Sequence[LintFinding], _: int) -> None:
-    for finding in findings:
-        place = {
-            "file": finding.file,
-            "line": finding.line,
-            "col": finding.column,
-            "title": f"{finding.code} {finding.path}".strip(),
-        }
-        words = ",".join(
-            f"{key}={_github_text(str(value), in_property=True)}"
-            for key, value in place.items()
-            if value is not None
-        )
-        sys.stdout.write(f"::{finding.severity} {words}::{_github_text(finding.message)}\n")
-
-
-def _github_text(text: str, *, in_property: bool = False) -> str:
-    """Escape `text` for GitHub, where line breaks end a command."""
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return text.replace(":", "%3A").replace(",", "%2C") if in_property else text
-
-
-_PRINTERS: Final[dict[str, Callable[[Sequence[LintFinding], int], None]]] = {
-    "text": _print_text,
-    "json": _print_json,
-    # Workflow commands, which GitHub shows beside the lines of a change.
-    "github": _print_github,
-}
+def _to_finding(finding: LintFinding) -> Finding:
+    where = (finding.file, finding.line, finding.column, finding.path)
+    return Finding(finding.code, finding.severity, finding.message, *where)

@@ -119,7 +119,7 @@ def lock_folder(
     `names` are the tools to approve, and `group:NAME` or `server:NAME`; without any, all of the
     folder are, and no others. `file` is None for the lock beside the folder.
     """
-    path = file or default_lock_file(settings.folder())
+    path = file or settings.lock_file
     present, broken = _load_definitions(settings)
     lock, problem = read_lock(path, is_needed=bool(names), is_checked=check)
     found, code = compare_folder(lock, present)
@@ -137,7 +137,7 @@ def lock_folder(
 
 def names_servers(settings: Settings) -> bool:
     """Return True if tools may come from servers."""
-    if settings.mcp_config is not None:
+    if settings.mcp_servers is not None:
         return True
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
     return any(each.servers for each in checked)
@@ -153,7 +153,8 @@ def lock_servers(
     lock = ENFORCE if names or check else "off"
     # That a server may run is no reason to run it.
     is_needed = not names or any(kind_named(each) == "tool" for each in names)
-    engine = ToolEngine(settings.engine_config(lock=lock, lock_file=file, mcp_autostart=is_needed))
+    changes = {"lock": lock, "lock_file": file or settings.lock_file}
+    engine = ToolEngine(settings.engine_config(**changes, mcp_autostart=is_needed))
     reports: list[tuple[_Report, list[str]]] = []
 
     async def lock_tools() -> int:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 
-from tool_engine.catalog.approval.lock import ToolLock, default_lock_file, is_hash
+from tool_engine.catalog.approval.lock import ToolLock, is_hash
 from tool_engine.catalog.approval.lock_state import (
     APPROVED,
     GONE,
@@ -28,7 +28,7 @@ from tool_engine.model.tool import Tool
 
 def lock_states(settings: Settings, definitions: Iterable[Definition]) -> dict[str, str]:
     """Return each definition's state in the folder's lock; {} without one."""
-    path = default_lock_file(settings.folder())
+    path = settings.lock_file
     if not os.path.lexists(path):
         return {}
     lock, problem = read_lock(path, is_needed=False, is_checked=True)
@@ -43,7 +43,7 @@ def report_unapproved(settings: Settings, states: Mapping[str, str]) -> None:
     waiting = [f"{name} ({status})" for name, status in states.items() if status != APPROVED]
     if waiting:
         verb = "is" if len(waiting) == 1 else "are"
-        path = default_lock_file(settings.folder())
+        path = settings.lock_file
         counted = count_approved(waiting)
         text = f"{counted} {verb} not approved by {path}: "
         make_console().print(plain(text + ", ".join(waiting), "yellow"), soft_wrap=True)

@@ -23,10 +23,11 @@ from tool_engine.catalog.definition.starter import (
 from tool_engine.catalog.definition_files import list_definitions
 from tool_engine.cli.completion import complete_kind, names_in
 from tool_engine.cli.console import make_console, plain, print_json
-from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 from tool_engine.cli.settings import DEFAULT_TOOLS, Settings
 from tool_engine.cli.writing import write_file
+from tool_engine.model.checks.nearness import suggest_near
 
 _CODE_KIND: Final = "python"
 
@@ -64,7 +65,7 @@ def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: 
     `kind` is one of `KINDS`. A missing folder is made; `force` replaces existing files.
     """
     _check_words(name, kind)
-    module = _module_name(settings, name) if kind == _CODE_KIND else ""
+    module = module_name(settings, name) if kind == _CODE_KIND else ""
     folder = _make_folder(settings)
     target = folder / f"{name}.yaml"
     _check_free(name, target, folder)
@@ -80,8 +81,9 @@ def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: 
 
 def _check_words(name: str, kind: str) -> None:
     if kind not in KINDS:
-        listing = "; ".join(f"{known}: {about}" for known, about in KINDS.items())
-        raise CommandError(f"there is no kind {kind!r}{suggest_name(kind, KINDS)} ({listing})")
+        listing = ", ".join(f"{known} ({about})" for known, about in KINDS.items())
+        hint = suggest_near(kind, KINDS) or f"; there are: {listing}"
+        raise CommandError(f"there is no kind {kind!r}{hint}")
     better = better_name(name)
     if better is not None:
         hint = f"; write {better!r}" if better else ""
@@ -92,7 +94,8 @@ def _check_words(name: str, kind: str) -> None:
         )
 
 
-def _module_name(settings: Settings, name: str) -> str:
+def module_name(settings: Settings, name: str) -> str:
+    """Return the name by which Python imports the code beside a new tool."""
     place = Path(os.path.relpath(settings.tools, settings.project), name)
     for part in place.parts:
         if not part.isidentifier() or keyword.iskeyword(part):
@@ -157,7 +160,8 @@ def _refresh_schema(path: Path) -> None:
 
 def _next_steps(settings: Settings, name: str, target: Path, text: Starter) -> list[str]:
     program = "tool-engine"
-    if settings.tools != DEFAULT_TOOLS:
+    # What the project's settings name need not be said again.
+    if settings.tools != settings.read_file("tools", DEFAULT_TOOLS):
         program += f" --tools {shlex.quote(settings.tools)}"
     file = shlex.quote(str(target))
     return [

@@ -1,4 +1,4 @@
-"""Which JSON Schema do editors check tool files by?"""
+"""Which JSON Schemas do editors check files by?"""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from typing import Annotated
 
 import typer
 
-from tool_engine.catalog.definition.starter import schema_text
-from tool_engine.cli.failures import EXIT_OK
+from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.writing import write_output
 
 
 def run_command(
+    what: Annotated[
+        str,
+        typer.Argument(metavar="[WHAT]", help="tool, settings, or catalog.", show_default=False),
+    ] = "tool",
     *,
+    address: Annotated[
+        str | None,
+        typer.Option("--address", metavar="URL", help="With catalog: where both schemas are."),
+    ] = None,
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write it to a file instead."),
@@ -24,8 +31,18 @@ def run_command(
 
     Example: tool-engine schema --output tools/.tool.schema.json
     """
+    from tool_engine.cli.files.editor_schemas import SCHEMAS, SETTINGS_SCHEMA, write_schema
+
+    if what not in SCHEMAS:
+        raise CommandError(f"there is no schema {what!r}{suggest_name(what, SCHEMAS)}")
+    if (what == "catalog") != (address is not None):
+        raise CommandError(
+            "a catalog says where its schemas are, and only it; write `tool-engine schema catalog "
+            "--address URL`"
+        )
+    text = write_schema(what, address or SETTINGS_SCHEMA)
     if output is not None:
-        write_output(output, schema_text())
+        write_output(output, text)
     else:
-        sys.stdout.write(schema_text())
+        sys.stdout.write(text)
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""Which tools do the folder and the servers of `--mcp-config` have together?"""
+"""Which tools do the folder and the named servers have together?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def load_tools(settings: Settings, name: str | None = None) -> LoadedFolder:
     No server is started for `name`, if the folder has it.
     """
     folder = LoadedFolder({}, {}, []) if settings.is_without_folder else load_folder(settings)
-    if settings.mcp_config is None or name in {*folder.tools, *folder.groups}:
+    if settings.mcp_servers is None or name in {*folder.tools, *folder.groups}:
         return folder
     given: dict[str, Tool] = {}
     errors: list[tuple[str, str]] = []

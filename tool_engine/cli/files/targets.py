@@ -7,7 +7,7 @@ from pathlib import Path
 from tool_engine.catalog.definition_files import list_definitions
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.broken import NOT_LOADED, missing_tool
-from tool_engine.cli.failures import CommandError, suggest_name
+from tool_engine.cli.failures import CommandError, missing_file, suggest_name
 from tool_engine.cli.settings import Settings
 
 
@@ -22,7 +22,7 @@ def files_at(word: str, *, is_recursive: bool = False) -> list[str]:
     if path.is_dir():
         return list(list_definitions(word, recursive=is_recursive))
     if not path.exists():
-        raise CommandError(f"there is no file or folder {word!r}", error_type="no_such_file")
+        raise missing_file(word)
     return [word]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, Final, NamedTuple
 from xml.etree import ElementTree as ET
 
 import typer
@@ -15,13 +15,34 @@ from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import AppOption, Found, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
-from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
+from tool_engine.cli.files.report_formats import (
+    FORMATS,
+    FORMATS_HELP,
+    REPORTS,
+    Finding,
+    Rule,
+    make_finding,
+    print_report,
+    print_xml,
+    read_place,
+    xml_text,
+)
+from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
 from tool_engine.cli.writing import write_output
 from tool_engine.engine import ToolEngine
 from tool_engine.testing.definitions import check_definitions
 from tool_engine.testing.report import CaseReport, CaseStatus, ToolReport
+
+_NOT_LOADED: Final = "not-loaded"
+_FAILED: Final = "failed"
+_SKIPPED: Final = "skipped"
+_RULES: Final = (
+    Rule(_NOT_LOADED, "the file cannot be loaded"),
+    Rule(_FAILED, "an example or a test of a tool fails"),
+    Rule(_SKIPPED, "an example or a test could not be run here"),
+)
 
 
 class RunOptions(NamedTuple):
@@ -72,6 +93,7 @@ def run_command(
     junit: Annotated[
         str | None, typer.Option("--junit", metavar="FILE", help="Write JUnit's XML.")
     ] = None,
+    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help=FORMATS_HELP)] = "text",
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
@@ -79,6 +101,7 @@ def run_command(
 
     Example: tool-engine test get_weather --junit results.xml
     """
+    form = "json" if as_json else chosen_format(form, FORMATS)
     options = RunOptions(
         names=tuple(names or ()),
         seed=seed,
@@ -87,10 +110,11 @@ def run_command(
         junit=junit,
         is_strict=strict,
     )
-    return run_tests(settings_of(ctx, tools), options, as_json=as_json)
+    return run_tests(settings_of(ctx, tools), options, form)
 
 
-def run_tests(settings: Settings, options: RunOptions, *, as_json: bool) -> int:
+def run_tests(settings: Settings, options: RunOptions, form: str = "text") -> int:
+    """Run tests and print the outcome in one of `FORMATS`; return 1 where one failed."""
     # Tests come before approval, so the lock must not refuse them.
     config = settings.engine_config(lock="off", mcp_autostart=False)
     engine = load_app(options.app) if options.app else ToolEngine(config)
@@ -98,8 +122,12 @@ def run_tests(settings: Settings, options: RunOptions, *, as_json: bool) -> int:
     # Files that did not load are reported below, with the rest.
     run_async(_run_tests(settings, engine, options, outcome), log_level=logging.ERROR)
     if options.junit is not None:
-        write_output(options.junit, junit_xml(outcome.reports, outcome.load_errors))
-    if as_json:
+        write_output(options.junit, xml_text(junit_xml(outcome.reports, outcome.load_errors)))
+    if form == "junit":
+        print_xml(junit_xml(outcome.reports, outcome.load_errors))
+    elif form in REPORTS:
+        print_report(form, "test", list(_list_findings(outcome)), (), _RULES)
+    elif form == "json":
         print_json(_to_dict(outcome, options))
     else:
         _print_outcome(outcome, options)
@@ -190,7 +218,22 @@ def _make_summary(outcome: _Outcome) -> str:
     )
 
 
-def junit_xml(reports: Iterable[ToolReport], load_errors: Sequence[tuple[str, str]]) -> str:
+def _list_findings(outcome: _Outcome) -> Iterator[Finding]:
+    for file, message in outcome.load_errors:
+        for text in message.splitlines():
+            yield make_finding(_NOT_LOADED, "error", text, file)
+    for report in outcome.reports:
+        for case in report.cases:
+            if case.status is not CaseStatus.PASSED:
+                is_failed = case.status is CaseStatus.FAILED
+                code, severity = (_FAILED, "error") if is_failed else (_SKIPPED, "warning")
+                about = " ".join(part for part in (format_path(case.path), case.title) if part)
+                text = "\n".join(case.problems) or case.status.value
+                where = read_place(case.place or report.source)
+                yield Finding(code, severity, text, *where, f"{report.tool} {about}")
+
+
+def junit_xml(reports: Iterable[ToolReport], load_errors: Sequence[tuple[str, str]]) -> ET.Element:
     """Return a suite per tool, and one for files not loaded."""
     root = ET.Element("testsuites", name="tool-engine test")
     for report in reports:
@@ -210,8 +253,7 @@ def junit_xml(reports: Iterable[ToolReport], load_errors: Sequence[tuple[str, st
         for file, message in load_errors:
             element = ET.SubElement(suite, "testcase", classname="loading", name=visible(file))
             ET.SubElement(element, "error", message=visible(message))
-    ET.indent(root)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+    return root
 
 
 def _add_case(suite: ET.Element, report: ToolReport, case: CaseReport) -> None:

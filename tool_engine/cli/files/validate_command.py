@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final
 
 import typer
 
 from tool_engine.cli.console import print_json
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
-from tool_engine.cli.files.checking import check_files, print_checked, print_summary
-from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
+from tool_engine.cli.files.checking import Checked, check_files, print_checked, print_summary
+from tool_engine.cli.files.report_formats import (
+    FORMATS,
+    FORMATS_HELP,
+    REPORTS,
+    Finding,
+    Rule,
+    make_finding,
+    print_report,
+)
+from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings
+
+_INVALID: Final = "invalid"
+_DOUBTFUL: Final = "doubtful"
+_RULES: Final = (
+    Rule(_INVALID, "the file cannot be loaded"),
+    Rule(_DOUBTFUL, "the file loads, and may not do what is meant"),
+)
 
 
 def run_command(
@@ -27,6 +43,7 @@ def run_command(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="List the good files too.")
     ] = False,
+    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help=FORMATS_HELP)] = "text",
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
@@ -35,19 +52,26 @@ def run_command(
     Example: tool-engine validate tools/ other/weather.yaml
     """
     settings = settings_of(ctx, tools)
+    form = "json" if as_json else chosen_format(form, FORMATS)
     if watch:
+        if form in REPORTS:
+            raise CommandError(f"--watch goes on without an end, and {form} has one; leave one out")
         from tool_engine.cli.files.rechecking import validate_and_watch
 
-        return validate_and_watch(settings, paths or [], as_json=as_json)
-    return validate_files(settings, paths or [], verbose=verbose, as_json=as_json)
+        return validate_and_watch(settings, paths or [], as_json=form == "json")
+    return validate_files(settings, paths or [], form, verbose=verbose)
 
 
 def validate_files(
-    settings: Settings, paths: Sequence[str], *, verbose: bool, as_json: bool
+    settings: Settings, paths: Sequence[str], form: str = "text", *, verbose: bool
 ) -> int:
+    """Check files and print them in one of `FORMATS`; return 1 for any that is wrong."""
     checked = check_files(paths or [settings.folder()], is_recursive=settings.is_recursive)
     invalid = sum(bool(each.problems) for each in checked)
-    if as_json:
+    if form in REPORTS:
+        findings = [finding for each in checked for finding in _list_findings(each)]
+        print_report(form, "validate", findings, [each.file for each in checked], _RULES)
+    elif form == "json":
         print_json(
             {
                 "checked": len(checked),
@@ -60,3 +84,11 @@ def validate_files(
         print_checked(checked, verbose=verbose)
         print_summary(checked)
     return EXIT_FAILED if invalid else EXIT_OK
+
+
+def _list_findings(checked: Checked) -> Iterator[Finding]:
+    for problem in checked.problems:
+        where = (problem.file, problem.line, problem.column, problem.path)
+        yield Finding(_INVALID, "error", problem.message, *where)
+    for warning in checked.warnings:
+        yield make_finding(_DOUBTFUL, "warning", warning, checked.file)

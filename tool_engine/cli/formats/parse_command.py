@@ -44,7 +44,7 @@ def run_command(
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
-    """Show what a protocol reads in a reply, and exit with 1 when a call of it cannot be run.
+    """Show what a protocol reads in a reply; exit with 1 when a call of it cannot be run.
 
     Example: tool-engine parse --protocol vcp reply.txt
     """

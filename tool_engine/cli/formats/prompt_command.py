@@ -41,7 +41,7 @@ def run_command(
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
-    """Print what a model reads about the tools: a text for its prompt, or JSON for the request.
+    """Print what a model reads of the tools: a text for its prompt, or JSON for a request.
 
     Example: tool-engine prompt --protocol function_call --language zh echo
     """

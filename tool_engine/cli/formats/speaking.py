@@ -38,7 +38,8 @@ def tools_in(settings: Settings) -> dict[str, Tool]:
 
 def known_tools(settings: Settings) -> dict[str, Tool]:
     """Return the folder's tools; none if no folder is named or usual."""
-    is_there = settings.chosen is not None or Path(settings.tools).is_dir()
+    is_named = settings.chosen is not None or settings.read_file("tools") is not None
+    is_there = is_named or Path(settings.tools).is_dir()
     return tools_in(settings) if is_there else {}
 
 

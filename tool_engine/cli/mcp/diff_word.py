@@ -7,7 +7,7 @@ from difflib import unified_diff
 from typing import Final, NamedTuple
 
 from tool_engine.catalog.approval.approved_texts import read_texts
-from tool_engine.catalog.approval.lock import ToolLock, default_lock_file
+from tool_engine.catalog.approval.lock import ToolLock
 from tool_engine.catalog.approval.lock_state import APPROVED, CHANGED, GONE, LockState
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.console import make_console, plain, print_json, visible
@@ -39,7 +39,7 @@ def run_word(settings: Settings, request: Request) -> int:
 
 
 async def _diff_tools(settings: Settings, request: Request) -> int:
-    lock = await asyncio.to_thread(ToolLock.read, default_lock_file(settings.tools))
+    lock = await asyncio.to_thread(ToolLock.read, settings.lock_file)
     known = await asyncio.to_thread(read_texts, lock)
     # What is not approved must not run, be it only to be looked at.
     async with open_servers(settings, lock=ENFORCE) as engine:

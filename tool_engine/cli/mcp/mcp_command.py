@@ -306,6 +306,9 @@ def find_entry(settings: Settings, options: ServeOptions) -> dict[str, Any]:
 
 def _list_words(settings: Settings, options: ServeOptions) -> list[str]:
     words: list[str] = []
+    if settings.file is not None:
+        # The client starts it in another folder, where the project's settings are not found.
+        words += ["--directory", str(Path.cwd())]
     if options.app is None and not settings.is_without_folder:
         words += ["--tools", str(Path(settings.folder()).absolute())]
     if settings.is_recursive:

@@ -24,6 +24,7 @@ from tool_engine.cli.console import visible
 from tool_engine.cli.failures import EXIT_FAILED, CommandError
 from tool_engine.cli.logs import hide_load_errors
 from tool_engine.cli.settings import Settings
+from tool_engine.cli.settings_file import NOWHERE
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError
 from tool_engine.interfaces import ApprovalStorage, Approver, RecordStorage, SessionStorage
@@ -33,8 +34,6 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import KeptCall, RecordQuery, ToolCallRecord
 from tool_engine.model.settings.retention import RecordsURL
 
-NOWHERE: Final = "none"
-"""Keeps no records."""
 _SQLITE: Final = "sqlite:///"
 _INTERVAL: Final = 0.5
 _FLUSH_LIMIT: Final = 5.0

@@ -173,7 +173,9 @@ async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
         async with await wait_for_app(load_app(options.app), options.app) as engine:
             await _serve_engine(engine, options)
     else:
-        kept = _KEPT_EVENTS if options.keep_events is None else options.keep_events
+        kept = options.keep_events
+        if kept is None:
+            kept = settings.read_file("keep_events", _KEPT_EVENTS)
         changes: dict[str, Any] = {
             "watch_for_changes": True,
             "run_tasks": True,

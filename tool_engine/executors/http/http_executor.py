@@ -50,7 +50,7 @@ from tool_engine.executors.http.pages import read_pages
 from tool_engine.executors.http.plan_entry import METHODS, SAFE_METHODS, RequestPlan
 from tool_engine.executors.http.request import HTTPRequest, request_of_call, request_of_plan
 from tool_engine.executors.http.response_entry import SavePlan
-from tool_engine.executors.http.retry_after import pause_asked_for
+from tool_engine.executors.http.retry_after import OVERLOADED, pause_asked_for
 from tool_engine.executors.http.token import (
     MAX_TOKEN_BYTES,
     AccessTokenError,
@@ -330,7 +330,10 @@ def _resent_methods(tool: Tool) -> frozenset[str]:
 
 def _back_off(response: aiohttp.ClientResponse, context: ToolExecutionContext) -> None:
     """Report the requested pause before reading the body: other calls may be next."""
-    _note_pause(pause_asked_for(response.status, response.headers), context)
+    seconds = pause_asked_for(response.status, response.headers)
+    _note_pause(seconds, context)
+    if seconds is None and response.status in OVERLOADED and context.bound_call is not None:
+        context.report_overload()
 
 
 def _note_pause(seconds: float | None, context: ToolExecutionContext) -> None:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-_STATUS: Final = frozenset({429, 503})
+OVERLOADED: Final = frozenset({429, 503})
+"""Answers of a service that has no room now."""
 # RFC 9110, 10.2.3 knows whole seconds; some servers send fractions.
 _MOST: Final = 1e9
 """Seconds; a number with hundreds of digits would be infinite."""
@@ -21,7 +22,7 @@ def pause_asked_for(status: int, headers: Mapping[str, str]) -> float | None:
     A date counts from the server's own `Date`, which makes the clocks irrelevant. What cannot be
     read, and what is not in the future, is no pause.
     """
-    if status not in _STATUS:
+    if status not in OVERLOADED:
         return None
     value = headers.get("Retry-After", "").strip()
     if _SECONDS.fullmatch(value):

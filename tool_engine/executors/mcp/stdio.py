@@ -196,7 +196,12 @@ class StdioTransport:
             while chunk := await out.read(_CHUNK):
                 *lines, rest = chunk.split(b"\n")
                 for line in lines:
-                    await arriving.send(_read_message(b"".join((*pieces, line))))
+                    message = _read_message(b"".join((*pieces, line)))
+                    try:
+                        # Most are waited for: `send` would take a turn of the loop first.
+                        arriving.send_nowait(message)
+                    except anyio.WouldBlock:
+                        await arriving.send(message)
                     pieces, size = [], 0
                 pieces.append(rest)
                 size += len(rest)

@@ -144,9 +144,14 @@ WHOLE: Final = Presentation()
 """That of a tool whose results code does not present."""
 
 
-async def present_in_time(result: ToolExecutionResult, *args: Any, **options: Any) -> Presented:
-    """Do the same as `present`; process large results in a thread."""
-    if is_quick(result.output):
+async def present_in_time(
+    result: ToolExecutionResult, *args: Any, is_short: bool | None = None, **options: Any
+) -> Presented:
+    """Do the same as `present`; process large results in a thread.
+
+    `is_short` is what `is_quick` says of the output; None: it is asked.
+    """
+    if is_quick(result.output) if is_short is None else is_short:
         return present(result, *args, **options)
     return await asyncio.to_thread(present, result, *args, **options)
 

@@ -101,8 +101,8 @@ def make_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
 class Unmade(msgspec.Struct, frozen=True, eq=False):
     """Variables that are made when one of them is first read."""
 
-    most: int
-    """The most characters that the text of one may have."""
+    most: dict[str, int]
+    """The name of each, the oldest first, and the most characters that its text may have."""
 
     def make(self) -> Iterable[Variable]:
         """Return all of them, as `make_kept` makes variables."""
@@ -206,25 +206,24 @@ class VariableStore(KnownArguments):
             self._evict_oldest()
         return variable
 
-    def take_later(self, names: tuple[str, ...], unmade: Unmade) -> bool:
+    def take_later(self, unmade: Unmade) -> bool:
         """Keep variables under new names, and make them when one of them is first read.
 
         Most variables of calls are never read.
 
         Args:
-            names: What they are called, the oldest first; variables may have such names.
-            unmade: What makes all of them.
+            unmade: What makes all of them; variables may have such names.
 
         Returns:
             Whether it did: no variable had one of the names.
         """
-        used = self._used
-        for name in names:
+        used, most = self._used, unmade.most
+        for name in most:
             if name in used or name in self._kept:
                 return False
-        for name in names:
+        for name, chars in most.items():
             used[name] = unmade
-        self._unmade += unmade.most * len(names)
+            self._unmade += chars
         if len(used) > self.capacity or self._chars + self._unmade > self.max_chars:
             self._evict_oldest()
         return True
@@ -334,12 +333,12 @@ class VariableStore(KnownArguments):
     def _forget_name(self, name: str) -> bool:
         old = self._used.pop(name, None)
         if old is not None:
-            self._let_go(old)
+            self._let_go(name, old)
         return old is not None
 
-    def _let_go(self, old: Variable | Unmade) -> None:
+    def _let_go(self, name: str, old: Variable | Unmade) -> None:
         if isinstance(old, Unmade):
-            self._unmade -= old.most
+            self._unmade -= old.most[name]
             return
         self._chars -= old.chars
         if old.chars > LARGE:
@@ -354,7 +353,7 @@ class VariableStore(KnownArguments):
             # It may be gone, or another one may have its name.
             unmade = self._used.get(each.name)
             if unmade is found:
-                self._let_go(found)
+                self._let_go(each.name, found)
                 self._used[each.name] = each
                 self._chars += each.chars
         return self._make_one(name)
@@ -371,17 +370,13 @@ class VariableStore(KnownArguments):
     def _evict_oldest(self) -> None:
         used = self._used
         while len(used) > self.capacity:
-            _, oldest = used.popitem(last=False)
-            if isinstance(oldest, Unmade):
-                # As almost always: one for each new one.
-                self._unmade -= oldest.most
-            else:
-                self._let_go(oldest)
+            # As almost always: one for each new one.
+            self._let_go(*used.popitem(last=False))
             self.evicted += 1
         if self._chars + self._unmade > self.max_chars:
             self._measure_oldest()
         while self._chars > self.max_chars and len(used) > 1:
-            self._let_go(used.popitem(last=False)[1])
+            self._let_go(*used.popitem(last=False))
             self.evicted += 1
 
     def _measure_oldest(self) -> None:

@@ -277,9 +277,13 @@ async def keep_call_in_time(
     params: dict[str, Any],
     result: ToolExecutionResult,
     *labels: frozenset[str],
+    is_short: bool | None = None,
 ) -> None:
-    """Do the same as `keep_call`; copy large values in a thread."""
-    if is_quick(result.output) and is_quick(params):
+    """Do the same as `keep_call`; copy large values in a thread.
+
+    `is_short` is what `is_quick` says of the output; None: it is asked.
+    """
+    if (is_quick(result.output) if is_short is None else is_short) and is_quick(params):
         keep_call(store, tool, names, params, result, *labels)
         return
     output = result.output if result.is_success else None

@@ -1,0 +1,198 @@
+"""Does a bucket to which more calls come than it can serve serve some of them soon?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.admission.crew import check
+from tool_engine import (
+    ConcurrencyConfig,
+    ConfigurationError,
+    OverloadPolicy,
+    SlotRejectedError,
+    ToolConcurrencyController,
+)
+from tool_engine.admission.request import AdmissionRequest
+from tool_engine.errors import AdmissionError
+from tool_engine.testing import run
+
+
+class Crowd:
+    """Calls that take a tenth of a second each, on ten slots: a hundred a second."""
+
+    def __init__(self, **overload: Any) -> None:
+        policy = {"http": OverloadPolicy(**overload)} if overload else {}
+        self.controller = ToolConcurrencyController(
+            ConcurrencyConfig(
+                max_concurrent=50,
+                queue_size=10_000,
+                bucket_limits={"http": 10},
+                overload=policy,
+                queue_timeout=30.0,
+            ),
+            clock=asyncio.get_running_loop().time,
+        )
+        self.waits: list[tuple[float, float]] = []
+        """When each call came that ran, and how long it waited."""
+        self.errors: list[AdmissionError] = []
+
+    async def call(self) -> None:
+        came = asyncio.get_running_loop().time()
+        try:
+            slot = await self.controller.acquire("http")
+        except AdmissionError as error:
+            self.errors.append(error)
+            return
+        self.waits.append((came, slot.queue_wait))
+        await asyncio.sleep(0.1)
+        self.controller.release(slot)
+
+    async def come(self, rate: Callable[[float], float], seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            while loop.time() < seconds:
+                group.create_task(self.call())
+                await asyncio.sleep(1 / rate(loop.time()))
+        check(self.controller)
+
+    def wait_p95(self, first: float, last: float) -> float:
+        """Of the calls that came in between and ran."""
+        waits = sorted(wait for came, wait in self.waits if first <= came < last)
+        return waits[int(0.95 * len(waits))]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self.controller.snapshot().buckets["http"]["overload"]  # type: ignore[no-any-return]
+
+
+def test_calls_that_run_have_waited_for_a_moment_only() -> None:
+    """C21: at twice the load as many run as before, and those wait for twice the target at most."""
+
+    async def play() -> None:
+        plain, shed = Crowd(), Crowd(target=0.5, interval=2.0)
+        async with asyncio.TaskGroup() as group:
+            for crowd in (plain, shed):
+                group.create_task(crowd.come(lambda now: 200.0, 60.0))
+        assert plain.wait_p95(30, 60) > 10.0
+        assert shed.wait_p95(10, 60) <= 1.0 + 0.1
+        ran = [sum(came < 50 for came, _ in crowd.waits) for crowd in (plain, shed)]
+        assert len(shed.waits) >= 0.95 * 60 * 100, ran
+        assert {type(error) for error in shed.errors} == {SlotRejectedError}
+        assert all(error.retry_after and error.retry_after > 0 for error in shed.errors)
+        assert "bucket 'http' is overloaded: for 2 s no call has waited" in str(shed.errors[0])
+        assert shed.state["refused"] == len(shed.errors)
+
+    run(play())
+
+
+def test_a_burst_is_no_overload() -> None:
+    """C21: who waits long in a queue that empties again is refused nothing."""
+
+    async def play() -> None:
+        crowd = Crowd(target=0.5, interval=2.0)
+        await crowd.come(lambda now: 2000.0 if now % 10 < 0.1 else 20.0, 60.0)
+        assert max(wait for _, wait in crowd.waits) > 1.0
+        assert crowd.errors == []
+        assert not crowd.state["is_overloaded"]
+
+    run(play())
+
+
+def test_a_burst_after_an_overload_is_a_burst() -> None:
+    """C21: once a call has found nobody waiting, what was before is over."""
+
+    async def play() -> None:
+        crowd = Crowd(target=0.5, interval=5.0)
+        await crowd.come(lambda now: 200.0, 20.0)
+        refused = len(crowd.errors)
+        await crowd.come(lambda now: 20.0, 24.0)
+        burst = asyncio.get_running_loop().time()
+        await crowd.come(lambda now: 2000.0, burst + 0.1)
+        assert 0 < refused == len(crowd.errors)
+        assert crowd.wait_p95(burst, burst + 1) > 1.0
+
+    run(play())
+
+
+def test_it_ends_when_the_overload_ends() -> None:
+    """C21: the first calls that wait little again are served as ever."""
+
+    async def play() -> None:
+        crowd = Crowd(target=0.5, interval=2.0, order="adaptive_lifo")
+        await crowd.come(lambda now: 200.0 if now < 20 else 50.0, 60.0)
+        assert crowd.wait_p95(30, 60) < 0.1
+        assert not crowd.state["is_overloaded"]
+
+    run(play())
+
+
+def test_the_newest_call_goes_first_while_it_is_overloaded() -> None:
+    """C21: those that run have waited for less than a tenth of what they wait in turn."""
+
+    async def play() -> None:
+        turn = Crowd(target=0.5, interval=2.0, shed="none")
+        newest = Crowd(target=0.5, interval=2.0, shed="none", order="adaptive_lifo")
+        async with asyncio.TaskGroup() as group:
+            for crowd in (turn, newest):
+                group.create_task(crowd.come(lambda now: 200.0, 30.0))
+        soon = [
+            sum(wait < 0.5 for came, wait in crowd.waits if 10 <= came < 25)
+            for crowd in (turn, newest)
+        ]
+        assert soon[0] == 0
+        assert soon[1] >= 0.9 * 15 * 100
+        assert newest.state["refused"] == 0
+
+    run(play())
+
+
+def test_a_call_of_a_running_call_is_not_refused() -> None:
+    """C21: what has been begun is not given up for what has not."""
+
+    async def play() -> None:
+        crowd = Crowd(target=0.1, interval=0.5)
+        controller = crowd.controller
+        outer = await controller.acquire("ai")
+        request = replace(AdmissionRequest.of(controller.config, "http"), parent=outer)
+        slots = [await controller.acquire("http") for _ in range(10)]
+        waiting = [asyncio.create_task(crowd.call()) for _ in range(90)]
+        for slot in slots:
+            await asyncio.sleep(0.14)
+            controller.release(slot)
+        await asyncio.gather(*waiting)
+        slots = [await controller.acquire("http") for _ in range(10)]
+        nested = asyncio.create_task(controller.admit(request))
+        await asyncio.sleep(0.3)
+        assert crowd.state["is_overloaded"]
+        assert crowd.errors
+        for slot in slots:
+            controller.release(slot)
+        controller.release(await nested)
+        controller.release(outer)
+        check(controller)
+
+    run(play())
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"overload": {"http": {"shed": "red"}}}, r"overload\['http'\].shed must be one of"),
+        ({"overload": {"http": {"order": "lifo"}}}, r"overload\['http'\].order must be one of"),
+        ({"overload": {"http": {"target": 0}}}, r"overload\['http'\].target must be a positive"),
+        ({"overload": {"http": {"intervall": 1}}}, "did you mean 'interval'"),
+        (
+            {"overload": {"http": {"order": "adaptive_lifo"}}, "strategy": "fair"},
+            r"overload\['http'\].order 'adaptive_lifo' has no meaning under the strategy 'fair'",
+        ),
+    ],
+)
+def test_impossible_settings_are_refused(fields: dict[str, Any], message: str) -> None:
+    """C21: with the place, and what would do."""
+    with pytest.raises(ConfigurationError, match=message):
+        ConcurrencyConfig(**fields)

@@ -1,0 +1,45 @@
+"""Is a limit that finds itself as good as the best one that stays? On services that change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.admission.load.pictures import PICTURE, run_all
+from tests.admission.load.service import SCENARIOS, Scenario, find_best, run_scenario
+from tests.effort import IS_WHOLE
+
+KINDS = ("aimd", "gradient2")
+SEEDS = (1, 2, 3, 4) if IS_WHOLE else (1,)
+SLOWER = {"ramp": 0.4}
+"""Seconds of waiting that are allowed beside the rule below: where the page says that it fails."""
+SMALL = 0.05
+"""Seconds that are no wait to speak of; the service alone takes 0.1."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+def test_it_is_as_good_as_the_best_limit_that_stays(scenario: Scenario, kind: str) -> None:
+    """M11: at least 0.9 of its throughput, and at most 1.5 times its 95th percentile of waits."""
+    for seed in SEEDS:
+        stays = run_scenario(scenario, limit=scenario.best, seed=seed)
+        finds = run_scenario(scenario, adaptive={"kind": kind, "min": 1, "max": 100}, seed=seed)
+        assert finds.throughput >= 0.9 * stays.throughput, seed
+        most = max(1.5 * stays.wait_p95, stays.wait_p95 + SLOWER.get(scenario.name, SMALL))
+        assert finds.wait_p95 <= most, (seed, stays.wait_p95)
+        assert all(1 <= limit <= 100 for _, limit in finds.limits)
+
+
+@pytest.mark.skipif(not IS_WHOLE, reason="searches with 17 limits each")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+def test_the_best_limit_that_stays_is_found_by_search(scenario: Scenario) -> None:
+    """M11: the comparison is with the best one, not with one that is easily beaten."""
+    assert find_best(scenario)[0] == scenario.best
+
+
+@pytest.mark.skipif(not IS_WHOLE, reason="takes as long as all scenarios")
+def test_the_page_shows_what_happens() -> None:
+    """M11: drawn anew with `python -m tests.admission.load.pictures`, which prints the table."""
+    picture, rows = run_all()
+    assert PICTURE.read_text(encoding="utf-8") == picture
+    page = PICTURE.parents[1] / "how-to" / "adaptive-limits.md"
+    assert "\n".join(rows) in page.read_text(encoding="utf-8")

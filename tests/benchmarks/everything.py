@@ -1,0 +1,130 @@
+"""What does a call cost with all that users turn on, beside peers with nothing on?
+
+A session, a subscriber, and records in a SQLite file. `python -m tests.benchmarks.everything`
+measures nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from tests.benchmarks import report
+from tests.benchmarks.measure import measure, median_ratio
+from tests.benchmarks.outputs import INTEGER, MIDDLE, SIZES, make_table
+from tests.benchmarks.rows import Batch, Row
+from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent, ToolSession
+
+__all__ = ["everything"]
+
+RUNS = 5
+ROUNDS = 9
+BEFORE = 1_000
+"""Calls after which a conversation is full: each one more drops what an older one left."""
+EVERYTHING = "session, subscriber, SQLite"
+MANAGER = "pydantic-ai ToolManager.handle_call"
+SERVER = "FastMCP server.call_tool"
+BUDGETS = {
+    (INTEGER, MANAGER): 3.5,
+    (MIDDLE, MANAGER): 10.0,
+    (INTEGER, SERVER): 0.35,
+    (MIDDLE, SERVER): 0.3,
+}
+"""Times a call of the peer, each a tenth or more above what was measured.
+
+The manager hands the object on, and so costs the same with any output: to keep one in a record
+alone takes as long as its whole call with 15 KB. The server writes it twice."""
+Get = Callable[[int, int], Awaitable[Any]]
+
+
+async def everything() -> bool:
+    """Prints the tables; whether every budget is kept."""
+    if find_spec("sqlalchemy") is None or find_spec("aiosqlite") is None:
+        print("(everything on: SQLAlchemy and aiosqlite are not installed)")
+        return True
+    kept = True
+    for name, value in {INTEGER: 3, MIDDLE: make_table(SIZES[MIDDLE])}.items():
+        async with AsyncExitStack() as stack:
+            rows = await _make_rows(stack, value)
+            runs = [await measure(rows, ROUNDS) for _ in range(RUNS)]
+        report.calls(f"Everything on, a call that returns {name}", runs[-1], runs[-1][0], [])
+        for at, row in enumerate(rows[1:], 1):
+            ratio, what = median_ratio(runs, 0, at), f"{name}: {EVERYTHING} / {row.name}"
+            kept &= report.budget(what, ratio, BUDGETS[name, row.name], "x")
+    return kept
+
+
+async def _make_rows(stack: AsyncExitStack, value: Any) -> list[Row]:
+    async def get(a: int, b: int) -> Any:
+        """Gets the value."""
+        return value
+
+    batch = await _turn_all_on(stack, get)
+    await batch(BEFORE)
+    includes = "all that a call of the engine has, text, variables, rules, events"
+    rows = [Row(EVERYTHING, includes, batch)]
+    if find_spec("pydantic_ai") is not None:
+        rows.append(Row(MANAGER, "look-up, validation", await _make_manager(get)))
+    if find_spec("fastmcp") is not None:
+        rows.append(Row(SERVER, "look-up, validation, middleware, result", await _make_server(get)))
+    return rows
+
+
+async def _turn_all_on(stack: AsyncExitStack, get: Get) -> Batch:
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    config = ToolEngineConfig(
+        tools_directory=folder, auto_reload=False, records=f"sqlite:///{folder}/calls.db"
+    )
+    engine = await stack.enter_async_context(ToolEngine(config))
+    engine.tool(get)
+    engine.subscribe(_listen)
+    session = ToolSession(engine, "bench")
+
+    async def batch(n: int) -> None:
+        for _ in range(n):
+            await session.execute("get", {"a": 1, "b": 2})
+
+    return batch
+
+
+def _listen(event: ToolEngineEvent) -> None:
+    """A subscriber that costs nothing itself."""
+
+
+async def _make_manager(get: Get) -> Batch:
+    root = import_module("pydantic_ai")
+    toolset = root.FunctionToolset()
+    toolset.add_function(get, takes_ctx=False)
+    model = import_module("pydantic_ai.models.test").TestModel()
+    usage = import_module("pydantic_ai.usage").RunUsage()
+    context = root.RunContext(deps=None, model=model, usage=usage)
+    manager = import_module("pydantic_ai.tool_manager").ToolManager(toolset)
+    manager = await manager.for_run_step(context)
+    part = import_module("pydantic_ai.messages").ToolCallPart
+
+    async def batch(n: int) -> None:
+        for _ in range(n):
+            await manager.handle_call(part("get", {"a": 1, "b": 2}, tool_call_id="1"))
+
+    return batch
+
+
+async def _make_server(get: Get) -> Batch:
+    server = import_module("fastmcp").FastMCP("bench")
+    server.tool(get)
+
+    async def batch(n: int) -> None:
+        for _ in range(n):
+            await server.call_tool("get", {"a": 1, "b": 2})
+
+    return batch
+
+
+if __name__ == "__main__":
+    sys.exit(0 if asyncio.run(everything()) else 1)

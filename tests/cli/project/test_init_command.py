@@ -1,0 +1,108 @@
+"""`init` begins a project that works as it is, and changes nothing that is there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Command
+
+
+@pytest.fixture
+def place(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Path:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.delenv("TOOL_ENGINE_TOOLS")
+    return here
+
+
+def test_each_step_that_is_printed_works(place: Path, command: Command) -> None:
+    """The tool passes all checks and its call answers."""
+    ended = command("init", "my tools", "--json").json
+    assert ended["kept"] == []
+    enter, *steps = ended["next"]
+    assert enter == "cd 'my tools'"
+    os.chdir("my tools")
+    try:
+        for step in (*steps, "tool-engine validate", "tool-engine lint shorten"):
+            program, *words = shlex.split(step)
+            done = command(*words)
+            assert (program, done.code) == ("tool-engine", 0), (step, done)
+    finally:
+        os.chdir(place)
+        sys.modules.pop("tools.shorten", None)
+        sys.modules.pop("tools", None)
+
+
+def test_its_own_tests_pass_wherever_pytest_is_started(place: Path, command: Command) -> None:
+    assert command("init", "mine").code == 0
+    for folder, target in ((place / "mine", "tests"), (place, "mine/tests")):
+        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", target]
+        ended = subprocess.run(
+            words, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert ended.returncode == 0, ended.stdout
+        assert "2 passed" in ended.stdout
+
+
+def test_its_hooks_and_its_checks_are_commands_that_work(place: Path, command: Command) -> None:
+    """What pre-commit and GitHub run is done here as they do it, and finds a broken file."""
+    command("init")
+    hooks = yaml.safe_load((place / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    job = yaml.safe_load((place / ".github/workflows/tools.yml").read_text())["jobs"]["tools"]
+    lines = [each["entry"] for each in hooks] + [
+        step["run"] for step in job["steps"] if step.get("run", "").startswith("tool-engine")
+    ]
+    assert len(lines) == 6
+    words = [shlex.split(line)[1:] for line in lines]
+    assert [command(*each).code for each in words] == [0] * 6
+    (place / "tools" / "bad.yaml").write_text("name: bad\n")
+    assert [command(*each).code for each in words] == [1] * 6
+    sys.modules.pop("tools.shorten", None)
+    sys.modules.pop("tools", None)
+
+
+def test_nothing_that_is_there_is_changed(place: Path, command: Command) -> None:
+    """A project of before keeps its files; one with tools gets no example."""
+    (place / "tools").mkdir()
+    (place / "tools" / "mine.yaml").write_text("name: mine\ndescription: It.\n")
+    (place / ".pre-commit-config.yaml").write_text("repos: []\n")
+    (place / "pyproject.toml").write_text("[tool.tool-engine]\nmax_threads = 3\n")
+    ended = command("init", "--json").json
+    assert ended["kept"] == [".pre-commit-config.yaml"]
+    assert ended["written"] == [".github/workflows/tools.yml"]
+    assert (place / ".pre-commit-config.yaml").read_text() == "repos: []\n"
+    again = command("init")
+    assert again.code == 0
+    assert "wrote" not in again.out
+
+
+def test_the_folder_of_tools_that_is_named_is_used(place: Path, command: Command) -> None:
+    """What `init` writes down holds for the commands after it."""
+    assert command("init", "--tools", "my_tools").code == 0
+    assert (place / "my_tools" / "shorten.yaml").is_file()
+    assert [each["name"] for each in command("list", "--json").json["tools"]] == ["shorten"]
+
+
+@pytest.mark.parametrize("target", ["taken", "taken/inner"])
+def test_a_folder_that_cannot_be_made(place: Path, command: Command, target: str) -> None:
+    (place / "taken").write_text("")
+    ended = command("init", target)
+    assert ended.code == 2
+    assert f"cannot make the folder {target!r}" in ended.err
+
+
+def test_a_file_in_the_place_of_a_folder(place: Path, command: Command) -> None:
+    (place / "tests").write_text("")
+    ended = command("init")
+    assert ended.code == 2
+    assert "cannot make the folder 'tests'" in ended.err
+    assert "move away what is in its place" in ended.err
+    assert sorted(each.name for each in place.iterdir() if each.is_file()) == ["tests"]

@@ -1,0 +1,249 @@
+"""The settings of a project hold in its folder; each mistake in them has its line and its cure."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Command
+from tool_engine.cli.settings_file import known_settings
+
+ECHO = "name: echo\ndescription: Says it.\nentry: {type: builtin, handler: echo}\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose tools lie in `mine`, and further ones in `mine/inner`."""
+    place = tmp_path / "project"
+    (place / "mine" / "inner").mkdir(parents=True)
+    (place / "mine" / "echo.yaml").write_text(ECHO)
+    (place / "mine" / "inner" / "deep.yaml").write_text(ECHO.replace("echo", "deep", 1))
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("TOOL_ENGINE_TOOLS")
+    return place
+
+
+def list_names(command: Command, *words: str) -> list[str]:
+    ended = command(*words, "list", "--json")
+    assert ended.code == 0, ended
+    return [tool["name"] for tool in ended.json["tools"]]
+
+
+def write_settings(place: Path, form: str, text: str) -> None:
+    if form == "pyproject.toml":
+        text = f'[project]\nname = "mine"\n[tool.tool-engine]\n{text}'
+    (place / form).write_text(text)
+
+
+@pytest.mark.parametrize("form", ["pyproject.toml", "tool-engine.toml"])
+def test_an_option_goes_before_a_variable_and_both_before_the_file(
+    project: Path, command: Command, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    write_settings(project, form, 'tools = "mine"\nrecursive = true\n')
+    assert list_names(command) == ["deep", "echo"]
+    assert list_names(command, "--no-recursive") == ["echo"]
+    monkeypatch.setenv("TOOL_ENGINE_TOOLS", "mine/inner")
+    assert list_names(command) == ["deep"]
+    assert list_names(command, "--tools", "mine", "--no-recursive") == ["echo"]
+
+
+def test_settings_of_the_engine_hold_in_calls(project: Path, command: Command) -> None:
+    """A strict engine refuses what it would leave out."""
+    words = ("call", "echo", "--json", "other=1")
+    (project / "tool-engine.toml").write_text('tools = "mine"\n')
+    before = command(*words)
+    write_settings(project, "tool-engine.toml", 'tools = "mine"\nstrict_validation = true\n')
+    after = command(*words)
+    assert (before.code, after.code) == (0, 1)
+    assert after.json["error_type"] == "validation_error"
+
+
+def test_databases_servers_and_lock_of_the_file(
+    project: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sources are joined by name; the lock file of the settings is written, and holds."""
+    write_settings(
+        project,
+        "tool-engine.toml",
+        'tools = "mine"\nlock = "enforce"\nlock_file = "approved.lock"\n'
+        '[sources]\nshop = "sqlite:///shop.db"\nother = "sqlite:///a.db"\n',
+    )
+    said = command("--source", "other=sqlite:///b.db", "config", "--json").json["settings"]
+    urls = {each["name"]: each["value"] for each in said if each["name"].startswith("sources.")}
+    assert "shop.db" in urls["sources.shop"]
+    assert "b.db" in urls["sources.other"]
+    assert command("call", "echo", "message=hi").code == 1
+    assert command("lock").code == 0
+    assert (project / "approved.lock").is_file()
+    assert not (project / "mine.lock").exists()
+    assert command("call", "echo", "message=hi").code == 0
+    assert command("lock", "--check").code == 0
+    monkeypatch.setenv("TOOL_ENGINE_LOCK", "off")
+    (project / "approved.lock").unlink()
+    assert command("call", "echo", "message=hi").code == 0
+
+
+def test_records_are_kept_where_the_file_says_or_nowhere(
+    project: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOOL_ENGINE_RECORDS", raising=False)
+    write_settings(project, "tool-engine.toml", 'tools = "mine"\nrecords = "sqlite:///kept.db"\n')
+    assert command("call", "echo", "message=hi").code == 0
+    assert (project / "kept.db").is_file()
+    assert "echo" in command("history").out
+    write_settings(project, "tool-engine.toml", 'tools = "mine"\nrecords = "none"\n')
+    assert "there are no records" in command("history").err
+    assert command("--records", "sqlite:///kept.db", "history").code == 0
+
+
+def test_functions_are_imported_from_the_path_of_the_file(project: Path, command: Command) -> None:
+    write_settings(project, "tool-engine.toml", 'tools = "mine"\npath = "source"\n')
+    (project / "source").mkdir()
+    (project / "source" / "of_settings.py").write_text("def run():\n    return 7\n")
+    text = ECHO.replace("name: echo", "name: code").replace("builtin", "python")
+    (project / "mine" / "code.yaml").write_text(
+        text.replace("handler: echo", "handler: of_settings:run")
+    )
+    try:
+        assert command("call", "code", "--json").json["output"] == {"result": 7}
+    finally:
+        sys.modules.pop("of_settings", None)
+
+
+def test_another_folder_is_entered_and_left(project: Path, command: Command) -> None:
+    """`--directory` works as if one were there: settings, tools and files of its arguments."""
+    write_settings(project, "tool-engine.toml", 'tools = "mine"\n')
+    here = Path.cwd()
+    assert list_names(command, "--directory", str(project)) == ["echo"]
+    assert list_names(command, "-C", "../project") == ["echo"]
+    assert Path.cwd() == here
+
+
+def test_a_client_of_mcp_starts_the_server_with_the_settings(
+    project: Path, command: Command
+) -> None:
+    write_settings(project, "tool-engine.toml", 'tools = "mine"\n')
+    entry = command("mcp", "install").json["mcpServers"]["tool-engine"]
+    assert entry["args"][:2] == ["--directory", str(project)]
+
+
+def test_no_file_above_counts(project: Path, command: Command) -> None:
+    """What lies above may be another user's, and settings can start programs."""
+    write_settings(project.parent, "tool-engine.toml", 'tools = "project/mine"\n')
+    ended = command("list")
+    assert ended.code == 2
+    assert "tool-engine init" in ended.err
+
+
+WRONG: list[tuple[str, int, str]] = [
+    ('tols = "mine"', 1, "there is no setting 'tols'; did you mean 'tools'?"),
+    ("\nmax-threads = 3", 2, "there is no setting 'max-threads'; did you mean 'max_threads'?"),
+    ("everything = 1", 1, "there is no setting 'everything'; there are: tools, path, "),
+    ("tools = 3", 1, "tools is the path of a folder, in quotes, got 3"),
+    ('path = ""', 1, "path is the path of a folder"),
+    ('tools_directory = "a"', 1, "is called tools here; write tools"),
+    ("auto_reload = true", 1, "is for programs; leave it out"),
+    ('recursive = "yes"', 1, "recursive must be true or false, got 'yes'; write true"),
+    ('lock = "of"', 1, "lock must be one of off, enforce, got 'of'; did you mean 'off'?"),
+    ("concurrency = 3", 1, "concurrency is a table, got int; write concurrency = {"),
+    ("[concurrency]\nqueue_size = 5\nmax_concurrent = 0", 3, "max_concurrent must be"),
+    ("[concurrency]\nqueue_sise = 5", 2, "no field 'queue_sise'; did you mean 'queue_size'?"),
+    ("concurrency = {max_concurrent = 0}", 1, "max_concurrent must be"),
+    ("concurrency.max_concurrent = 0", 1, "max_concurrent must be"),
+    ('[sources]\na = "sqlite:///a.db"\n"b" = "mysql://b"', 3, "sources['b']: url must begin"),
+    ('[sources.b]\nurl = "mysql://b"', 1, "sources['b']: url must begin"),
+    ('sources = "a"', 1, 'write sources = {shop = "sqlite:///shop.db"}'),
+    ("mcp_servers = 3", 1, 'write mcp_servers = ".mcp.json"'),
+    ("[mcp_servers]\nfiles = 3", 2, "mcp_servers['files'] must be an entry"),
+    ('records = "calls.db"', 1, "records: url must"),
+]
+
+
+@pytest.mark.parametrize("form", ["pyproject.toml", "tool-engine.toml"])
+@pytest.mark.parametrize(("text", "line", "message"), WRONG)
+def test_a_wrong_setting_has_its_line_and_cure(
+    project: Path, command: Command, form: str, text: str, line: int, message: str
+) -> None:
+    """Also for commands that need none of the settings to be right, such as `validate`."""
+    if form == "pyproject.toml":
+        text = text.replace("\n[", "\n[tool.tool-engine.")
+        text = text if text[0] != "[" else f"[tool.tool-engine.{text[1:]}"
+    write_settings(project, form, text)
+    ended = command("validate", "mine", "--json")
+    said = ended.json["error"]
+    number = line + (3 if form == "pyproject.toml" else 0)
+    assert (ended.code, said["type"]) == (2, "settings_error")
+    assert said["message"].startswith(f"{form}:{number}: "), said
+    assert message in said["message"]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"tool-engine.toml": "tools = "}, "tool-engine.toml is no TOML: "),
+        ({"tool-engine.toml": b"tools = '\xff'"}, "tool-engine.toml is no TOML: "),
+        ({"pyproject.toml": "[tool.tool-engine"}, "pyproject.toml is no TOML: "),
+        (
+            {"pyproject.toml": "[tool]\ntool-engine = 3"},
+            "pyproject.toml:2: the settings are a table",
+        ),
+        (
+            {"pyproject.toml": "\n[tool.tool-engine]\n", "tool-engine.toml": ""},
+            "pyproject.toml:2: there are settings in tool-engine.toml too; keep them in one",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_read(
+    project: Path, command: Command, files: dict[str, Any], message: str
+) -> None:
+    for name, text in files.items():
+        (project / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    ended = command("list")
+    assert (ended.code, message in ended.err) == (2, True), ended
+
+
+def test_the_file_of_another_program_is_its_own_affair(project: Path, command: Command) -> None:
+    """A `pyproject.toml` that is no TOML, or says nothing of tools, stops no command."""
+    (project / "tool-engine.toml").write_text('tools = "mine"\n')
+    for text in ("[project", '[tool.ruff]\nline-length = "x"', "tool = 3"):
+        (project / "pyproject.toml").write_text(text)
+        assert list_names(command) == ["echo"]
+
+
+def test_help_needs_no_settings(project: Path, command: Command) -> None:
+    """A mistake in the file does not keep its cure from being read."""
+    (project / "tool-engine.toml").write_text("tools = ")
+    assert command("list", "--help").code == 0
+    assert command("--version").code == 0
+
+
+def test_config_says_who_says_it(
+    project: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each setting is there, with its value and its origin, and no secret."""
+    write_settings(
+        project,
+        "pyproject.toml",
+        'tools = "mine"\nmax_threads = 3\n[tool.tool-engine.concurrency]\nmax_concurrent = 4\n'
+        '[tool.tool-engine.mcp_servers.files]\ncommand = "npx"\nenv = {KEY = "hidden-key"}\n',
+    )
+    monkeypatch.setenv("TOOL_ENGINE_LOCK", "enforce")
+    monkeypatch.setenv("TOOL_ENGINE_RECORDS", "postgresql://me:hidden-key@host/records")
+    ended = command("--recursive", "config", "--json")
+    said = {each["name"]: (each["value"], each["origin"]) for each in ended.json["settings"]}
+    assert said["tools"] == ("mine", "pyproject.toml:4")
+    assert said["recursive"] == (True, "the command line")
+    assert said["lock"] == ("enforce", "the variable TOOL_ENGINE_LOCK")
+    assert said["records"][1] == "the variable TOOL_ENGINE_RECORDS"
+    assert said["max_threads"] == (3, "pyproject.toml:5")
+    assert said["max_records"] == (10_000, "default")
+    assert said["concurrency.max_concurrent"] == (4, "pyproject.toml:7")
+    assert said["mcp_servers"] == (["files"], "pyproject.toml:8")
+    assert {name.partition(".")[0] for name in said} >= set(known_settings()) - {"sources"}
+    shown = command("config", "--tools", "mine/inner")
+    assert "hidden-key" not in json.dumps(ended.json) + shown.out
+    assert "tools\tmine/inner\tthe command line\n" in shown.out

@@ -1,0 +1,133 @@
+"""What an error about a project's settings says to do is done, and the command works.
+
+`FILES` are settings with a mistake, and as the message asks for; `LINES` are command lines.
+Rows as in `test_cures_of_errors`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.test_cures_of_errors import names_cure
+from tool_engine.cli.app import run
+
+ECHO = "name: echo\ndescription: Says it.\nentry: {type: builtin, handler: echo}\n"
+SETTINGS = "cli/settings_file.py: "
+ONE_FILE = SETTINGS + "keep them in one of the two files"
+TABLE = SETTINGS + "write them below …"
+EXAMPLE = SETTINGS + "write … = …"
+PYPROJECT, OWN = "pyproject.toml", "tool-engine.toml"
+FILES = [
+    (ONE_FILE, {PYPROJECT: "[tool.tool-engine]", OWN: ""}, {PYPROJECT: "", OWN: ""}),
+    (ONE_FILE, {PYPROJECT: "[tool.tool-engine]", OWN: ""}, {PYPROJECT: "[tool.tool-engine]"}),
+    (TABLE, {PYPROJECT: "[tool]\ntool-engine = 3"}, {PYPROJECT: "[tool.tool-engine]\n"}),
+]
+TOLD = ["sources = 1", "concurrency = []", "mcp_servers = 7"]
+"""Settings whose right form the message writes out."""
+LINES = [
+    ("cli/app.py: leave one out", "--recursive --no-recursive list",
+     ["--recursive list", "--no-recursive list"]),
+    ("cli/app.py: name a folder that is there", "-C nowhere list", ["-C . list"]),
+    ("cli/files/validate_command.py: leave one out", "validate --watch --format sarif",
+     ["validate --format sarif"]),
+    ("cli/files/schema_command.py: write `tool-engine schema catalog --address URL`",
+     "schema catalog", ["schema catalog --address https://tools.example"]),
+    ("cli/project/init_command.py: name another one", "init taken/in", ["init free/in"]),
+    (("cli/settings.py: name another with `tool-engine --tools DIR ...` or the variable "
+      "TOOL_ENGINE_TOOLS, or begin a project with `tool-engine init`"), "-C empty list",
+     ["-C empty --tools ../tools list", "-C empty init", "-C empty list"]),
+]  # fmt: skip
+IN_PLACE = "cli/project/init_command.py: move away what is in its place"
+TRIED = {IN_PLACE, EXAMPLE} | {row[0] for row in (*FILES, *LINES)}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOOL_ENGINE_TOOLS", raising=False)
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "echo.yaml").write_text(ECHO)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "taken").touch()
+    return tmp_path
+
+
+def said(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    code = run(line.split())
+    return code, " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("row", "broken", "healed"), FILES)
+def test_in_settings(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    row: str,
+    broken: dict[str, str],
+    healed: dict[str, str],
+) -> None:
+    for name, text in broken.items():
+        (place / name).write_text(text)
+    code, message = said("list", capsys)
+    assert code == 2
+    assert names_cure(row, message), message
+    for name in broken:
+        (place / name).unlink()
+    for name, text in healed.items():
+        (place / name).write_text(text)
+    assert said("list", capsys) == (0, "")
+
+
+@pytest.mark.parametrize("text", TOLD)
+def test_settings_as_they_were_told(
+    place: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    """The line that the message writes out is taken in place of the wrong one."""
+    (place / OWN).write_text(text)
+    code, message = said("list", capsys)
+    assert code == 2
+    assert names_cure(EXAMPLE, message), message
+    (place / OWN).write_text(message.partition("; write ")[2])
+    (place / ".mcp.json").write_text('{"mcpServers": {}}')
+    assert said("list", capsys) == (0, "")
+
+
+@pytest.mark.parametrize("text", ["tols = 'tools'", "recursive = 'yes'", "lock = 'ofe'"])
+def test_the_name_or_the_value_that_was_meant(
+    place: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (place / OWN).write_text(text)
+    _, message = said("list", capsys)
+    meant = re.findall(r"did you mean '([^']+)'|; write (\S+)$", message)[-1]
+    key, _, value = text.partition(" = ")
+    healed = (
+        f"{key} = {meant[1]}"
+        if meant[1]
+        else text.replace(key if key == "tols" else value.strip("'"), meant[0])
+    )
+    (place / OWN).write_text(healed)
+    assert said("list", capsys) == (0, ""), healed
+
+
+@pytest.mark.parametrize(("row", "broken", "healed"), LINES, ids=[row[1] for row in LINES])
+def test_the_line_that_is_asked_for(
+    place: Path, capsys: pytest.CaptureFixture[str], row: str, broken: str, healed: list[str]
+) -> None:
+    del place
+    code, message = said(broken, capsys)
+    assert code == 2
+    assert names_cure(row, message), message
+    for line in healed:
+        assert said(line, capsys) == (0, ""), line
+
+
+def test_what_is_in_its_place(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "tests").touch()
+    (place / "tools" / "echo.yaml").unlink()
+    code, message = said("init", capsys)
+    assert code == 2
+    assert names_cure(IN_PLACE, message), message
+    (place / "tests").rename(place / "elsewhere")
+    assert said("init", capsys) == (0, "")

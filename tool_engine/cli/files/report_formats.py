@@ -1,0 +1,228 @@
+"""How do other programs read what is wrong with tool files?
+
+GitHub shows its commands beside the lines of a change; CI servers read JUnit's XML; code scanning
+reads SARIF 2.1.0. Their texts come from the files, so all of them are escaped.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from tool_engine.cli.console import json_text, visible
+
+REPORTS: Final = ("github", "junit", "sarif")
+"""The formats for other programs."""
+FORMATS: Final = ("text", "json", *REPORTS)
+"""How `validate`, `lint` and `test` can print what they find."""
+FORMATS_HELP: Final = "text, json, github, junit or sarif."
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_PLACE: Final = re.compile(r"(.*?):([0-9]+)(?::([0-9]+))?", re.DOTALL)
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong, at one place."""
+
+    code: str
+    """What kind of mistake it is, such as `L101`."""
+    severity: str
+    """`error` or `warning`."""
+    message: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    path: str = ""
+    """The place inside of the definition."""
+
+
+class Rule(NamedTuple):
+    """What findings of one code have in common."""
+
+    code: str
+    summary: str
+
+
+def read_place(text: str | None) -> tuple[str | None, int | None, int | None]:
+    """Return the file, line and column of `tools/a.yaml:3:5`, as far as they are said."""
+    found = _PLACE.fullmatch(text or "")
+    if found is None:
+        return text or None, None, None
+    return found[1], int(found[2]), None if found[3] is None else int(found[3])
+
+
+def make_finding(code: str, severity: str, text: str, file: str) -> Finding:
+    """Return the finding of a text that may begin with its place in the file."""
+    place, _, message = text.partition(": ")
+    said, line, column = read_place(place)
+    if said != file:
+        return Finding(code, severity, text, file)
+    return Finding(code, severity, message, file, line, column)
+
+
+def print_report(
+    form: str,
+    command: str,
+    findings: Sequence[Finding],
+    files: Iterable[str],
+    rules: Sequence[Rule],
+) -> None:
+    """Print findings in one of `REPORTS`.
+
+    Args:
+        form: The format.
+        command: The command that has found them, such as `lint`.
+        findings: What is wrong.
+        files: All that was looked at, the good files too.
+        rules: What the codes of findings mean.
+    """
+    _PRINTERS[form](command, findings, list(files), rules)
+
+
+def _print_github(
+    command: str, findings: Sequence[Finding], files: Sequence[str], rules: Sequence[Rule]
+) -> None:
+    del command, files, rules
+    for finding in findings:
+        place = {
+            "file": finding.file,
+            "line": finding.line,
+            "col": finding.column,
+            "title": f"{finding.code} {finding.path}".strip(),
+        }
+        words = ",".join(
+            f"{key}={_github_text(str(value), in_property=True)}"
+            for key, value in place.items()
+            if value is not None
+        )
+        sys.stdout.write(f"::{finding.severity} {words}::{_github_text(finding.message)}\n")
+
+
+def _github_text(text: str, *, in_property: bool = False) -> str:
+    """Escape `text` for GitHub, where line breaks end a command."""
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if in_property else text
+
+
+def _print_junit(
+    command: str, findings: Sequence[Finding], files: Sequence[str], rules: Sequence[Rule]
+) -> None:
+    del rules
+    of_files: defaultdict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        of_files[finding.file or ""].append(finding)
+    names = list(dict.fromkeys([*files, *of_files]))
+    failing = {
+        name
+        for name, found in of_files.items()
+        if any(_is_failing(command, each) for each in found)
+    }
+    root = ET.Element("testsuites", name=f"tool-engine {command}")
+    suite = ET.SubElement(
+        root, "testsuite", name=command, tests=str(len(names)), failures=str(len(failing))
+    )
+    for name in names:
+        case = ET.SubElement(suite, "testcase", classname=command, name=visible(name))
+        found = of_files.get(name)
+        if not found:
+            continue
+        text = visible("\n".join(map(_describe_finding, found)))
+        if name in failing:
+            first = next(each for each in found if _is_failing(command, each))
+            ET.SubElement(case, "failure", message=visible(first.message)).text = text
+        else:
+            ET.SubElement(case, "system-out").text = text
+    print_xml(root)
+
+
+def _is_failing(command: str, finding: Finding) -> bool:
+    # For `lint`, a warning is a reason to exit with 1 too.
+    return finding.severity == "error" or command == "lint"
+
+
+def print_xml(root: ET.Element) -> None:
+    sys.stdout.write(xml_text(root))
+
+
+def xml_text(root: ET.Element) -> str:
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _describe_finding(finding: Finding) -> str:
+    place = [finding.file, finding.line, finding.column]
+    where = ":".join(str(part) for part in place if part is not None)
+    about = f"{finding.path}: " if finding.path else ""
+    return f"{where}: {finding.code} {about}{finding.message}"
+
+
+def _print_sarif(
+    command: str, findings: Sequence[Finding], files: Sequence[str], rules: Sequence[Rule]
+) -> None:
+    del files
+    known = {rule.code: rule for rule in rules}
+    for finding in findings:
+        known.setdefault(finding.code, Rule(finding.code, finding.code))
+    numbers = {code: number for number, code in enumerate(known)}
+    driver = {
+        "name": "tool-engine",
+        "version": _find_version(),
+        "rules": [
+            {"id": rule.code, "shortDescription": {"text": rule.summary}} for rule in known.values()
+        ],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": f"tool-engine/{command}/"},
+        "columnKind": "unicodeCodePoints",
+        "results": [_sarif_result(finding, numbers[finding.code]) for finding in findings],
+    }
+    sys.stdout.write(json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}) + "\n")
+
+
+def _find_version() -> str:
+    try:
+        return version("tool-engine")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _sarif_result(finding: Finding, number: int) -> dict[str, Any]:
+    about = f"{finding.path}: " if finding.path else ""
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "ruleIndex": number,
+        "level": finding.severity,
+        "message": {"text": f"{about}{finding.message}"},
+    }
+    if finding.file is not None:
+        place: dict[str, Any] = {"artifactLocation": {"uri": _file_uri(finding.file)}}
+        if finding.line is not None:
+            column = {} if finding.column is None else {"startColumn": finding.column}
+            place["region"] = {"startLine": finding.line, **column}
+        result["locations"] = [{"physicalLocation": place}]
+    return result
+
+
+def _file_uri(file: str) -> str:
+    """Return the address of a file: below the present folder where it lies there."""
+    path, here = Path(file), Path.cwd()
+    if path.is_absolute():
+        if not path.is_relative_to(here):
+            return path.as_uri()
+        path = path.relative_to(here)
+    return quote(path.as_posix().encode("utf-8", "surrogateescape"))
+
+
+_Printer = Callable[[str, Sequence[Finding], Sequence[str], Sequence[Rule]], None]
+_PRINTERS: Final[Mapping[str, _Printer]] = {
+    "github": _print_github,
+    "junit": _print_junit,
+    "sarif": _print_sarif,
+}

@@ -1,0 +1,150 @@
+"""Which settings hold, and who says each of them?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import typer
+
+from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_OK
+from tool_engine.cli.options import (
+    JSONOption,
+    RecordsOption,
+    ToolsOption,
+    settings_of,
+)
+from tool_engine.cli.records.recording import records_place
+from tool_engine.cli.settings import LOCK_VARIABLE, Settings
+from tool_engine.cli.settings_file import NOWHERE, known_settings
+from tool_engine.cli.tables import make_table
+from tool_engine.config import ToolEngineConfig
+from tool_engine.model.settings.databases import DatabaseSource
+from tool_engine.model.settings.retention import RecordsURL
+
+_OPTIONS: Final = {
+    "tools": "TOOL_ENGINE_TOOLS",
+    "path": "TOOL_ENGINE_PATH",
+    "records": "TOOL_ENGINE_RECORDS",
+    "sources": "TOOL_ENGINE_SOURCES",
+    "mcp_servers": "TOOL_ENGINE_MCP_CONFIG",
+}
+"""Settings that an option says too, and its variable."""
+_PARAMETERS: Final = {"sources": "source", "mcp_servers": "mcp_config"}
+"""The options that are not called as their setting is."""
+_TABLES: Final = ("sources", "concurrency")
+_SAID_HERE: Final = "the command line"
+_DEFAULT: Final = "default"
+
+
+class Said(NamedTuple):
+    """A setting, its value, and who says it."""
+
+    name: str
+    value: Any
+    origin: str
+
+
+def run_command(
+    ctx: typer.Context,
+    *,
+    as_json: JSONOption = False,
+    tools: ToolsOption = None,
+    records: RecordsOption = None,
+) -> int:
+    """Show the settings that hold here, and who says each: an option, a variable, a file.
+
+    Example: tool-engine config --json
+    """
+    here = {"tools": tools, "records": records}
+    settings = settings_of(ctx, tools, records)
+    said = list(find_settings(settings, _find_options(ctx, here)))
+    if as_json:
+        file = None if settings.file is None else settings.file.file
+        print_json({"file": file, "settings": [each._asdict() for each in said]})
+        return EXIT_OK
+    table = make_table(f"settings in {Path.cwd()}", "setting", "value", "said by")
+    for each in said:
+        value = each.value if isinstance(each.value, str) else json_text(each.value, indent=None)
+        table.add_row(plain(each.name, "bold cyan"), plain(value), plain(each.origin))
+    make_console().print(table)
+    return EXIT_OK
+
+
+def find_settings(settings: Settings, options: Mapping[str, str]) -> Iterator[Said]:
+    """Yield each setting, its value without secrets, and who says it.
+
+    `options` has the settings that the command line or a variable says, and which of them.
+    """
+    config = ToolEngineConfig(**settings.engine_fields())
+    values: dict[str, Any] = {
+        **{key: getattr(config, key) for key in known_settings() if hasattr(config, key)},
+        "tools": settings.tools,
+        "path": settings.project,
+        "records": _show_records(settings),
+        "lock_file": settings.lock_file,
+        "mcp_servers": _show_servers(settings),
+    }
+    file = settings.file
+    for name in known_settings():
+        if name in _TABLES:
+            yield from _list_entries(settings, name, values[name], options)
+        elif name in options:
+            yield Said(name, values[name], options[name])
+        elif file is not None and name in file.values:
+            yield Said(name, values[name], file.place(name))
+        else:
+            yield Said(name, values[name], _DEFAULT)
+
+
+def _list_entries(
+    settings: Settings, name: str, value: Any, options: Mapping[str, str]
+) -> Iterator[Said]:
+    """Yield what is said below a table."""
+    file, said = settings.file, settings.read_file(name, {})
+    here = {each.partition("=")[0] for each in settings.sources} if name == "sources" else set()
+    for key in dict.fromkeys((*said, *here)):
+        shown = value[key] if isinstance(value, Mapping) else getattr(value, key)
+        origin = options[name] if key in here or file is None else file.place(f"{name}.{key}")
+        yield Said(f"{name}.{key}", _show_value(shown), origin)
+
+
+def _show_value(value: Any) -> Any:
+    if isinstance(value, DatabaseSource):
+        # The `repr` of a URL hides what may be secret.
+        return repr(RecordsURL(value.url)).strip("'") + (", readonly" if value.readonly else "")
+    return value if isinstance(value, str | int | float | None) else repr(value)
+
+
+def _find_options(ctx: typer.Context, here: Mapping[str, str | None]) -> dict[str, str]:
+    """Return what the command line and variables say, and which of both it is."""
+    root = ctx.find_root()
+    found = {}
+    for name, variable in _OPTIONS.items():
+        source = root.get_parameter_source(_PARAMETERS.get(name, name))
+        word = "" if source is None else source.name
+        if here.get(name) is not None or word == "COMMANDLINE":
+            found[name] = _SAID_HERE
+        elif word == "ENVIRONMENT" and root.params.get(_PARAMETERS.get(name, name)):
+            found[name] = f"the variable {variable}"
+    if root.params.get("recursive") or root.params.get("no_recursive"):
+        found["recursive"] = _SAID_HERE
+    if os.environ.get(LOCK_VARIABLE):
+        found["lock"] = f"the variable {LOCK_VARIABLE}"
+    return found
+
+
+def _show_records(settings: Settings) -> str:
+    place = records_place(settings)
+    # The `repr` of a database that is named hides what may be secret.
+    if place is None:
+        return NOWHERE
+    return place if settings.records is None else repr(place).strip("'")
+
+
+def _show_servers(settings: Settings) -> str | list[str] | None:
+    servers = settings.mcp_servers
+    return list(servers) if isinstance(servers, Mapping) else servers

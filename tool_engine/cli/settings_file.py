@@ -1,0 +1,207 @@
+"""What do a project's own settings say, and where does each of them stand?
+
+They are `tool-engine.toml`, or the table `[tool.tool-engine]` of `pyproject.toml`, in the current
+folder and no other one: a file above it may be another user's, and servers are programs.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tool_engine.cli.failures import CommandError
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.nearness import suggest_near
+
+OWN_FILE: Final = "tool-engine.toml"
+PROJECT_FILE: Final = "pyproject.toml"
+FOLDERS: Final = {"tools": "tools_directory", "path": ""}
+"""The settings that are folders, and the fields of an engine which they are."""
+NOWHERE: Final = "none"
+"""In place of a database: keeps no records."""
+_OF_COMMANDS: Final = frozenset(
+    {
+        *("tools_directory", "auto_reload", "reload_interval", "watch_for_changes", "preload"),
+        *("mcp_autostart", "run_tasks", "durability", "retention"),
+    }
+)
+"""Fields of an engine that each command decides."""
+_TABLES: Final = {
+    "sources": '{shop = "sqlite:///shop.db"}',
+    "concurrency": "{max_concurrent = 20}",
+    "mcp_servers": '".mcp.json"',
+}
+"""Settings with names of their own below them, and an example of each."""
+_ELSE: Final = {"mcp_servers": (str,)}
+_PYTHON_WORD: Final = re.compile(r"\b(?:True|False)\b")
+_BAD: Final = "settings_error"
+
+
+class SettingsFile(NamedTuple):
+    """The settings of a project."""
+
+    file: str
+    values: dict[str, Any]
+    """By the key that stands in the file."""
+    lines: dict[str, int]
+    """Where each key stands."""
+
+    def engine_fields(self) -> dict[str, Any]:
+        """Return the settings that are fields of an engine's configuration."""
+        return {key: value for key, value in self.values.items() if key not in FOLDERS}
+
+    def place(self, key: str) -> str:
+        """Return `tool-engine.toml:3`."""
+        return f"{self.file}:{self.lines.get(key, 1)}"
+
+
+def known_settings() -> list[str]:
+    """Return the names of all settings that the file may have."""
+    from tool_engine.config import ToolEngineConfig
+
+    fields = ToolEngineConfig.__struct_fields__
+    return [*FOLDERS, *(each for each in fields if each not in _OF_COMMANDS)]
+
+
+def read_settings_file() -> SettingsFile | None:
+    """Return the settings of the project in the current folder; None: it has none.
+
+    Raises:
+        CommandError: A file cannot be read, there are two, or a setting is unknown or wrong.
+    """
+    own, project = _read_table(OWN_FILE, ()), _read_table(PROJECT_FILE, ("tool", "tool-engine"))
+    if own is None or project is None:
+        found = own or project
+        return None if found is None else _check_settings(found)
+    raise CommandError(
+        f"{project.place('')}: there are settings in {OWN_FILE} too; keep them in one of the two "
+        "files",
+        error_type=_BAD,
+    )
+
+
+def tools_of_project() -> str | None:
+    """Return the folder of tools that the project names; None: unsaid, or unreadable."""
+    try:
+        found = read_settings_file()
+    except CommandError:
+        return None
+    return None if found is None else found.values.get("tools")
+
+
+def _read_table(file: str, keys: tuple[str, ...]) -> SettingsFile | None:
+    path = Path(file)
+    try:
+        # A pipe or a device of that name would never answer.
+        if not path.is_file():
+            return None
+        text = path.read_text("utf-8")
+        table: Any = tomllib.loads(text)
+    except OSError as error:
+        raise CommandError(f"cannot read {file}: {error.strerror}", error_type=_BAD) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        if keys and "tool-engine" not in path.read_text("utf-8", "replace"):
+            # Another program's file, and its mistake.
+            return None
+        raise CommandError(f"{file} is no TOML: {error}", error_type=_BAD) from error
+    for key in keys:
+        table = table.get(key) if isinstance(table, Mapping) else None
+    if table is None:
+        return None
+    heading = f"[{'.'.join(keys)}]"
+    if not isinstance(table, dict):
+        line = _find_line(text, keys[:-1], keys[-1])
+        got = f"got {type(table).__name__}"
+        raise CommandError(
+            f"{file}:{line}: the settings are a table, {got}; write them below {heading}",
+            error_type=_BAD,
+        )
+    lines = {key: _find_line(text, keys, key) for key in table}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            lines |= {f"{key}.{each}": _find_line(text, (*keys, key), each) for each in value}
+    lines[""] = _find_line(text, keys[:-1], keys[-1]) if keys else 1
+    return SettingsFile(file, table, lines)
+
+
+def _find_line(text: str, table: tuple[str, ...], key: str) -> int:
+    """Return the line of a key: in its table, or as a table of its own; else 1."""
+    word = rf"""(?:{re.escape(key)}|"{re.escape(key)}"|'{re.escape(key)}')"""
+    above = r"\s*\.\s*".join(rf"""["']?{re.escape(each)}["']?""" for each in table)
+    begin = rf"{above}\s*\.\s*" if above else ""
+    own_table = re.compile(rf"\s*\[\[?\s*{begin}{word}\s*[\].]")
+    setting = re.compile(rf"\s*{word}\s*[=.]")
+    inline = re.compile(
+        rf"\s*(?:{'|'.join(map(re.escape, table))})\s*[=.](?:.*[{{,.\s])?{word}\s*[=.]"
+    )
+    heading = re.compile(rf"\s*\[\s*{above}\s*\]")
+    is_inside = not table
+    for number, line in enumerate(text.splitlines(), 1):
+        if own_table.match(line) or (is_inside and setting.match(line)):
+            return number
+        if table and inline.match(line):
+            return number
+        if line.lstrip().startswith("["):
+            is_inside = bool(table) and heading.match(line) is not None
+    return 1
+
+
+def _check_settings(found: SettingsFile) -> SettingsFile:
+    known = known_settings()
+    for key, value in found.values.items():
+        if key in _OF_COMMANDS:
+            said = "is called tools here" if key in FOLDERS.values() else "is for programs"
+            cure = "write tools" if key in FOLDERS.values() else "leave it out"
+            raise CommandError(
+                f"{found.place(key)}: the setting {key!r} {said}; {cure}", error_type=_BAD
+            )
+        if key not in known:
+            hint = suggest_near(key.replace("-", "_"), known)
+            cure = hint or f"; there are: {', '.join(known)}"
+            raise CommandError(
+                f"{found.place(key)}: there is no setting {key!r}{cure}", error_type=_BAD
+            )
+        _check_value(found, key, value)
+    return found
+
+
+def _check_value(found: SettingsFile, key: str, value: Any) -> None:
+    if key in FOLDERS:
+        if not isinstance(value, str) or not value:
+            raise CommandError(
+                f"{found.place(key)}: {key} is the path of a folder, in quotes, got {value!r}",
+                error_type=_BAD,
+            )
+        return
+    if key == "records" and value == NOWHERE:
+        return
+    from tool_engine.config import ToolEngineConfig
+
+    def find_error(fields: Mapping[str, Any]) -> ConfigurationError | None:
+        try:
+            ToolEngineConfig(**fields)
+        except ConfigurationError as error:
+            return error
+        return None
+
+    if key in _TABLES and not isinstance(value, (Mapping, *_ELSE.get(key, ()))):
+        got = type(value).__name__
+        raise CommandError(
+            f"{found.place(key)}: {key} is a table, got {got}; write {key} = {_TABLES[key]}",
+            error_type=_BAD,
+        )
+    error = find_error({key: value})
+    if error is None:
+        return
+    place = found.place(key)
+    for inner in value if isinstance(value, Mapping) else ():
+        # Each alone, so that the line is the one that is wrong.
+        wrong = find_error({key: {inner: value[inner]}})
+        if wrong is not None:
+            error, place = wrong, found.place(f"{key}.{inner}")
+            break
+    text = _PYTHON_WORD.sub(lambda word: word[0].lower(), str(error))
+    raise CommandError(f"{place}: {text}", error_type=_BAD) from error

@@ -1,0 +1,116 @@
+"""What is wrong with a command line, and which words are right in its place?
+
+typer says what it did not understand; here each of its messages gets the words to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import typer
+
+from tool_engine.model.checks.nearness import suggest_near
+
+_NO_COMMAND: Final = re.compile(r"No such command '([^']*)'")
+_EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)|.*\((.*)\)", re.DOTALL)
+_EXAMPLE: Final = re.compile(r"Example: (.+?)(?:\n\n|\Z)", re.DOTALL)
+_MEANT: Final = {
+    **dict.fromkeys(("run", "exec", "execute", "invoke"), "call"),
+    **dict.fromkeys(("ls", "tools"), "list"),
+    "help": "--help",
+    "version": "--version",
+}
+"""Words of other programs for the commands of this one."""
+_REMOVING: Final = ("prune",)
+
+
+def usage_text(error: typer.TyperException, context: Any) -> str:
+    """Return what is wrong with a command line, with its cure.
+
+    `context` is typer's context of the command; None: there is none, as for an empty line.
+    """
+    message = error.format_message()
+    if type(error).__name__ == "BadOptionUsage":
+        return _explain_use(error)
+    if context is None or not message:
+        return message
+    if (found := _NO_COMMAND.match(message)) is not None:
+        commands = context.command.list_commands(context)
+        return f"there is no command {found[1]!r}{_suggest_command(found[1], commands)}"
+    explain = _EXPLAINED.get(type(error).__name__)
+    return message if explain is None else explain(error, context)
+
+
+def _suggest_command(name: str, commands: Iterable[str]) -> str:
+    meant = _MEANT.get(name.lower())
+    # What removes something for good is offered only where its own name was begun.
+    likely = (each for each in commands if each not in _REMOVING or each[:2] == name[:2].lower())
+    return f"; did you mean {meant!r}?" if meant else suggest_near(name, likely)
+
+
+def _explain_option(error: Any, context: Any) -> str:
+    name: str = error.option_name
+    known = [each for option in context.command.params for each in option.opts]
+    return f"there is no option {name!r}{suggest_near(name, known)}"
+
+
+def _explain_missing(error: Any, context: Any) -> str:
+    message: str = error.format_message().rstrip(".")
+    message = message[:1].lower() + message[1:]
+    found = _EXAMPLE.search(context.command.help or "")
+    if found is None:
+        return message
+    return f"{message}; for example: {' '.join(found[1].split())}"
+
+
+def _explain_use(error: Any) -> str:
+    """Explain an option without its value, or a switch with one."""
+    message = str(error.format_message())
+    if "requires an argument" in message:
+        return f"the option {error.option_name!r} has no value; write {error.option_name} VALUE"
+    if "does not take a value" in message:
+        return f"the option {error.option_name!r} takes no value; write {error.option_name}"
+    return message
+
+
+def _explain_value(error: Any, context: Any) -> str:
+    """Explain a value of the wrong kind, or out of bounds."""
+    del context
+    message = str(error.format_message())
+    option = error.param
+    if option is None:
+        return message
+    is_number = "valid integer" in message or "valid number" in message or " equal to " in message
+    return f"{message}; write {_write_option(option, option.opts[0], is_number=is_number)}"
+
+
+def _explain_words(error: Any, context: Any) -> str:
+    """Explain words that a command does not take."""
+    message = str(error.format_message())
+    found = _EXTRA.search(message)
+    if found is None or "extra argument" not in message:
+        return message
+    words = found[1] or found[2]
+    taken = [each.metavar for each in context.command.params if each.param_type_name == "argument"]
+    what = f"{' '.join(taken)} and options" if taken else "options only"
+    return f"`{context.command_path}` takes {what}; leave out {words!r}"
+
+
+def _write_option(option: Any, name: str, *, is_number: bool) -> str:
+    """Return an option with a value that it takes."""
+    if isinstance(option.default, int | float) and not isinstance(option.default, bool):
+        return f"{name} {option.default:g}"
+    if is_number:
+        return f"{name} {max(option.min or 0, 1):g}"
+    return f"{name} {option.metavar or option.name.upper()}"
+
+
+_EXPLAINED: Final[Mapping[str, Callable[[Any, Any], str]]] = {
+    "NoSuchOption": _explain_option,
+    "MissingParameter": _explain_missing,
+    "BadParameter": _explain_value,
+    "UsageError": _explain_words,
+}
+"""By the name of typer's class, which is not public."""
