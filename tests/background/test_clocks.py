@@ -11,8 +11,8 @@ import pytest
 from tests.background.test_restarts import make
 from tests.background.test_tasks import BOUND, Make, Work, until, work
 from tool_engine import ToolEngine, ToolEngineConfig
-from tool_engine.background import clock
-from tool_engine.knowledge.sql import sql_tasks
+from tool_engine.knowledge import shared_clock
+from tool_engine.knowledge.sql.connection import shared_time
 
 __all__ = ["make", "work"]
 
@@ -33,8 +33,8 @@ def shift_clock(monkeypatch: pytest.MonkeyPatch, shift: timedelta) -> None:
         def time() -> float:
             return (datetime.now(UTC) + shift).timestamp()
 
-    monkeypatch.setattr(clock, "datetime", Shifted)
-    monkeypatch.setattr(sql_tasks, "time", ShiftedTime)
+    monkeypatch.setattr(shared_clock, "datetime", Shifted)
+    monkeypatch.setattr(shared_time, "time", ShiftedTime)
 
 
 def seconds_left(engine: ToolEngine, state: Any) -> float:
@@ -116,7 +116,7 @@ async def test_where_the_machine_does_not_say_when_it_started(
     make: Make, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then each program goes on from the time that it found at its start."""
-    monkeypatch.setattr(sql_tasks, "find_boot", lambda: None)
+    monkeypatch.setattr(shared_time, "find_boot", lambda: None)
     engine = await make()
     work.gate.set()
     handle = await engine.start("work", {"number": 1})

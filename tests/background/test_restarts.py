@@ -22,6 +22,7 @@ from tool_engine import (
     ToolEngineConfig,
     ToolExecutionContext,
 )
+from tool_engine.background import feeding as feeding_module
 from tool_engine.background import watching
 
 Make = Callable[..., Awaitable[ToolEngine]]
@@ -230,6 +231,38 @@ async def test_taken_again_by_the_engine_that_has_it(make: Make, work: Work) -> 
     assert work.ran == [1]
 
 
+async def test_what_is_written_late(make: Make, work: Work) -> None:
+    """That a task waits, written late, does not take the place of that it runs."""
+    approver = QueueApprover()
+    engine = await make({"permission": {"execution": "ask_always"}}, approver=approver)
+    storage = engine.tasks.feeding.storage  # type: ignore[attr-defined]
+    write, is_late, began = storage.change, asyncio.Event(), asyncio.Event()
+    late: list[asyncio.Task[Any]] = []
+
+    async def write_late(task: Any, state: Any) -> bool:
+        if state.status == "input_required" and not late:
+            late.append(asyncio.current_task())  # type: ignore[arg-type]
+            is_late.set()
+            # It arrives after what is written next, if that does not wait for it.
+            await asyncio.wait([asyncio.ensure_future(began.wait())], timeout=0.3)
+            return bool(await write(task, state))
+        done = await write(task, state)
+        began.set()
+        return bool(done)
+
+    storage.change = write_late
+    handle = await engine.start("work", {"number": 1})
+    async with asyncio.timeout(BOUND):
+        await is_late.wait()
+        approver.allow(approver.pending_approvals[0].token)
+        await work.until_ran(1)
+        await asyncio.sleep(0.2)
+    found = await storage.get(handle.id)
+    assert (found.state.status, handle.status) == ("running", "running")
+    work.gate.set()
+    assert (await handle.wait(BOUND)).is_success
+
+
 async def test_two_engines(make: Make, work: Work) -> None:
     """Two engines share the tasks of a database, and none runs twice."""
     first, second = await make(), await make()
@@ -407,13 +440,13 @@ async def test_a_database_that_is_gone(
     work.gate.set()
     own: Any = engine.tasks
     own.feeding.lease = 0.1
-    asked, read_time = asyncio.Semaphore(0), own.feeding.clock._read_time
+    asked, claim = asyncio.Semaphore(0), own.feeding.storage.claim_expired
 
-    def ask() -> Any:
+    def ask(*given: Any) -> Any:
         asked.release()
-        return read_time()
+        return claim(*given)
 
-    monkeypatch.setattr(own.feeding.clock, "_read_time", ask)
+    monkeypatch.setattr(own.feeding.storage, "claim_expired", ask)
 
     async def until_asked(times: int) -> None:
         async with asyncio.timeout(BOUND):
@@ -431,6 +464,39 @@ async def test_a_database_that_is_gone(
                 await until_asked(asked._value + 4)
         assert "cannot be kept or read" in lines[0]["error"]
         assert (await (await engine.start("work", {"number": 2})).wait(BOUND)).is_success
+
+
+async def test_what_an_idle_engine_asks(
+    make: Make, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no task is open it looks for one, and writes no more often than it must."""
+    engine, other = await make(), await make(run_tasks=False)
+    feeding = engine.tasks.feeding  # type: ignore[attr-defined]
+    feeding.lease = 60.0
+    storage, asked = feeding.storage, asyncio.Semaphore(0)
+    looks, has_open, beat = 0, storage.has_open, storage.beat
+
+    async def ask() -> bool:
+        asked.release()
+        return bool(await has_open())
+
+    async def count_beat(worker: str) -> Any:
+        nonlocal looks
+        looks += 1
+        return await beat(worker)
+
+    monkeypatch.setattr(feeding_module, "_PULSE", 0.01)
+    monkeypatch.setattr(storage, "has_open", ask)
+    monkeypatch.setattr(storage, "beat", count_beat)
+    engine.tasks.serve()
+    async with asyncio.timeout(BOUND):
+        for _ in range(20):
+            await asked.acquire()
+    assert looks == 1
+    work.gate.set()
+    handle = await other.start("work", {"number": 1})
+    assert (await handle.wait(BOUND)).is_success
+    assert looks > 1
 
 
 async def test_killed_at_any_moment(tmp_path: Path) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.approval.people import TOOL
+from tool_engine.approval.book import ApprovalBook
 from tool_engine.errors import SessionError
 from tool_engine.interfaces import ApprovalStorage
+from tool_engine.knowledge import shared_clock
 from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
 from tool_engine.knowledge.sql.sql_approvals import SQLApprovalStorage
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
@@ -308,3 +313,84 @@ async def test_a_standing_decision_outlives_sessions_and_has_no_secrets(make: Ma
     await make().forget("chat")
     (found,) = await make().find_standing(standing_ids_of(request))
     assert found.params == {"pin": "[hidden]"}
+
+
+# What several processes share.
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/calls.db"
+    server = request.getfixturevalue("postgres_server")
+    found: str = await asyncio.to_thread(server.fresh_database)
+    return found
+
+
+def shift_clock(monkeypatch: pytest.MonkeyPatch, shift: timedelta) -> None:
+    """Sets the clock that programs read from now on."""
+    read_time = time.time
+
+    class Shifted(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + shift
+
+    monkeypatch.setattr(time, "time", lambda: read_time() + shift.total_seconds())
+    monkeypatch.setattr(shared_clock, "datetime", Shifted)
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+@pytest.mark.parametrize("is_first", [True, False], ids=["asks", "answers"])
+async def test_clocks_that_differ(
+    url: str, monkeypatch: pytest.MonkeyPatch, hours: int, is_first: bool
+) -> None:
+    """What a process asks stays open for another one as long as it says, whatever clocks say."""
+    made: list[SQLRecordStorage] = []
+    if is_first:
+        shift_clock(monkeypatch, timedelta(hours=hours))
+    first = SQLRecordStorage(url)
+    made.append(first)
+    book = ApprovalBook("chat", 60.0, storage=first.approvals)
+    short = ApprovalBook("chat", 0.3, storage=first.approvals)
+    await book.learn_time()
+    asked, late = book.ask(TOOL, {"path": "a"}), short.ask(TOOL, {"path": "b"})
+    await book.defer(asked.token)
+    await short.defer(late.token)
+    monkeypatch.undo()
+    if not is_first:
+        shift_clock(monkeypatch, timedelta(hours=hours))
+    second = SQLRecordStorage(url)
+    made.append(second)
+    other = ApprovalBook.from_dict(book.to_dict(), storage=second.approvals)
+    await other.learn_time()
+    async with asyncio.timeout(BOUND):
+        while late.token in {each.token for each in await second.approvals.pending()}:
+            pass
+    assert not await second.approvals.claim(late.token)
+    assert [each.token for each in await second.approvals.pending()] == [asked.token]
+    assert [each.token for each in other.pending()] == [asked.token]
+    assert (await other.answer(asked.token, YES, TOOL)).token == asked.token
+    assert asked.token not in {each.token for each in await first.approvals.pending()}
+    for each in made:
+        await each.close()
+
+
+async def test_a_call_that_waits_says_so(url: str, clock: Clock) -> None:
+    """What is not renewed is listed and answered no more, until its process says that it waits."""
+    kept = SQLRecordStorage(url)
+    storage = SQLApprovalStorage(kept.approvals._database, clock=clock)
+    waits, deferred = request_for(is_waiting=True), request_for(token="t-2")
+    await storage.put(waits)
+    await storage.put(deferred)
+    assert len(await storage.pending()) == 2
+    clock.now += 10
+    assert [each.token for each in await storage.pending()] == ["t-2"]
+    assert not await storage.claim("t-1")
+    await storage.renew(waits)
+    (found, _) = await storage.pending()
+    assert (found.token, found.expires_at) == ("t-1", waits.expires_at)
+    assert await storage.claim("t-1")
+    await storage.renew(waits)
+    assert [each.token for each in await storage.pending()] == ["t-2"]
+    await kept.close()

@@ -131,6 +131,31 @@ async def test_final_once(storage: TaskStorage) -> None:
     assert found.state.progress == ToolProgress(1, 2)
 
 
+@pytest.mark.parametrize("status", ["queued", "input_required"])
+async def test_a_task_that_runs_waits_no_more(storage: TaskStorage, status: str) -> None:
+    """What was to be written before it ran, and comes late, is refused; giving back is not."""
+    task = await storage.put(task_for("a", worker="me"))
+    waits = replace(task.state, status=status)
+    assert await storage.change(task, waits)
+    assert await storage.change(task, replace(task.state, status="running"))
+    assert not await storage.change(task, waits)
+    found = await storage.get("a")
+    assert found is not None
+    assert found.state.status == "running"
+    assert await storage.give_back(task)
+
+
+async def test_what_a_task_comes_to_while_it_is_written(storage: TaskStorage) -> None:
+    """How it was when it was written does not take the place of how it is by then."""
+    task = await storage.put(task_for("a", worker="me"))
+    task.state = replace(task.state, status="running")
+    writing = asyncio.ensure_future(storage.change(task, task.state))
+    await asyncio.sleep(0)
+    task.state = replace(task.state, progress=ToolProgress(1, 2))
+    assert await writing
+    assert task.state.progress == ToolProgress(1, 2)
+
+
 async def test_given_back(storage: TaskStorage) -> None:
     """A task that was given back keeps its place."""
     await storage.put(task_for("a"))

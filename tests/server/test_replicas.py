@@ -7,6 +7,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,6 +118,49 @@ async def test_one_ends(replicas: Replicas) -> None:
         for each in tasks:
             async with http.get(f"/v1/tasks/{each['id']}?wait=30") as answer:
                 assert (await answer.json())["status"] == "succeeded"
+
+
+async def test_a_killed_server_asks_no_more(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    """What a call waits for that a kill has ended is listed for some seconds, and no longer."""
+    records = await asyncio.to_thread(postgres_server.fresh_database)
+    async with contextlib.AsyncExitStack() as stack:
+        one, two = [
+            await stack.enter_async_context(server_process(tmp_path, records=records))
+            for _ in range(2)
+        ]
+        first, second = [
+            await stack.enter_async_context(aiohttp.ClientSession(each.url, headers=HEADERS))
+            for each in (one, two)
+        ]
+
+        async def list_open() -> list[str]:
+            async with second.get("/v1/approvals") as answer:
+                return [each["token"] for each in (await answer.json())["items"]]
+
+        await stack.enter_async_context(asyncio.timeout(BOUND))
+        waits = [
+            asyncio.ensure_future(each.post("/v1/tools/shout/calls", json=HELLO))
+            for each in (first, second)
+        ]
+        while len(before := await list_open()) < 2:
+            pass
+        await one.end(signal.SIGKILL)
+        killed = time.monotonic()
+        while len(left := await list_open()) == 2:
+            pass
+        assert time.monotonic() - killed < 15
+        assert set(left) < set(before)
+        # That of the call that still waits is renewed.
+        while time.monotonic() - killed < 8:
+            assert await list_open() == left
+            await asyncio.sleep(0.1)
+        async with second.post(f"/v1/approvals/{left[0]}", json={"is_allowed": True}) as answer:
+            assert answer.status == 200
+        assert (await waits[1]).status == 200
+        await asyncio.wait([waits[0]])
+        assert waits[0].exception() is not None
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import msgspec
 
 from tool_engine.approval.scopes import IS_SHARED
 from tool_engine.approval.waiting import Waiting
-from tool_engine.errors import ApprovalError
+from tool_engine.errors import ApprovalError, RecordsUnavailableError
 from tool_engine.interfaces import ApprovalStorage
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, is_plain
@@ -70,12 +70,14 @@ class ApprovalBook:
     Args:
         session_id: The conversation.
         timeout: Seconds until a request expires.
-        clock: Unix time in seconds.
+        clock: Unix time in seconds; None: that of the storage where it has one, else that of this
+            program.
         storage: Keeps deferred requests and remembered decisions for other processes; None:
             a program that goes on elsewhere takes them along with `to_dict`.
         find_desk: Returns the approvals of the engine with a key, or None.
         is_of_all: Whether all who call an engine share it: then what is remembered of a call holds
             for its principal alone.
+        timekeeper: The storage whose time holds, where another one than `storage` does.
 
     Raises:
         ConfigurationError: The timeout is not a positive number of seconds.
@@ -86,16 +88,20 @@ class ApprovalBook:
         session_id: str,
         timeout: float = DEFAULT_TIMEOUT,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         storage: ApprovalStorage | None = None,
         find_desk: FindDesk = _find_none,
         is_of_all: bool = False,
+        timekeeper: Any = None,
     ) -> None:
         check_timeout("timeout", timeout)
         self.session_id = session_id
         self.timeout = timeout
         self.storage = storage
-        self._clock = clock
+        self._timekeeper: Any = storage if timekeeper is None else timekeeper
+        if clock is None:
+            clock = getattr(self._timekeeper, "read_clock", time.time)
+        self._clock: Callable[[], float] = clock
         self._is_of_all = is_of_all
         self.find_desk = find_desk
         self.waits: dict[str, Waiting] = {}
@@ -115,6 +121,12 @@ class ApprovalBook:
         return f"ApprovalBook({len(self._open)} open, {len(self._remembered)} remembered)"
 
     # Requests.
+
+    async def learn_time(self) -> None:
+        """Learn what time it is for all who may answer; else this program's goes on."""
+        if hasattr(self._timekeeper, "learn_time"):
+            with contextlib.suppress(RecordsUnavailableError):
+                await self._timekeeper.learn_time()
 
     def ask(
         self, tool: Tool, params: Mapping[str, Any], *, is_waiting: bool = False, **said: Any
@@ -459,7 +471,7 @@ class ApprovalBook:
         cls,
         data: Mapping[str, Any],
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         storage: ApprovalStorage | None = None,
         find_desk: FindDesk = _find_none,
     ) -> Self:

@@ -112,6 +112,10 @@ class EngineApprovals:
             if self._front is not None:
                 self._own_gate.put_in_front(self._front)
 
+    def find_timekeeper(self) -> Any:
+        """Return the storage whose time holds for questions; None: that of this program does."""
+        return self._engine.store.approvals if self.is_shared else None
+
     def put_in_front(self, front: Front) -> None:
         """Ask `front` in place of the list, which it may pass a question on to.
 

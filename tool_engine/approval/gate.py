@@ -346,6 +346,7 @@ class ApprovalGate:
             )
         allowed = engine, tool.name
         preview = await self._make_preview(allowed, tool, params) if kind == "execution" else None
+        await self.book.learn_time()
         request = self.book.ask(
             tool,
             params,
@@ -450,7 +451,12 @@ def gate_of_engine(approver: Approver, desk: EngineApprovals | None = None) -> A
     """
     if desk is None:
         return ApprovalGate(ApprovalBook(_ENGINE, is_of_all=True), approver, _of_definition)
-    book = desk.own_book = ApprovalBook(_ENGINE, find_desk=lambda engine: desk, is_of_all=True)
+    book = desk.own_book = ApprovalBook(
+        _ENGINE,
+        find_desk=lambda engine: desk,
+        is_of_all=True,
+        timekeeper=desk.find_timekeeper(),
+    )
     return ApprovalGate(book, approver, _of_definition, engine=desk.engine_text)
 
 

@@ -23,6 +23,8 @@ _Result = TypeVar("_Result")
 _KIND: Final = "approval"
 _LOOK: Final = 0.5
 """Seconds between two looks for the answer."""
+_RENEWED: Final = 4
+"""Looks after which it is said again that the call waits."""
 _THIS_CALL: Final = "this call"
 _EQUAL_CALLS: Final = "equal calls"
 """What the answer holds for; the place of the fingerprint, since a token is of one question."""
@@ -60,14 +62,18 @@ class KeptQuestions:
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
         """Wait until a question that is kept is answered in any process."""
+        kept, looks = replace(request, is_waiting=True), 0
         try:
             while True:
                 await asyncio.sleep(_LOOK)
+                looks += 1
                 # What answers in this process need not wait for the storage to come back.
                 with contextlib.suppress(RecordsUnavailableError):
                     found = await self._finish_asking(self._read_answer(request.token))
                     if found is not None:
                         return found
+                    if looks % _RENEWED == 0 and hasattr(self._storage, "renew"):
+                        await self._finish_asking(self._ask_storage("renew", kept))
         finally:
             await self._finish_asking(self._close_question(request.token))
             self.tokens.discard(request.token)

@@ -11,13 +11,13 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from tool_engine.background.clock import SharedClock
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import MOST, Places
 from tool_engine.background.run import TaskRun, make_running
 from tool_engine.calls.call import ANONYMOUS
 from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.interfaces.task_storage import TaskStorage
+from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionResult
@@ -386,7 +386,7 @@ class Feeding:
         self.storage.release_record(kept.state.id)
         kept.state = replace(kept.state, status=QUEUED, message=None, call_id=None)
         try:
-            await self.storage.give_back(kept)
+            await self.writer.give_back(kept)
         except RecordsUnavailableError as error:
             # An heir finds it, once this engine counts as dead.
             _log.warning("task_not_written", task_id=kept.state.id, error=str(error))
@@ -417,18 +417,27 @@ class Feeding:
     # Meanwhile.
 
     async def _tend_tasks(self) -> None:
+        loop, looked = asyncio.get_running_loop(), float("-inf")
         while True:
             try:
-                await self._look_around()
+                # Where there is nothing to do, it gives a sign as often as it must, and no more.
+                is_due = bool(self._runs) or loop.time() - looked >= self.lease / 4
+                if is_due or await self._has_open():
+                    looked = loop.time()
+                    await self._look_around()
                 self._is_cut_off = False
             except RecordsUnavailableError as error:
                 self._note_unread(error)
             await asyncio.sleep(min(_PULSE, self.lease / 4))
 
+    async def _has_open(self) -> bool:
+        storage: Any = self.storage
+        return not storage.is_shared or bool(await storage.has_open())
+
     async def _look_around(self) -> None:
         storage = self.storage
         if storage.is_shared:
-            await self.clock.learn_time()
+            await self.clock.learn_time_once()
             self._end_expired()
         now = self.clock.now()
         for kept in await storage.claim_expired(self.worker, now, MOST):
@@ -528,7 +537,7 @@ class Feeding:
             for run in [each for each in self._runs.values() if each.is_unwritten]:
                 run.is_unwritten = False
                 try:
-                    if not await self.writer.change(run.kept, run.kept.state):
+                    if not await self.writer.write_news(run.kept):
                         await self._give_up_run(run)
                 except RecordsUnavailableError:
                     run.is_unwritten = True

@@ -12,9 +12,9 @@ from collections import OrderedDict
 from time import monotonic
 from typing import Final
 
-from tool_engine.background.clock import SharedClock
 from tool_engine.errors import TooManyTasksError
 from tool_engine.interfaces.task_storage import TaskStorage
+from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.model.task import KeptTask
 
 _SHARE: Final = 8

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from tool_engine.background.clock import SharedClock
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import Places
 from tool_engine.calls.call import ANONYMOUS
@@ -29,6 +28,7 @@ from tool_engine.errors import (
 )
 from tool_engine.interfaces import RecordStorage
 from tool_engine.interfaces.task_storage import TaskStorage
+from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.record import CallEntry
@@ -291,7 +291,7 @@ class TaskRun(msgspec.Struct, eq=False):
         records, kept = self._home.records, self.kept
         if (
             records is None
-            or kept.writing is not None
+            or kept.is_late
             or not self._home.storage.hold_record(kept.state.id, record, records)
         ):
             self._engine.store.append(record)

@@ -19,7 +19,6 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec.structs import replace
 
-from tool_engine.background.clock import SharedClock
 from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.quotas import Quotas
@@ -33,6 +32,7 @@ from tool_engine.errors import (
     TaskNotFoundError,
 )
 from tool_engine.interfaces.task_storage import TaskStorage
+from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.logger import current_call
 from tool_engine.model.call import (
     Refusal,
@@ -84,7 +84,7 @@ class EngineTasks:
         self._engine = engine
         self._storage = storage
         self._home = engine._home  # noqa: SLF001 - the engine's other half
-        self._clock = SharedClock(storage.read_time)
+        self._clock: SharedClock = getattr(storage, "clock", None) or SharedClock(storage.read_time)
         self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
         self._validator = ToolParameterValidator(strict=engine.config.strict_validation)
         self._writer = TaskWriter(storage)
@@ -150,7 +150,7 @@ class EngineTasks:
         if is_hopeless or feeding.has_room(kept):
             kept.worker = feeding.worker
         if is_late and kept.worker is not None:
-            kept.is_kept, kept.writing = False, asyncio.Lock()
+            kept.is_kept, kept.is_late = False, True
             self._take_task(kept)
             found = kept
         elif self._storage.is_shared and kept.worker is not None and not is_hopeless:

@@ -88,7 +88,10 @@ class ApprovalStorage(Protocol):
 
     Secret arguments are kept only as far as their hash: a deferred request that has some can be
     answered where it was asked, and nowhere else. One that several processes share has
-    `is_shared = True`: a call that waits in one of them can be answered in another.
+    `is_shared = True`: a call that waits in one of them can be answered in another. If their clocks
+    may differ it has `read_clock() -> float`, the Unix time that all agree on, and
+    `async learn_time()`, which asks for it. With `async renew(request)` it hears every two
+    seconds that a call still waits, and may close what is not renewed: its process is gone.
     """
 
     async def put(self, request: ApprovalRequest) -> None:

@@ -83,7 +83,11 @@ class TaskStorage(Protocol):
         """Give one queued task to a worker; None: it is taken, has ended, or is gone."""
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
-        """Write a state; False: the task has ended, or belongs to another worker, or is gone."""
+        """Write a state; False: the task has ended, or belongs to another worker, or is gone.
+
+        False, too, where it runs, and the state says that it waits: `give_back` alone takes that
+        back.
+        """
 
     def change_nowait(self, task: KeptTask, state: TaskState) -> bool | None:
         """Do the same where it takes no time; None: it takes some, and nothing was done."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tool_engine.interfaces import RecordStorage
 from tool_engine.model.json.copying import live
 from tool_engine.model.record import CallEntry
-from tool_engine.model.task import FINAL, QUEUED, KeptTask, TaskState
+from tool_engine.model.task import FINAL, QUEUED, RUNNING, WAITING, KeptTask, TaskState
 
 _RESTS: Final = 20.0
 """For how many times as long as it took the order of the queued tasks is taken for true."""
@@ -151,6 +151,8 @@ class MemoryTaskStorage:
     def change_nowait(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state at once; see `change`."""
         if task.state.status in FINAL or self._tasks.get(task.state.id) is not task:
+            return False
+        if task.state.status == RUNNING and state.status in WAITING:
             return False
         task.take_state(state)
         return True

@@ -21,8 +21,9 @@ QUEUED: Final = "queued"
 RUNNING: Final = "running"
 INPUT_REQUIRED: Final = "input_required"
 SUCCEEDED: Final = "succeeded"
+WAITING: Final = (QUEUED, INPUT_REQUIRED)
 FINAL: Final = (SUCCEEDED, "failed", "timeout", "cancelled", "rejected")
-TASK_STATUSES: Final = (QUEUED, RUNNING, INPUT_REQUIRED, *FINAL)
+TASK_STATUSES: Final = (*WAITING, RUNNING, *FINAL)
 
 
 _KEPT: Final = (
@@ -100,8 +101,10 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     """The tool whose secrets are hidden in what is written; None: it has none."""
     is_kept: bool = True
     """Whether the storage has it; False: this process alone knows it."""
+    is_late: bool = False
+    """Whether it was started without being kept, as its caller waits for it at first."""
     writing: Any = None
-    """The lock of what is kept late, so that no change comes before it; None: it is kept."""
+    """The lock that has its changes written one after the other; None: none was written yet."""
     slot: Any = None
     """The slot that its call will have, which was taken before it was written; None: none yet."""
     run_in: Context | None = None

@@ -54,8 +54,11 @@ _REMOVED_UNTIL: Final = "SELECT value FROM tool_marks WHERE name = 'removed_unti
 _REMOVE_EMPTY: Final = "DELETE FROM tool_statistics WHERE hour = :hour AND calls <= 0"
 
 
-async def prune(reader: Reader, retention: RecordRetention, kind: str) -> int:
-    """Removes what `retention` does not keep; the number of records that it removed."""
+async def prune(reader: Reader, retention: RecordRetention, kind: str, now: float) -> int:
+    """Removes what `retention` does not keep; the number of records that it removed.
+
+    `now` is the time that those agree on who ask for consent, Unix time in seconds.
+    """
     removed = 0
     if retention.max_age is not None:
         oldest = datetime.now(UTC) - timedelta(seconds=retention.max_age)
@@ -67,18 +70,17 @@ async def prune(reader: Reader, retention: RecordRetention, kind: str) -> int:
     if removed:
         await _remove_unused(reader)
     if retention.max_session_age is not None:
-        await prune_sessions(reader, retention.max_session_age)
+        await prune_sessions(reader, retention.max_session_age, now)
     async with reader.connection(KEEPING) as connection:
-        await connection.execute(session_statements.remove_expired(time()))
+        await connection.execute(session_statements.remove_expired(now))
     if kind == "sqlite":
         await _give_back(reader)
     return removed
 
 
-async def prune_sessions(reader: Reader, max_age: float) -> int:
+async def prune_sessions(reader: Reader, max_age: float, now: float) -> int:
     """Removes conversations that were saved last longer ago, with all that belongs to them."""
-    now, removed = time(), 0
-    before = int(max(now - max_age, 0.0) * 1e6)
+    removed, before = 0, int(max(time() - max_age, 0.0) * 1e6)
     while True:
         old = session_statements.old_sessions(before, now, _FEW)
         async with reader.connection(KEEPING) as connection:

@@ -167,6 +167,12 @@ def close_request(token: str, now: float) -> Update:
     return found.values(is_open=False, data=None)
 
 
+def renew_request(token: str, expires_at: float) -> Update:
+    """Has an open request stay open until then."""
+    found = update(approvals).where(approvals.c.token == token, approvals.c.is_open)
+    return found.values(expires_at=expires_at)
+
+
 def select_requests(session_id: str | None, now: float) -> Select[Any]:
     """Data, session, token and two times of open requests, oldest first; and damaged ones."""
     names = ("data", "session_id", "token", "is_open", "asked_at", "expires_at")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -40,6 +39,8 @@ from tool_engine.model.session import check_session_id
 
 _GRACE: Final = 86_400.0
 """Seconds after which an expired request goes with the next one that comes."""
+_LEASE: Final = 6.0
+"""Seconds for which a call counts as waiting that does not say so again."""
 _WHAT: Final = "the request for approval"
 
 
@@ -51,15 +52,27 @@ class SQLApprovalStorage:
 
     Args:
         database: The database of the records, which opens and closes it.
-        clock: Unix time in seconds.
+        clock: Unix time in seconds; None: that of the database, whatever this program's clock says.
     """
 
     is_shared: Final = True
     """Other processes can answer."""
 
-    def __init__(self, database: LazyDatabase, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: LazyDatabase, *, clock: Callable[[], float] | None = None) -> None:
         self._database = database
-        self._clock = clock
+        self._has_own_clock = clock is not None
+        self.read_clock = clock or database.clock.read_seconds
+        """Return the time that all agree on who ask and answer, Unix time in seconds."""
+
+    async def learn_time(self) -> float:
+        """Ask what time it is, unless that was done not long ago, and return it.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        if not self._has_own_clock:
+            await self._database.clock.learn_time_once()
+        return self.read_clock()
 
     async def put(self, request: ApprovalRequest) -> None:
         """Keeps an open request; one that was put before, answered or not, is left as it is.
@@ -71,11 +84,12 @@ class SQLApprovalStorage:
         _, data = await asyncio.to_thread(
             lambda: pack_text(Frozen(shown_of(request), _WHAT).text(), _WHAT)
         )
-        times = request.asked_at, request.expires_at
+        now = await self.learn_time()
+        times = request.asked_at, _lasts_until(request, now)
         async with self._database.changing(KEEPING) as connection:
             kept = _load_statements().open_request(request.token, request.session_id, *times, data)
             await connection.execute(kept)
-            await connection.execute(_load_statements().remove_expired(self._clock() - _GRACE))
+            await connection.execute(_load_statements().remove_expired(now - _GRACE))
 
     async def claim(self, token: str) -> bool:
         """Closes an open request; True for exactly one caller, of all processes, in time.
@@ -86,9 +100,20 @@ class SQLApprovalStorage:
         """
         if not is_key(token):
             return False
+        now = await self.learn_time()
         async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_statements().close_request(token, self._clock()))
+            done = await connection.execute(_load_statements().close_request(token, now))
         return bool(done.rowcount)
+
+    async def renew(self, request: ApprovalRequest) -> None:
+        """Says that the call still waits; else the request is listed no more within seconds.
+
+        Raises:
+            RecordsUnavailableError: The database does not take it.
+        """
+        until = _lasts_until(request, await self.learn_time())
+        async with self._database.changing(KEEPING) as connection:
+            await connection.execute(_load_statements().renew_request(request.token, until))
 
     async def pending(self, session_id: str | None = None) -> Sequence[ApprovalRequest]:
         """The open requests that have not expired, oldest first; None: of every session.
@@ -99,8 +124,9 @@ class SQLApprovalStorage:
         """
         if session_id is not None:
             check_session_id(session_id)
+        now = await self.learn_time()
         async with self._database.asked(KEEPING) as reader:
-            asked = _load_statements().select_requests(session_id, self._clock())
+            asked = _load_statements().select_requests(session_id, now)
             (rows,) = await reader.rows(asked, failing=KEEPING)
         return await asyncio.to_thread(lambda: list(map(_request_of, rows)))
 
@@ -112,7 +138,7 @@ class SQLApprovalStorage:
             RecordsUnavailableError: The database does not take it.
         """
         check_session_id(request.session_id)
-        now = int(self._clock() * 1e6)
+        now = int(await self.learn_time() * 1e6)
         _, data = pack_text(Frozen(said_of(decision)).text(), "the decision")
         call = request.session_id, request.fingerprint
         async with self._database.changing(KEEPING) as connection:
@@ -155,7 +181,7 @@ class SQLApprovalStorage:
             SessionError: It belongs to no session.
             RecordsUnavailableError: The database does not take it.
         """
-        now = self._clock()
+        now = await self.learn_time()
         standing = await asyncio.to_thread(standing_of, request, decision, now)
         _, data = pack_text(Frozen(msgspec.structs.asdict(standing)).text(), "the decision")
         place = standing.decision_id, _hash_name(standing.principal), int(now * 1e6)
@@ -200,6 +226,11 @@ class SQLApprovalStorage:
         async with self._database.asked(KEEPING) as reader:
             (rows,) = await reader.rows(asked, failing=KEEPING)
         return await asyncio.to_thread(lambda: list(map(_standing_of_row, rows)))
+
+
+def _lasts_until(request: ApprovalRequest, now: float) -> float:
+    """Return until when a request is open, unless it is renewed."""
+    return min(request.expires_at, now + _LEASE) if request.is_waiting else request.expires_at
 
 
 def _standing_of_row(row: Sequence[Any]) -> StandingDecision:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from time import time
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -95,6 +94,8 @@ class SQLSessionStorage:
         """
         check_session_id(session_id)
         what = f"the session {session_id!r}"
+        # Its open requests say when they expire.
+        await self._learn_time()
         async with self._database.asked(KEEPING) as reader:
             (rows,) = await reader.rows(
                 _load_statements().select_session(session_id), failing=KEEPING
@@ -114,7 +115,7 @@ class SQLSessionStorage:
             RecordsUnavailableError: The database does not answer.
         """
         check_page(limit, offset)
-        now = datetime.now(UTC).timestamp()
+        now = await self._learn_time()
         async with self._database.asked(KEEPING) as reader:
             (rows,) = await reader.rows(
                 _load_statements().select_sessions(limit, offset, now), failing=KEEPING
@@ -129,9 +130,10 @@ class SQLSessionStorage:
             RecordsUnavailableError: The database does not answer; nothing of it is forgotten.
         """
         check_session_id(session_id)
+        now = await self._learn_time()
         turn = self._turns.setdefault(session_id, asyncio.Lock())
         async with turn, self._database.changing(KEEPING) as connection:
-            steps = _load_statements().remove_sessions([session_id], time())
+            steps = _load_statements().remove_sessions([session_id], now)
             done = [await connection.execute(each) for each in steps]
         return any(each.rowcount for each in done)
 
@@ -145,8 +147,14 @@ class SQLSessionStorage:
         """
         from tool_engine.knowledge.sql.retention import prune_sessions
 
+        now = await self._learn_time()
         async with self._database.asked(KEEPING) as reader:
-            return await prune_sessions(reader, max_age)
+            return await prune_sessions(reader, max_age, now)
+
+    async def _learn_time(self) -> float:
+        """Return the time that those agree on who ask for consent, Unix time in seconds."""
+        await self._database.clock.learn_time_once()
+        return self._database.clock.read_seconds()
 
 
 def _info_of(row: Sequence[Any]) -> SessionInfo:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -25,7 +24,6 @@ from tool_engine.knowledge.sql.held_records import HeldRecords
 from tool_engine.knowledge.sql.schema.damage import read_row
 from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.knowledge.sql.schema.rows import Batch
-from tool_engine.knowledge.uptime import find_boot, read_uptime
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.halves import escape_halves
@@ -77,6 +75,8 @@ class SQLTaskStorage:
         self, database: LazyDatabase, add: Callable[[CallEntry], None] = _take_none
     ) -> None:
         self._database = database
+        self.clock = database.clock
+        """What time it is for all of them."""
         self.records = HeldRecords(add)
         self._harmless = Harmless()
 
@@ -86,25 +86,8 @@ class SQLTaskStorage:
         return bool(rows[0][0])
 
     async def read_time(self) -> float | None:
-        """Return the server's time, or for a file that of the machine, which no program sets.
-
-        The first program after each start of the machine says what time it is, for all others.
-        """
-        sql = _load_sql()
-        async with self._database.asked(KEEPING, looks=False):
-            address = self._database.address
-        if address is None or address.kind != "sqlite":
-            rows = await self._read_rows(sql.select_time())
-            return float(rows[0][0])
-        boot = await asyncio.to_thread(find_boot)
-        if boot is None:
-            return None
-        found = await self._read_rows(sql.select_start(boot))
-        if not found:
-            start = time.time() - read_uptime()
-            *_, done = await self._make_changes(*sql.keep_start(boot, round(start * 1e6)))
-            found = done.rows
-        return float(found[0][0]) / 1e6 + read_uptime()
+        """Return the time that all who share the database agree on, Unix time in seconds."""
+        return await self._database.read_time()
 
     async def put(self, task: KeptTask) -> KeptTask:
         """Keep a new task, and return it; or the one with its owner and its `key`."""
@@ -189,13 +172,14 @@ class SQLTaskStorage:
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or belongs to another worker, or is gone."""
-        worker = None if state.is_final else task.worker
+        worker, is_news = None if state.is_final else task.worker, state is task.state
         if state.result is None:
             packed = _pack_state(task, state)
             (done,) = await self._make_changes(_load_sql().change_task(task, state, packed, worker))
         else:
             (done,) = await self._write_end(task, state)
-        if done.changed:
+        if done.changed and not is_news:
+            # How it was before would take the place of what it came to meanwhile.
             task.take_state(state)
         return bool(done.changed)
 

@@ -202,7 +202,8 @@ class SQLRecordStorage:
         async with self._hold_reader() as reader:
             address = self._database.address
             kind = "" if address is None else address.kind
-            return await prune(reader, retention or self.retention, kind)
+            now = await self.approvals.learn_time()
+            return await prune(reader, retention or self.retention, kind, now)
 
     async def removed_until(self) -> datetime | None:
         """Return when the newest removed record's call ended, or None.

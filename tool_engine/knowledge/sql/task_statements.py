@@ -16,7 +16,6 @@ from sqlalchemy import (
     LargeBinary,
     Select,
     Text,
-    TextClause,
     and_,
     bindparam,
     delete,
@@ -35,7 +34,7 @@ from sqlalchemy.types import TypeEngine
 
 from tool_engine.knowledge.sql.changes import Step
 from tool_engine.knowledge.sql.schema.tables import tasks, workers
-from tool_engine.model.task import FINAL, QUEUED, RUNNING, KeptTask, TaskState
+from tool_engine.model.task import FINAL, QUEUED, RUNNING, WAITING, KeptTask, TaskState
 
 _ROW: Final = tuple(
     tasks.c[name]
@@ -70,42 +69,15 @@ _BEAT: Final = text(
 _CHANGE: Final = text(
     "UPDATE tool_tasks SET status = :status, worker = :worker, expires_at = :expires_at, "  # noqa: S608 - constants
     "state = :state WHERE task_id = :task_id AND coalesce(worker, '') = :own "
-    f"AND status NOT IN ({', '.join(repr(each) for each in FINAL)})"
+    f"AND status NOT IN {FINAL} "
+    # What is written late does not say of a task that runs that it waits.
+    f"AND (:worker IS NULL OR status <> '{RUNNING}' OR :status NOT IN {WAITING})"
 ).bindparams(
     *(
         bindparam(name, type_=_KINDS.get(name, Text()))
         for name in ("status", "worker", "expires_at", "state", "task_id", "own")
     )
 )
-
-
-_TIME: Final = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)")
-# One row for the last start of the machine: a file may live through thousands.
-_FORGET_STARTS: Final = text("DELETE FROM tool_marks WHERE name LIKE 'start %' AND name <> :name")
-_KEEP_START: Final = text(
-    "INSERT INTO tool_marks (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING"
-)
-_START: Final = text("SELECT value FROM tool_marks WHERE name = :name")
-
-
-def select_time() -> TextClause:
-    """The time of a PostgreSQL server: Unix time, in seconds."""
-    return _TIME
-
-
-def select_start(boot: str) -> TextClause:
-    """When a machine was started: Unix time, in microseconds."""
-    return _START.bindparams(name=f"start {boot}")
-
-
-def keep_start(boot: str, start: int) -> list[Step]:
-    """Keeps when a machine was started, unless that is kept, and gives what is kept."""
-    name = {"name": f"start {boot}"}
-    return [
-        Step(_FORGET_STARTS, name),
-        Step(_KEEP_START, name | {"value": start}),
-        Step(_START, name),
-    ]
 
 
 def insert_task(row: Mapping[str, Any]) -> Step:

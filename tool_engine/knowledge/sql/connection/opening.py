@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError, MissingExtraError, RecordsUnavailableError
 from tool_engine.forking import disown_in_child
+from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.knowledge.sql.connection.address import Address, explain_error
 from tool_engine.knowledge.sql.connection.database_errors import (
     READING,
@@ -73,6 +74,8 @@ class LazyDatabase:
         """The address; None before the database was opened."""
         self.reader: Any = None
         """The reading connections; None before the database was opened."""
+        self.clock = SharedClock(self.read_time)
+        """What time it is for all programs that share the database."""
         trust(self)
 
     def trusted_paths(self) -> Iterable[TrustedPath]:
@@ -199,6 +202,19 @@ class LazyDatabase:
         self._readings.add(reading)
         reading.add_done_callback(self._forget_reading)
         return await asyncio.shield(reading)
+
+    async def read_time(self) -> float | None:
+        """Return the time that all who share the database agree on, Unix time in seconds.
+
+        None where that is not known: then each goes on from its own.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        async with self.asked(looks=False):
+            asking = import_module(f"{_ROOM}.connection.shared_time")
+        time: float | None = await asking.read_time(self)
+        return time
 
     async def finish(self, limit: float) -> None:
         """Close the reading side, after what is still read for callers that are gone.
