@@ -44,14 +44,14 @@ def test_plain_function_has_seen_the_event_when_publish_returns() -> None:
 
 
 def test_every_event_type_of_the_document_is_published() -> None:
-    """K46: the eleven event types, and those of queues, locks, reloads, people, records, arrive."""
+    """K46: the eleven event types, and those of queues, limits, locks, reloads, people, arrive."""
     bus = EventBus()
     seen: list[ToolEngineEvent] = []
     bus.subscribe(seen.append)
     for kind in ToolEngineEventType:
         bus.publish(event(kind))
     assert [each.event_type for each in seen] == list(ToolEngineEventType)
-    assert len(seen) == 28
+    assert len(seen) == 29
 
 
 def test_nothing_is_wanted_while_nobody_listens() -> None:

@@ -89,11 +89,11 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "bucket_used = max(0, bucket.used - weight)\n",
     ),
     Mutation("a second release counts", CONTROLLER, "elif state is not RELEASED:\n", "else:\n"),
-    Mutation("a release hands over to nobody", CONTROLLER, "pool.hand_over(lane)", "pass"),
+    Mutation("a release hands over to nobody", CONTROLLER, "pool.hand_over(lane, now)", "pass"),
     Mutation(
         "a release of a key's slot hands over to nobody",
         POOL,
-        "bucket.served.append(held)\n            self.hand_over(lane)",
+        "bucket.served.append(held)\n            self.hand_over(lane, now)",
         "bucket.served.append(held)",
     ),
     Mutation(
@@ -104,15 +104,15 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "no room is kept for a heavy waiter",
-        CONTROLLER,
-        "(lane.waiting or self._root.entries or bucket.entries)",
-        "(lane.waiting or bucket.entries)",
+        QUEUE,
+        "return bool(self.root.entries or bucket.entries)",
+        "return bool(bucket.entries)",
     ),
     Mutation(
         "a full bucket holds up the others",
         QUEUE,
         "came to be since it was put there. The next one is asked.\n"
-        "                self.refresh(head.lane)",
+        "                self.refresh(head.lane, now)",
         "came to be since it was put there. The next one is asked.\n                return None",
     ),
     Mutation(
@@ -148,13 +148,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "the timer of those who wait goes on",
         DEADLINES,
-        "self._timer.cancel()\n            self._timer = None",
-        "self._timer = None",
+        "self._timer.cancel()\n            self._timer, self._due = None, inf",
+        "self._timer, self._due = None, inf",
     ),
     Mutation(
         "an earlier deadline waits for a later one",
         DEADLINES,
-        "if self._timer is None or due < self._timer.when():",
+        "if due < self._due:",
         "if self._timer is None:",
     ),
     Mutation(
@@ -252,7 +252,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "self.paused_until = until",
     ),
     Mutation("a bucket's pause is ignored at once", LINES, "        self.most = -1\n", ""),
-    Mutation("a pause is ignored at once", CONTROLLER, "if pool.is_shut or (\n", "if (\n"),
+    Mutation("a pause is ignored at once", CONTROLLER, "if pool.is_shut or (", "if ("),
     Mutation(
         "a pause is ignored after a wait",
         QUEUE,
@@ -378,7 +378,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "a call that collides is not refused",
-        CONTROLLER,
+        POOL,
         "return refusal.collides(request)",
         "return None",
         CALLS,
@@ -388,8 +388,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "a newer call ends no waiting one",
-        CONTROLLER,
-        "self._pool.dismiss(waiter, refusal.superseded(request))\n",
+        POOL,
+        "self.dismiss(waiter, refusal.superseded(request))\n",
         "pass\n",
         CALLS,
     ),
