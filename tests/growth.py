@@ -1,8 +1,8 @@
 """How does the time of a piece of work grow with its input, however busy the machine is?
 
 What is counted is the processor time of this thread, so that others do not matter. The inputs
-double until the work takes a while. Of the last two doublings the one that cost less counts: what
-is steep is so at each, and a step where a reader goes another way is not.
+double until the work takes a while. Of the last doublings the one that cost least counts: what is
+steep is so at each, and a step where a reader goes another way is not.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def growth_of(
     size = start
     while size * 8 <= most and seconds_of(work, make(size * 4)) < ENOUGH:
         size *= 2
-    sizes = (size, size * 2, size * 4)
+    sizes: tuple[int, ...] = (size, size * 2, size * 4)
     tries: list[list[float]] = []
     exponent = math.inf
     for more in (at_first, MORE_TRIES):
@@ -72,4 +72,9 @@ def growth_of(
             tries += [[seconds_of(work, make(each)) for each in sizes] for _ in range(more)]
             seconds = tuple(max(min(of_size), 1e-6) for of_size in zip(*tries, strict=True))
             exponent = math.log2(min(seconds[2] / seconds[1], seconds[1] / seconds[0]))
+    if exponent > DOUBTFUL:
+        # The step to another way may take two doublings; what is steep is so at the next, too.
+        last = min(seconds_of(work, make(size * 8)) for _ in range(MORE_TRIES))
+        sizes, seconds = (*sizes, size * 8), (*seconds, max(last, 1e-6))
+        exponent = min(exponent, math.log2(seconds[3] / seconds[2]))
     return Growth(exponent, sizes, seconds)
