@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,3 +149,18 @@ def test_odd_finders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "meta_path", [object(), *sys.meta_path])
     assert source_text("sys") is None
     assert b"def loads" in (source_text("json") or b"")
+
+
+def test_depth_that_python_has_miscounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that parse at once make CPython 3.11 fail: it is done once more."""
+    parse, failed = ast.parse, list[bool]()
+
+    def fail_at_first(*words: Any, **options: Any) -> Any:
+        if not failed:
+            failed.append(True)
+            raise SystemError("AST constructor recursion depth mismatch")
+        return parse(*words, **options)
+
+    monkeypatch.setattr(ast, "parse", fail_at_first)
+    source_of("asyncio")
+    assert failed

@@ -25,6 +25,7 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 from tool_engine.trusted import Kind, TrustedPath, is_below
 
+_TRIES: Final = 3
 _MOST_BYTES: Final = 4 * 1024 * 1024
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -70,9 +71,19 @@ def source_of(module: str) -> ModuleSource:
     if text is None or len(text) > _MOST_BYTES:
         return ModuleSource(module, None)
     try:
-        return ModuleSource(module, ast.parse(text))
+        return ModuleSource(module, _parse_source(text))
     except (SyntaxError, ValueError, RecursionError) as error:
         raise SourceError(f"the module {module!r} is no valid Python: {error}") from None
+
+
+def _parse_source(text: bytes) -> ast.Module:
+    for _ in range(_TRIES):
+        try:
+            return ast.parse(text)
+        except SystemError:
+            # CPython 3.11 counts how deep it is for all threads together, and then it does not fit.
+            continue
+    return ast.parse(text)
 
 
 def source_text(module: str) -> bytes | None:
