@@ -23,7 +23,7 @@ from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPoli
 from tool_engine.session import combine
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.reading.presentation import Presentation
-from tool_engine.session.variables.store import Unmade
+from tool_engine.session.variables.unmade import UnmadeCall
 
 PACKAGE = str(Path(tool_engine.__file__).parent)
 MOST_CALLS = 60
@@ -176,7 +176,7 @@ async def test_a_variable_holds_what_the_source_of_the_tool_made_of_the_output()
         session = ToolSession(engine, "chat-1")
         result = await session.execute("list_rows", {})
         assert result.result_variable is not None
-        unread = [each for each in session.variables._used.values() if isinstance(each, Unmade)]
+        unread = [each for each in session.variables._used.values() if isinstance(each, UnmadeCall)]
         assert not unread
         assert session.variables.chars > 60_000
         assert len(session.variables.get(result.result_variable).value["rows"]) == 20_000

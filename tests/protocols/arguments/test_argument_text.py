@@ -273,12 +273,15 @@ sys.modules["json_repair"] = None
 from tool_engine.protocols.arguments.argument_text import read_arguments
 for _ in range(2):
     read = read_arguments('{"a": 1,}')
-    assert read.value is None and "line 1, column " in read.error, read
+    # From 3.13 on Python points at the comma, before at what comes after it.
+    column = 8 if sys.version_info >= (3, 13) else 9
+    assert read.value is None and f"line 1, column {column} " in read.error, read
     assert "pip install 'tool-engine[repair]'" in read.error, read
 assert read_arguments('{"a": 1}}').value == {"a": 1}
 assert read_arguments('{"a": 1').is_truncated
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+    assert ended.returncode == 0
 
 
 def test_without_the_extra_in_a_program_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,4 +301,5 @@ from tool_engine.protocols.arguments.argument_text import read_arguments
 assert read_arguments('{"a": 1}').value == {"a": 1}
 assert "json_repair" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+    assert ended.returncode == 0

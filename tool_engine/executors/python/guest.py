@@ -241,17 +241,14 @@ def _hold_trace(headers: Mapping[str, str]) -> Iterator[None]:
     os.environ.update(names)
     # A handler that has no use for OpenTelemetry must not pay for its import.
     context = sys.modules.get("opentelemetry.context") if headers else None
-    token = None
-    if context is not None:
-        form = importlib.import_module("opentelemetry.trace.propagation.tracecontext")
-        token = context.attach(form.TraceContextTextMapPropagator().extract(headers))
-    try:
-        yield
-    finally:
-        if context is not None:
-            context.detach(token)
+    with contextlib.ExitStack() as stack:
         for name in names:
-            os.environ.pop(name, None)
+            stack.callback(os.environ.pop, name, None)
+        if context is not None:
+            form = importlib.import_module("opentelemetry.trace.propagation.tracecontext")
+            token = context.attach(form.TraceContextTextMapPropagator().extract(headers))
+            stack.callback(context.detach, token)
+        yield
 
 
 def _make_reports(answers: int, number: int) -> Any:

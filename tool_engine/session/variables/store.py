@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Protocol, Self
 
 import msgspec
 
@@ -98,15 +98,15 @@ def make_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
     return msgspec.structs.replace(variable, value=value, chars=chars, labels=labels)
 
 
-class Unmade(msgspec.Struct, frozen=True, eq=False):
+class Unmade(Protocol):
     """Variables that are made when one of them is first read."""
 
-    most: dict[str, int]
-    """The name of each, the oldest first, and the most characters that its text may have."""
+    @property
+    def most(self) -> dict[str, int]:
+        """The name of each, the oldest first, and the most characters that its text may have."""
 
     def make(self) -> Iterable[Variable]:
         """Return all of them, as `make_kept` makes variables."""
-        raise NotImplementedError
 
 
 @copied_whole
@@ -337,7 +337,7 @@ class VariableStore(KnownArguments):
         return old is not None
 
     def _let_go(self, name: str, old: Variable | Unmade) -> None:
-        if isinstance(old, Unmade):
+        if not isinstance(old, Variable):
             self._unmade -= old.most[name]
             return
         self._chars -= old.chars
@@ -347,7 +347,7 @@ class VariableStore(KnownArguments):
     def _make_one(self, name: str) -> Variable:
         """Return a variable, which is made now if it was not yet."""
         found = self._used[name]
-        if not isinstance(found, Unmade):
+        if isinstance(found, Variable):
             return found
         for each in found.make():
             # It may be gone, or another one may have its name.
@@ -381,7 +381,7 @@ class VariableStore(KnownArguments):
 
     def _measure_oldest(self) -> None:
         """Make variables, the longest unused first, until all are known to be short enough."""
-        unmade = [name for name, each in self._used.items() if isinstance(each, Unmade)]
+        unmade = [name for name, each in self._used.items() if not isinstance(each, Variable)]
         for name in unmade:
             if self._chars + self._unmade <= self.max_chars:
                 return

@@ -14,7 +14,7 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.plain import is_flat
 from tool_engine.model.json.weighing import pack_small
 from tool_engine.model.tool import Tool
-from tool_engine.session.variables.store import Unmade, Variable, VariableStore
+from tool_engine.session.variables.store import Variable, VariableStore
 from tool_engine.session.variables.texts import LARGE
 from tool_engine.session.variables.variable_tools import NamesOfCall, make_variables
 
@@ -42,9 +42,10 @@ class PackedCall(msgspec.Struct, frozen=True, eq=False):
     """The same of the output."""
 
 
-class UnmadeCall(Unmade, frozen=True, eq=False, kw_only=True):
-    """The variables of a call that none has read yet."""
+class UnmadeCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """The variables of a call that none has read yet; see `Unmade`."""
 
+    most: dict[str, int]
     tool: Tool
     names: NamesOfCall
     data: bytes
