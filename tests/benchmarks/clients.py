@@ -6,6 +6,7 @@ that of the server too, else only the client's.
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import time
@@ -32,6 +33,9 @@ ARGUMENTS = {"a": 1, "b": 2}
 
 async def clients(directory: str) -> bool:
     """Prints the tables; whether each budget is kept in one of a few tries."""
+    # FastMCP, which other tables have imported, prints a line for each request.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     kept = True
     for way, limit in BUDGETS.items():
         for attempt in range(TRIES):

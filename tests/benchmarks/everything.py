@@ -18,6 +18,7 @@ from typing import Any
 from tests.benchmarks import report
 from tests.benchmarks.measure import measure, median_ratio
 from tests.benchmarks.outputs import INTEGER, MIDDLE, SIZES, make_table
+from tests.benchmarks.peers import make_manager
 from tests.benchmarks.rows import Batch, Row
 from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent, ToolSession
 
@@ -98,15 +99,7 @@ def _listen(event: ToolEngineEvent) -> None:
 
 
 async def _make_manager(get: Get) -> Batch:
-    root = import_module("pydantic_ai")
-    toolset = root.FunctionToolset()
-    toolset.add_function(get, takes_ctx=False)
-    model = import_module("pydantic_ai.models.test").TestModel()
-    usage = import_module("pydantic_ai.usage").RunUsage()
-    context = root.RunContext(deps=None, model=model, usage=usage)
-    manager = import_module("pydantic_ai.tool_manager").ToolManager(toolset)
-    manager = await manager.for_run_step(context)
-    part = import_module("pydantic_ai.messages").ToolCallPart
+    manager, part = await make_manager(get)
 
     async def batch(n: int) -> None:
         for _ in range(n):

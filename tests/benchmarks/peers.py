@@ -11,25 +11,31 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from importlib import import_module
 from importlib.metadata import version
+from typing import Any
 
 from tests.benchmarks.rows import Batch, Row, add
 
-__all__ = ["PEERS", "peer_rows"]
+__all__ = ["PEERS", "make_manager", "peer_rows"]
 
 ARGUMENTS = {"a": 1, "b": 2}
 
 
-async def pydantic_ai(_stack: AsyncExitStack) -> Batch:
-    """ToolManager, as an agent's run uses it."""
+async def make_manager(tool: Callable[..., Any]) -> tuple[Any, Any]:
+    """pydantic-ai's ToolManager with one tool, as an agent's run has it, and its class of calls."""
     root = import_module("pydantic_ai")
     toolset = root.FunctionToolset()
-    toolset.add_function(add, takes_ctx=False)
+    toolset.add_function(tool, takes_ctx=False)
     model = import_module("pydantic_ai.models.test").TestModel()
     usage = import_module("pydantic_ai.usage").RunUsage()
     context = root.RunContext(deps=None, model=model, usage=usage)
-    manager_class = import_module("pydantic_ai.tool_manager").ToolManager
-    manager = await manager_class(toolset).for_run_step(context)
+    manager = import_module("pydantic_ai.tool_manager").ToolManager(toolset)
     part = import_module("pydantic_ai.messages").ToolCallPart
+    return await manager.for_run_step(context), part
+
+
+async def pydantic_ai(_stack: AsyncExitStack) -> Batch:
+    """ToolManager, as an agent's run uses it."""
+    manager, part = await make_manager(add)
 
     async def batch(n: int) -> None:
         for _ in range(n):

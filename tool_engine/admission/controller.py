@@ -154,14 +154,9 @@ class ToolConcurrencyController(KnownArguments):
         Raises:
             AdmissionError: The call was refused, at once or after waiting.
         """
-        now, lane = self._clock(), request.spot
-        # Behind those who wait already it would only be turned away.
-        if request.is_bypass or lane is None or lane.is_gone or not lane.waiting:
-            slot = self.admit_nowait(request, now, call_id)
-            if slot is not None:
-                self._pool.show(slot)
-                return slot
-        waiter = self._enqueue_call(request, now, call_id)
+        waiter = self._begin_wait(request, call_id)
+        if isinstance(waiter, ConcurrencySlot):
+            return waiter
         if waiter.is_waiting:
             try:
                 if on_queued is not None:
@@ -546,6 +541,20 @@ class ToolConcurrencyController(KnownArguments):
             return self.admit_nowait(request, now, call_id)
         self._layout.let_go(lane)
         return None
+
+    # Not in `admit`, whose frame is as large as all its names while it waits.
+    def _begin_wait(
+        self, request: AdmissionRequest, call_id: str | None
+    ) -> ConcurrencySlot | Waiter:
+        """Give a slot at once, or let the call wait, unless it must be refused."""
+        now, lane = self._clock(), request.spot
+        # Behind those who wait already it would only be turned away.
+        if request.is_bypass or lane is None or lane.is_gone or not lane.waiting:
+            slot = self.admit_nowait(request, now, call_id)
+            if slot is not None:
+                self._pool.show(slot)
+                return slot
+        return self._enqueue_call(request, now, call_id)
 
     def _enqueue_call(self, request: AdmissionRequest, now: float, call_id: str | None) -> Waiter:
         """Let a call that could not start at once wait, unless it must be refused."""
