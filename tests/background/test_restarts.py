@@ -221,9 +221,13 @@ async def test_taken_again_by_the_engine_that_has_it(make: Make, work: Work) -> 
     feeding = engine.tasks.feeding  # type: ignore[attr-defined]
     (kept,) = await feeding.storage.inherit(feeding.worker, "another")
     await feeding._take_over(kept)
-    for _ in range(2):
-        await feeding._look_around()
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(BOUND):
+        while not approver.pending_approvals:
+            await feeding._look_around()
+            await asyncio.sleep(0.05)
+    # One more look asks no second time.
+    await feeding._look_around()
+    await asyncio.sleep(0.05)
     assert len(approver.pending_approvals) == 1
     work.gate.set()
     approver.allow(approver.pending_approvals[0].token)
