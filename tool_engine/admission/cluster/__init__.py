@@ -1,0 +1,1 @@
+"""How do all processes that share a database keep to one limit?"""
