@@ -188,9 +188,8 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "a ticket that may be known is not taken back",
         OUTBOX,
-        "        if number in self.said:\n            self.gone.add(number)\n",
-        "        if number in self.said and number not in self.unsaid:\n"
-        "            self.gone.add(number)\n",
+        "        self.said.update(self.unsaid)\n        self.is_urgent = False\n",
+        "        self.is_urgent = False\n",
     ),
     _mutate(
         "a notification counts before the greeting is answered",

@@ -274,3 +274,63 @@ def test_old_message_of_a_broken_connection_changes_nothing() -> None:
     pair.coordinator.hear(late, 0.14)
     assert pair.coordinator.lives["a.1"].entries == {}
     assert pair.coordinator.books.used == {}
+
+
+def test_lowered_limit_drains() -> None:
+    """What is idle goes at once, though no one waits; what is in use stays until it ends."""
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.ask(1, {AI: 2}, 0.1), 0.1)
+    pair.do(b, b.configure(ClusterLimits(2, buckets={"ai": 1}), 0.1), 0.1)
+    assert a.running
+    pair.do(a, a.give_back(1, 0.2), 0.2)
+    assert pair.coordinator.books.used == {}
+
+
+def test_lent_units_come_back_before_those_that_are_more_urgent() -> None:
+    limits = ClusterLimits(1, buckets={"ai": 1}, strategy="priority")
+    pair = Pair("a", "b", limits=limits)
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.1, priority=9), 0.1)
+    pair.do(b, b.ask(1, {AI: 1}, 0.1, priority=9), 0.1)
+    pair.do(a, a.park(1, 0.1), 0.1)
+    pair.do(b, b.ask(2, {AI: 1}, 0.1, priority=0), 0.1)
+    pair.do(a, a.unpark(1, 0.1), 0.1)
+    pair.do(b, b.give_back(1, 0.1), 0.1)
+    assert a.running.keys() == {1}
+    assert 2 in b.waiting
+
+
+def test_call_of_a_probe_is_part_of_it() -> None:
+    """The probe waits for it: it cannot wait for another probe."""
+    pair = Pair("a")
+    a = pair.holders["a"]
+    pair.do(a, a.trip("llm", 0.1), 0.1)
+    pair.do(a, a.ask(1, {AI: 1}, 5.2, breaker="llm"), 5.2)
+    pair.do(a, a.park(1, 5.2), 5.2)
+    pair.do(a, a.ask(2, {AI: 1}, 5.2, breaker="llm", parent=1), 5.2)
+    assert 2 in a.running
+
+
+def test_probe_of_a_dead_process_is_free_again() -> None:
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.trip("llm", 0.1), 0.1)
+    pair.do(a, a.ask(1, {AI: 1}, 5.2, breaker="llm"), 5.2)
+    assert pair.coordinator.breakers["llm"].probes == {("a.1", 1)}
+    pair.do(b, b.ask(1, {AI: 1}, 5.2, breaker="llm"), 5.2)
+    for op, now in ((98, 5.3), (99, 5.7)):
+        pair.coordinator.hear(Sync("b.1", op, looks=True), now, frozenset({"b.1"}))
+    assert pair.coordinator.breakers["llm"].probes == {("b.1", 1)}
+
+
+def test_note_that_was_lost_is_said_again() -> None:
+    """Who waits looks again and again; each look says again that units are wanted."""
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.ask(1, {AI: 2}, 0.1), 0.1)
+    message = sent(b.ask(1, {AI: 1}, 0.1))
+    assert [note.life for note in pair.coordinator.hear(message, 0.1).notes] == ["a.1"]
+    look = Sync("b.1", 98, looks=True)
+    outcome = pair.coordinator.hear(look, 0.3, frozenset({"a.1", "b.1"}))
+    assert [note.life for note in outcome.notes] == ["a.1"]
