@@ -17,7 +17,7 @@ from tool_engine.approval.view import ApprovalsView
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
 from tool_engine.calls.blocking import BlockingCalls, OwnLoop
-from tool_engine.calls.call_id import name_engine
+from tool_engine.calls.call import name_engine
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
