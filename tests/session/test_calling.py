@@ -23,7 +23,7 @@ from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPoli
 from tool_engine.session import combine
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.reading.presentation import Presentation
-from tool_engine.session.variables.unmade import UnmadeCall
+from tool_engine.session.variables.call_variables import UnmadeCall
 
 PACKAGE = str(Path(tool_engine.__file__).parent)
 MOST_CALLS = 60

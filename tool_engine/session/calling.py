@@ -42,8 +42,12 @@ from tool_engine.session.keeping import ResultKeeper
 from tool_engine.session.parts import SessionParts
 from tool_engine.session.reading.presentation import LIMIT, without_hidden_limit
 from tool_engine.session.reading.result import SessionResult, as_session_result
-from tool_engine.session.scope import ConversationParts, SessionScope, refuse_changed
-from tool_engine.session.showing import Showing
+from tool_engine.session.scope import (
+    ConversationParts,
+    SessionScope,
+    Showing,
+    refuse_changed,
+)
 from tool_engine.session.spending import Spending
 from tool_engine.session.toolbox.placing import Placed
 from tool_engine.session.tools import Called

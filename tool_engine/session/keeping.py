@@ -42,20 +42,18 @@ from tool_engine.session.reading.result import (
 )
 from tool_engine.session.scope import SessionScope
 from tool_engine.session.toolbox.placing import Placed
-from tool_engine.session.variables.labels import find_result_labels
-from tool_engine.session.variables.references import Expanded
-from tool_engine.session.variables.unmade import (
+from tool_engine.session.variables.call_variables import (
+    NamesOfCall,
     PackedCall,
+    keep_call_in_time,
     keep_packed,
+    name_variables,
     pack_call,
     unpack_output,
 )
+from tool_engine.session.variables.labels import find_result_labels
+from tool_engine.session.variables.references import Expanded
 from tool_engine.session.variables.variable_definitions import WRITE_VAR
-from tool_engine.session.variables.variable_tools import (
-    NamesOfCall,
-    keep_call_in_time,
-    name_variables,
-)
 from tool_engine.sources.identity import engine_of, source_of
 from tool_engine.sources.naming import refusal_named
 

@@ -27,9 +27,8 @@ from tool_engine.session.reading.presentation import (
 from tool_engine.session.recent_secrets import RecentSecrets
 from tool_engine.session.repetition import RepetitionGuard
 from tool_engine.session.session_storage import find_storage
-from tool_engine.session.showing import ShownResults
 from tool_engine.session.tools import SessionTools
-from tool_engine.session.variables.read_labels import ReadLabels
+from tool_engine.session.variables.labels import ReadLabels, ShownResults
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.sources.composition import Prepare
 

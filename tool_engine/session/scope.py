@@ -24,12 +24,13 @@ from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.session.bounds import find_reply_bounds
+from tool_engine.session.caller import Caller
 from tool_engine.session.narrowing import find_reply_marks
 from tool_engine.session.policy import SessionPolicy, find_reply_rules, hold_rules
-from tool_engine.session.showing import Showing
 from tool_engine.session.spending import InnerUse, Spending
 from tool_engine.session.tools import Called, SessionTools
-from tool_engine.session.variables.labels import refuse_content, refuse_typing
+from tool_engine.session.variables.accepts import refuse_content, refuse_typing
+from tool_engine.session.variables.labels import ShownResults
 from tool_engine.session.variables.references import Expanded
 from tool_engine.sources.identity import engine_of, source_text
 from tool_engine.sources.owners import engine_of_inner, leaf_of
@@ -41,6 +42,55 @@ _FOREIGN: Final = "source 0"
 
 FindOwn = Callable[[str], tuple[Tool, ToolExecutor] | None]
 """Finds a tool that only one conversation has, with its executor."""
+
+
+class Showing:
+    """Decide which tools and results a conversation may see.
+
+    `search_tools` and `read_result` know the whole engine. They must not show a tool that is off
+    in, or missing from, the conversation, nor a result that its model has not been shown; and what
+    is read carries the labels of the call that it came from.
+
+    Args:
+        tools: Those of the conversation.
+        caller: In whose name its calls run.
+        policy: Decides which results need approval.
+        results: What became of its results.
+    """
+
+    def __init__(
+        self, tools: SessionTools, caller: Caller, policy: SessionPolicy, results: ShownResults
+    ) -> None:
+        self._tools = tools
+        self._caller = caller
+        self._policy = policy
+        self._results = results
+
+    def find_tool(self, tool: Tool) -> Tool | None:
+        """Return an engine's tool as the model knows it, or None."""
+        names = self._tools.toolbox.shown_names(tool)
+        return next(filter(None, map(self._tools.get, names)), None)
+
+    def result_policy(self, tool: Tool) -> ResultPolicy:
+        """Return when a tool's result needs approval, whatever its arguments."""
+        return self._policy.result_policy(tool)
+
+    def find_labels(self, record: ToolCallRecord) -> frozenset[str] | Refusal:
+        """Return a result's labels, or why it may not be read."""
+        call_id = record.call_id or ""
+        # The contents of a result of an inner call, or of another process, are unknown here.
+        known = self._results.labels_of(call_id)
+        if known is not None and self._is_own(record) and not self._results.is_withheld(call_id):
+            return known
+        return Refusal(
+            ErrorType.RESULT_REJECTED.value,
+            f"the result of the call {record.call_id} was not shown in this conversation, and is "
+            "not read here: call the tool again",
+        )
+
+    def _is_own(self, record: ToolCallRecord) -> bool:
+        root, made = self._caller.root_id, record.session_id or ""
+        return made == root or made.startswith(f"{root}/")
 
 
 class ConversationParts(NamedTuple):

@@ -20,7 +20,7 @@ from tool_engine.session.prompt.prompt import SessionPrompt
 from tool_engine.session.reading.hiding import find_show
 from tool_engine.session.toolbox.placing import Placed
 from tool_engine.session.toolbox.toolbox import Found, Toolbox
-from tool_engine.session.variables.read_labels import ReadLabels
+from tool_engine.session.variables.labels import ReadLabels
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.session.variables.variable_tools import VariableTools
 from tool_engine.sources.composition import Prepare
