@@ -19,7 +19,11 @@ from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import SHORT, is_quick
 from tool_engine.session.deferral import Deferred, finish_result, note_deferred
-from tool_engine.session.formatting import data_of
+from tool_engine.session.formatting import (
+    data_of,
+    may_present_later,
+    present_short,
+)
 from tool_engine.session.narrowing import find_limit, find_replies
 from tool_engine.session.parts import SessionParts
 from tool_engine.session.prompt.skills import READING
@@ -28,10 +32,8 @@ from tool_engine.session.reading.presentation import (
     WHOLE,
     Presentation,
     Presented,
-    may_present_later,
     present,
     present_in_time,
-    present_short,
     with_limit,
 )
 from tool_engine.session.reading.result import (

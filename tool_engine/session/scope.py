@@ -8,6 +8,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.approval.principal import engine_asked
 from tool_engine.approval.scopes import token_of
@@ -18,17 +20,19 @@ from tool_engine.interfaces.source import Source
 from tool_engine.knowledge.snapshot import TOO_DEEP, TRUNCATED
 from tool_engine.model.approval import ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal
-from tool_engine.model.json.copying import copied, live
+from tool_engine.model.json.copying import live
+from tool_engine.model.json.plain import copied
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same
-from tool_engine.session.bounds import find_reply_bounds
+from tool_engine.session.bounds import InnerUse, Meter, find_reply_bounds
 from tool_engine.session.caller import Caller
 from tool_engine.session.narrowing import find_reply_marks
 from tool_engine.session.policy import SessionPolicy, find_reply_rules, hold_rules
-from tool_engine.session.spending import InnerUse, Spending
-from tool_engine.session.tools import Called, SessionTools
+from tool_engine.session.toolbox.placing import Placed
+from tool_engine.session.toolbox.toolbox import Found
+from tool_engine.session.tools import SessionTools
 from tool_engine.session.variables.accepts import refuse_content, refuse_typing
 from tool_engine.session.variables.labels import ShownResults
 from tool_engine.session.variables.references import Expanded
@@ -42,6 +46,27 @@ _FOREIGN: Final = "source 0"
 
 FindOwn = Callable[[str], tuple[Tool, ToolExecutor] | None]
 """Finds a tool that only one conversation has, with its executor."""
+
+
+class Called(msgspec.Struct, eq=False):
+    """A tool as a conversation calls it: what its calls share until tools or settings change."""
+
+    placed: Placed
+    identity: str
+    """What says which tool it is, whatever its name."""
+    source: str
+    """The source of the tool among several; see `source_of`."""
+    found: Found
+    """How the tools and settings stood."""
+    limit: int
+    """The most characters that a model reads of its results; 0 or -1: all. S7."""
+    show: str
+    """How much of its results a model reads."""
+    timeout: float | None = None
+    """Seconds for a call whose caller says nothing; None: not found yet, or not always the same."""
+    free: Tool | None = None
+    """The engine's tool, once it was found that nothing but its arguments can forbid a call, nor
+    ask about its result, until something changes."""
 
 
 class Showing:
@@ -106,7 +131,7 @@ class ConversationParts(NamedTuple):
     """Decides which tools and results the conversation may see."""
     catalog: Source
     """What has its other tools."""
-    line: tuple[Spending, ...]
+    line: tuple[Meter, ...]
     """What the conversation has spent, then those that it works for; see `Meter`."""
     home: HomeLoop
     """Where it is asked, whatever loop a call runs on."""
@@ -171,7 +196,7 @@ class SessionScope:
         *,
         called: Called | None = None,
         yes: bool | None = None,
-        paid: tuple[Spending, ...] = (),
+        paid: tuple[Meter, ...] = (),
         source: str = "",
         called_name: str = "",
         is_nested: bool = False,
@@ -216,7 +241,7 @@ class SessionScope:
         return f"<SessionScope of {self.called_name!r}>"
 
     @property
-    def line(self) -> tuple[Spending, ...]:
+    def line(self) -> tuple[Meter, ...]:
         """What the conversation has spent, then those that it works for."""
         return self.parts.line
 
@@ -310,7 +335,10 @@ class SessionScope:
         """Return why the call may not run after all, by what was turned off since; None: it may."""
         if self._find_off is not None:
             return self._find_off()
-        return None if self.called is None else self.parts.tools.find_refusal_since(self.called)
+        called, tools = self.called, self.parts.tools
+        if called is None or (tools.toolbox.found is called.found and tools.parent is None):
+            return None
+        return tools.find_refusal(called.placed.name)
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why the call may not run; None: it may."""

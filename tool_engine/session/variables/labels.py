@@ -140,7 +140,10 @@ class ShownResults:
     def note(self, call_id: str | None, labels: frozenset[str]) -> None:
         """Note that the model has read a result with these labels."""
         if call_id is not None and call_id not in self._withheld:
-            keep_newest(self._labels, call_id, labels, _MOST_RESULTS)
+            # No call ends twice: the newest is the last one.
+            self._labels[call_id] = labels
+            if len(self._labels) > _MOST_RESULTS:
+                self._labels.popitem(last=False)
 
     def withhold(self, call_id: str | None) -> None:
         """Note that a result was refused to the model, until `allow`."""
