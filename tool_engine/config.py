@@ -21,9 +21,14 @@ from tool_engine.model.settings.by_name import (
     read_policies,
     read_rates,
 )
-from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.settings.concurrency import (
+    ADAPTIVE_LIFO,
+    AdaptivePolicy,
+    BreakerPolicy,
+    OverloadPolicy,
+    ToolRate,
+)
 from tool_engine.model.settings.databases import DatabaseSource, checked_sources
-from tool_engine.model.settings.load import ADAPTIVE_LIFO, AdaptivePolicy, OverloadPolicy
 from tool_engine.model.settings.retention import (
     DURABILITIES,
     RecordRetention,

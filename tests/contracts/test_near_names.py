@@ -435,7 +435,7 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
     ),
     ("session/prompt/skills.py", _skill, "read_it"),
     (
-        "session/toolbox/unknown_settings.py",
+        "session/toolbox/toolbox.py",
         lambda engine: _raise_text(
             str(ToolSession(engine, "s", {"tool_toggles": {"GetPage": False}}).findings)
         ),

@@ -19,8 +19,7 @@ from tool_engine.admission.lines import Lane
 from tool_engine.admission.load.adaptive import refuse_samples
 from tool_engine.admission.pool import SlotPool, broken_accounting
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
-from tool_engine.admission.slot_block import SlotBlock
+from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot, SlotBlock
 from tool_engine.admission.snapshot import ConcurrencySnapshot, WaitExplanation
 from tool_engine.admission.view import ControllerView
 from tool_engine.admission.waiting import Waiter

@@ -14,13 +14,15 @@ from tool_engine.admission.forecast import Forecast
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane
 from tool_engine.admission.pool import SlotPool
-from tool_engine.admission.reason import Reason, name_of, reason_of
 from tool_engine.admission.slot import ACTIVE, BYPASS, PARKED, ZOMBIE, ConcurrencySlot, Order
 from tool_engine.admission.snapshot import (
     ConcurrencySnapshot,
     HeldSlot,
+    Reason,
     WaitExplanation,
     WaitingCall,
+    name_of,
+    reason_of,
 )
 from tool_engine.admission.waiting import Waiter
 from tool_engine.interfaces import AdmissionUser

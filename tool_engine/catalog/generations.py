@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict
 import msgspec
 
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
-from tool_engine.catalog.folder.group_merging import group_changes
+from tool_engine.catalog.folder.merging import group_changes
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import (

@@ -23,7 +23,6 @@ from tool_engine.model.json.data import Data
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.tokens import read_tokens
 from tool_engine.sources.identity import identity_in, identity_of, identity_of_own
 from tool_engine.sources.owners import leaf_of
 
@@ -33,10 +32,27 @@ CALLS: Final = "max_calls_reached"
 TOKENS: Final = "max_tokens_reached"
 SECONDS: Final = "max_seconds_reached"
 _REMEMBERED: Final = 1_000
-
-
 _ALSO: Final[ContextVar[Others]] = ContextVar("also_bounds", default={})  # noqa: B039 - it is never changed
 """The further settings that bound the calls of a reply, by conversation."""
+_INPUT: Final = (
+    ("prompt_tokens",),
+    ("promptTokenCount", "toolUsePromptTokenCount"),
+    ("prompt_token_count", "tool_use_prompt_token_count"),
+    ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
+)
+"""Names for the tokens that a model read. Anthropic counts cached tokens apart; the others
+include them. Servers in between report the same under several names: the first one counts.
+"""
+_OUTPUT: Final = (
+    ("completion_tokens",),
+    ("candidatesTokenCount", "thoughtsTokenCount"),
+    ("candidates_token_count", "thoughts_token_count"),
+    ("output_tokens",),
+)
+"""Names for the tokens that a model wrote. Gemini counts its thoughts apart; the others include
+them.
+"""
+_TOTAL: Final = (("total_tokens",), ("totalTokenCount",), ("total_token_count",))
 
 
 class Usage(msgspec.Struct, Data, frozen=True, kw_only=True):
@@ -77,8 +93,6 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
 
 Others: TypeAlias = Mapping["Meter", tuple[ToolCallConfig, ...]]
 """Further settings that bound the current calls, by conversation."""
-
-
 find_reply_bounds: Final = _ALSO.get
 """Returns the further settings that bound the calls made here."""
 
@@ -537,3 +551,21 @@ def _limit_refusal(reason: str, message: str) -> Refusal:
     """Return the refusal of a call or round at its bound."""
     text = f"{message}: answer with what is known, without this call"
     return Refusal(ErrorType.LIMIT_REACHED.value, text, {"reason": reason})
+
+
+def read_tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the tokens read and written, and the provider's total, if given."""
+    read, wrote = _sum_counts(usage, _INPUT), _sum_counts(usage, _OUTPUT)
+    return read, wrote, max(read + wrote, _sum_counts(usage, _TOTAL))
+
+
+def _sum_counts(usage: Mapping[str, Any], ways: tuple[tuple[str, ...], ...]) -> int:
+    for names in ways:
+        counted = 0
+        for name in names:
+            found = usage.get(name)
+            if type(found) is int and found > 0:
+                counted += found
+        if counted:
+            return counted
+    return 0

@@ -43,9 +43,8 @@ from tool_engine.session.formatting import LIMIT
 from tool_engine.session.keeping import ResultKeeper
 from tool_engine.session.narrowing import find_limit
 from tool_engine.session.parts import SessionParts
-from tool_engine.session.reading.hiding import find_show
 from tool_engine.session.reading.presentation import without_hidden_limit
-from tool_engine.session.reading.result import SessionResult, as_session_result
+from tool_engine.session.reading.result import SessionResult, as_session_result, find_show
 from tool_engine.session.scope import (
     Called,
     ConversationParts,
@@ -53,7 +52,7 @@ from tool_engine.session.scope import (
     Showing,
     refuse_changed,
 )
-from tool_engine.session.toolbox.placing import Placed
+from tool_engine.session.toolbox.standing import Placed
 from tool_engine.session.toolbox.toolbox import Found
 from tool_engine.session.variables.references import (
     Expanded,

@@ -19,15 +19,10 @@ from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import SHORT, is_quick
 from tool_engine.session.deferral import Deferred, finish_result, note_deferred
-from tool_engine.session.formatting import (
-    data_of,
-    may_present_later,
-    present_short,
-)
+from tool_engine.session.formatting import data_of, may_present_later, present_short
 from tool_engine.session.narrowing import find_limit, find_replies
 from tool_engine.session.parts import SessionParts
 from tool_engine.session.prompt.skills import READING
-from tool_engine.session.reading.hiding import find_show, hide_result, least_shown
 from tool_engine.session.reading.presentation import (
     WHOLE,
     Presentation,
@@ -39,11 +34,14 @@ from tool_engine.session.reading.presentation import (
 from tool_engine.session.reading.result import (
     SessionResult,
     UnreadTexts,
+    find_show,
+    hide_result,
+    least_shown,
     make_session_result,
     withhold_result,
 )
 from tool_engine.session.scope import SessionScope
-from tool_engine.session.toolbox.placing import Placed
+from tool_engine.session.toolbox.standing import Placed
 from tool_engine.session.variables.call_variables import (
     NamesOfCall,
     PackedCall,

@@ -30,7 +30,7 @@ from tool_engine.session.bounds import InnerUse, Meter, find_reply_bounds
 from tool_engine.session.caller import Caller
 from tool_engine.session.narrowing import find_reply_marks
 from tool_engine.session.policy import SessionPolicy, find_reply_rules, hold_rules
-from tool_engine.session.toolbox.placing import Placed
+from tool_engine.session.toolbox.standing import Placed
 from tool_engine.session.toolbox.toolbox import Found
 from tool_engine.session.tools import SessionTools
 from tool_engine.session.variables.accepts import refuse_content, refuse_typing

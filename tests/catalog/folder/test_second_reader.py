@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from tool_engine.catalog.folder import cache, second_reader
-from tool_engine.catalog.folder.cached_text import entry_of
+from tool_engine.catalog.folder.cache_file import entry_of
 from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import Catalog
 from tool_engine.catalog.folder.second_reader import SecondReader, serve

@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.definition.fault import Fault, describe_value
 from tool_engine.catalog.definition.plain_data import plain_definition
-from tool_engine.catalog.definition.server_definition import SERVER, server_faults
-from tool_engine.catalog.definition.server_variables import spell_variables
+from tool_engine.catalog.definition.server_definition import SERVER, server_faults, spell_variables
 from tool_engine.catalog.definition.structure import definition_schema
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_nearest

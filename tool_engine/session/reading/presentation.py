@@ -29,13 +29,7 @@ from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.redaction import OwnSecrets, secrets_if_known, secrets_of, words_of
-from tool_engine.session.formatting import (
-    LIMIT,
-    data_of,
-    default_text,
-    short_text,
-    text_in_pieces,
-)
+from tool_engine.session.formatting import LIMIT, data_of, default_text, short_text, text_in_pieces
 from tool_engine.session.reading.cutting import Hinting, add_hint, cut_with_hint
 
 DEFAULT_LIMIT: Final = 8000

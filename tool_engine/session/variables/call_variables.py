@@ -25,12 +25,7 @@ from tool_engine.redaction import HIDDEN, NO_SECRETS, secrets_of
 from tool_engine.redaction.secret_names import is_secret_key
 from tool_engine.session.formatting import data_of
 from tool_engine.session.variables.labels import UNKNOWN
-from tool_engine.session.variables.store import (
-    Variable,
-    VariableKind,
-    VariableStore,
-    copy_value,
-)
+from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copy_value
 from tool_engine.session.variables.texts import LARGE
 
 _LONGEST_BYTE: Final = 8

@@ -14,11 +14,7 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 from tool_engine.session.variables.accepts import list_shown_labels
 from tool_engine.session.variables.labels import OWN_WORDS, UNKNOWN, ReadLabels
-from tool_engine.session.variables.store import (
-    Variable,
-    VariableKind,
-    VariableStore,
-)
+from tool_engine.session.variables.store import Variable, VariableKind, VariableStore
 from tool_engine.session.variables.variable_definitions import (
     FILTERS,
     VARIABLE_TOOLS,
