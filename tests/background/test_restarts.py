@@ -94,6 +94,28 @@ async def test_closed_and_opened_again(make: Make, work: Work) -> None:
     assert sorted(work.ran) == list(range(9))
 
 
+async def test_a_task_that_begins_while_it_is_read(
+    make: Make, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read before it began does not stand over what it is now."""
+    engine = await make(run_tasks=False)
+    handle = await engine.start("work", {"number": 1})
+    storage = engine.tasks.feeding.storage  # type: ignore[attr-defined]
+    read = storage.get
+
+    async def read_slowly(task_id: str) -> Any:
+        found = await read(task_id)
+        engine.tasks.open()
+        await work.until_ran(1)
+        await until(handle, "running")
+        return found
+
+    monkeypatch.setattr(storage, "get", read_slowly)
+    assert (await handle.refresh()).status == "running"
+    work.gate.set()
+    assert (await handle.wait(BOUND)).is_success
+
+
 async def test_an_engine_that_runs_none(make: Make, work: Work) -> None:
     """A program that only looks leaves the tasks to others."""
     engine = await make()

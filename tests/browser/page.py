@@ -32,8 +32,6 @@ _KEYS = {
     "ArrowDown": 40,
     "Delete": 46,
 }
-_REACHES_ITS_HOST = """fetch(location.href, {method: "HEAD", cache: "no-store"}).then(
-  () => true, () => false)"""
 _MODIFIERS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
 
 
@@ -198,22 +196,6 @@ class Page:
 
     async def set_scripts(self, *, are_run: bool) -> None:
         await self.send("Emulation.setScriptExecutionDisabled", value=not are_run)
-
-    async def set_network(self, *, is_there: bool) -> None:
-        """Cuts the network of a page that is open, or brings it back."""
-        await self.send(
-            "Network.emulateNetworkConditions",
-            offline=not is_there,
-            latency=0,
-            downloadThroughput=-1,
-            uploadThroughput=-1,
-        )
-
-        async def look() -> bool:
-            # The process that sends hears of it a moment after the answer.
-            return bool(await self.evaluate(_REACHES_ITS_HOST)) is is_there
-
-        await self.wait_until(look)
 
     async def take_screenshot(self, path: Path, *, is_whole: bool = False) -> None:
         found = await self.send("Page.captureScreenshot", captureBeyondViewport=is_whole)

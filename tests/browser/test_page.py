@@ -147,15 +147,6 @@ async def test_pages_of_two_people_share_no_cookie(new_page: NewPage, site: str)
         assert await other.evaluate("document.cookie") == ""
 
 
-async def test_a_network_that_is_cut_comes_back(page: Page, site: str) -> None:
-    fetch = "fetch('/file').then((answer) => answer.status, (error) => error.name)"
-    await page.open(site)
-    await page.set_network(is_there=False)
-    assert await page.evaluate(fetch) == "TypeError"
-    await page.set_network(is_there=True)
-    assert await page.evaluate(fetch) == 200
-
-
 async def test_what_a_person_prefers(page: Page, site: str) -> None:
     await page.open(site)
     await page.prefer("dark")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.browser.conftest import NewPage
 from tests.browser.page import Page
+from tests.relay import relayed
 from tests.server.conftest import BOUND, Service
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolExecutionContext
 
@@ -140,30 +141,32 @@ async def test_a_connection_that_is_cut_comes_back(
     page: Page, studio: Service, engine: ToolEngine
 ) -> None:
     """What happened meanwhile is there, once."""
-    await sign_in(page, studio)
-    await page.set_network(is_there=False)
-    await page.wait_for_text("The server does not answer: what stands here is from")
-    call = asyncio.create_task(engine.execute("steps", {"count": 2, "note": "x"}))
-    await asyncio.sleep(0)
-    assert await page.find_all("button", "Stop") == []
-    await page.set_network(is_there=True)
-    await page.find("table", "Runs, the oldest first")
+    async with relayed(int(studio.url.rpartition(":")[2])) as relay:
+        studio.url = f"http://127.0.0.1:{relay.port}"
+        await sign_in(page, studio)
+        await relay.cut()
+        await page.wait_for_text("The server does not answer: what stands here is from")
+        call = asyncio.create_task(engine.execute("steps", {"count": 2, "note": "x"}))
+        await asyncio.sleep(0)
+        (held,) = engine.controller.snapshot().held
+        assert await page.find_all("button", "Stop") == []
+        await relay.restore()
+        await page.find("table", "Runs, the oldest first")
 
-    async def is_well() -> bool:
-        return "does not answer" not in await page.text()
+        async def is_well() -> bool:
+            return "does not answer" not in await page.text()
 
-    await page.wait_until(is_well)
-    (held,) = engine.controller.snapshot().held
-    rows = f"document.querySelectorAll('[id=\"held-{held.slot_id}\"]').length"
-    assert await page.evaluate(rows) == 1
-    assert len(await page.find_all("button", "Stop")) == 1
-    call.cancel()
-    await asyncio.gather(call, return_exceptions=True)
+        await page.wait_until(is_well)
+        rows = f"document.querySelectorAll('[id=\"held-{held.slot_id}\"]').length"
+        assert await page.evaluate(rows) == 1
+        assert len(await page.find_all("button", "Stop")) == 1
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
 
-    async def look() -> bool:
-        return not await page.find_all("button", "Stop")
+        async def look() -> bool:
+            return not await page.find_all("button", "Stop")
 
-    assert await page.wait_until(look)
+        assert await page.wait_until(look)
 
 
 async def test_a_tool_is_tried(page: Page, studio: Service) -> None:

@@ -174,6 +174,9 @@ class Queue:
         best, bucket = lane.best(), lane.bucket
         if best is None:
             self.settle()
+            if lane.offered is not None:
+                # While others waited, too, it stood above for a call that has left.
+                self.refresh(lane)
             return None
         if self.lone is not lane:
             self.settle()

@@ -415,7 +415,8 @@ class EngineTasks:
         now = await self._storage.get(kept.state.id)
         if now is None:
             raise _missing_error(kept.state.id)
-        if not kept.state.is_final:
+        # What was read is older than what it has come to here meanwhile.
+        if not (kept.state.is_final or self.feeding.has_run(kept)):
             kept.take_state(now.state)
 
     async def _find_kept(self, task_id: str) -> KeptTask | None:

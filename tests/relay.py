@@ -1,0 +1,58 @@
+"""Can a connection be cut for real, between a program and a server that both live on?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+
+class Relay:
+    """Passes bytes between whoever connects to it and a server, as long as it is not cut."""
+
+    def __init__(self, port: int) -> None:
+        self._behind = port
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.port = 0
+
+    async def restore(self) -> None:
+        """Takes connections, at the same port each time."""
+        self._server = await asyncio.start_server(self._pass, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        """Ends all connections at once, and refuses new ones."""
+        assert self._server is not None
+        self._server.close()
+        for each in self._writers:
+            each.transport.abort()
+        await self._server.wait_closed()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._behind)
+        pair = {writer, back}
+        self._writers |= pair
+        with contextlib.suppress(OSError):
+            await asyncio.gather(_copy(reader, back), _copy(there, writer))
+        self._writers -= pair
+        for each in pair:
+            each.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while chunk := await reader.read(65536):
+        writer.write(chunk)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+@contextlib.asynccontextmanager
+async def relayed(port: int) -> AsyncIterator[Relay]:
+    relay = Relay(port)
+    await relay.restore()
+    try:
+        yield relay
+    finally:
+        await relay.cut()
