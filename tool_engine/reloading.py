@@ -24,9 +24,13 @@ from tool_engine.catalog.approval.lock_state import LockState, by_key, key_of
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.definition_files import SETTLE_TIME
 from tool_engine.catalog.folder.engine_files import EngineFiles
-from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import PATIENCE, Catalog
-from tool_engine.catalog.folder.merging import merge_folder, new_tools, with_registered
+from tool_engine.catalog.folder.merging import (
+    FolderOutcome,
+    merge_folder,
+    new_tools,
+    with_registered,
+)
 from tool_engine.catalog.folder.named_servers import NamedServers
 from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.catalog.former_secrets import FormerSecrets
