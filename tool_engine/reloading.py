@@ -33,8 +33,12 @@ from tool_engine.catalog.folder.merging import (
 )
 from tool_engine.catalog.folder.named_servers import NamedServers
 from tool_engine.catalog.folder.watcher import ToolWatcher
-from tool_engine.catalog.former_secrets import FormerSecrets
-from tool_engine.catalog.generations import Generations, ReloadChanges, changes_between
+from tool_engine.catalog.generations import (
+    FormerSecrets,
+    Generations,
+    ReloadChanges,
+    changes_between,
+)
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.source_tools import Reading, SourceTools

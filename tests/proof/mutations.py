@@ -268,7 +268,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "close leaves the waiters waiting",
         CONTROLLER,
-        'self._pool.dismiss(waiter, refusal.closed("closed"))',
+        'self._pool.reject_waiter(waiter, refusal.closed("closed"))',
         "pass",
     ),
     Mutation(
@@ -389,7 +389,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a newer call ends no waiting one",
         POOL,
-        "self.dismiss(waiter, refusal.superseded(request))\n",
+        "self.reject_waiter(waiter, refusal.superseded(request))\n",
         "pass\n",
         CALLS,
     ),

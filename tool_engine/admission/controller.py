@@ -343,7 +343,7 @@ class ToolConcurrencyController(KnownArguments):
             # Limits may have shrunk below the weight of a call, which would wait without an end.
             error = refusal.impossible(waiter.request, waiter.lane, pool.limit)
             if error is not None and waiter.resumes is None:
-                pool.dismiss(waiter, error)
+                pool.reject_waiter(waiter, error)
         pool.update_gate()
         pool.hand_over_all()
         pool.refuse_behind_open()
@@ -450,7 +450,7 @@ class ToolConcurrencyController(KnownArguments):
         for lane in list(self._layout.lanes.values()):
             for waiter in lane.waiting_calls():
                 if waiter.resumes is None:
-                    self._pool.dismiss(waiter, refusal.closed("closed"))
+                    self._pool.reject_waiter(waiter, refusal.closed("closed"))
         self._pool.hand_over_all()
         self._pool.wake_idle()
 
