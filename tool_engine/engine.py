@@ -17,7 +17,7 @@ from tool_engine.approval.view import ApprovalsView
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
 from tool_engine.calls.blocking import BlockingCalls, OwnLoop
-from tool_engine.calls.call_id import name_engine
+from tool_engine.calls.call import name_engine
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
@@ -333,7 +333,7 @@ class ToolEngine(
 
     async def _close_parts(self) -> None:
         # By name: what only a closing engine needs.
-        closing = import_module("tool_engine.calls.closing")
+        closing = import_module("tool_engine.calls.engine_calls")
         async with contextlib.AsyncExitStack() as stack:
             # The last to be entered is the first to be left; one failure never stops the rest.
             for close in (self.store.close, self._bus.log.close, self._bus.close):

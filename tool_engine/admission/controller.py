@@ -20,8 +20,7 @@ from tool_engine.admission.lines import Lane
 from tool_engine.admission.load.adaptive import refuse_samples
 from tool_engine.admission.pool import SlotPool, broken_accounting
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
-from tool_engine.admission.slot_block import SlotBlock
+from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot, SlotBlock
 from tool_engine.admission.snapshot import ConcurrencySnapshot, WaitExplanation
 from tool_engine.admission.view import ControllerView
 from tool_engine.admission.waiting import Waiter
@@ -352,7 +351,7 @@ class ToolConcurrencyController(KnownArguments):
             # Limits may have shrunk below the weight of a call, which would wait without an end.
             error = refusal.impossible(waiter.request, waiter.lane, pool.limit)
             if error is not None and waiter.resumes is None:
-                pool.dismiss(waiter, error)
+                pool.reject_waiter(waiter, error)
             elif (lease := waiter.lane.bucket.lease) is not None:
                 lease.note_waiter(waiter)
         pool.update_gate()
@@ -461,7 +460,7 @@ class ToolConcurrencyController(KnownArguments):
         for lane in list(self._layout.lanes.values()):
             for waiter in lane.waiting_calls():
                 if waiter.resumes is None:
-                    self._pool.dismiss(waiter, refusal.closed("closed"))
+                    self._pool.reject_waiter(waiter, refusal.closed("closed"))
         self._pool.hand_over_all()
         self._pool.wake_idle()
 

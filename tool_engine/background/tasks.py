@@ -42,7 +42,8 @@ from tool_engine.model.call import (
 )
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.context_check import check_context
-from tool_engine.model.json.copying import copied, live
+from tool_engine.model.json.copying import live
+from tool_engine.model.json.plain import copied
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.task import (
     FINAL,

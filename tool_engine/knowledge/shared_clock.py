@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Final
 
-from tool_engine.knowledge.uptime import read_uptime
-
+_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", -1))
+"""The one that goes on while the machine sleeps, where there is one."""
 _HOLDS: Final = 60.0
 """Seconds for which a program need not ask for the time again."""
 _SLOW: Final = 0.05
 """Seconds after which an answer is asked for once more."""
+
+
+def read_uptime() -> float:
+    """Return seconds since the start of this machine; nothing sets or stops them."""
+    return time.monotonic() if _CLOCK < 0 else time.clock_gettime(_CLOCK)
+
+
+@cache
+def find_boot() -> str | None:
+    """Return the id of this start of this machine; None: it is not known. Reads a small file."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip() or None
+    except (OSError, UnicodeError):
+        return None
 
 
 class SharedClock:

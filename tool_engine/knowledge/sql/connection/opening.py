@@ -9,11 +9,11 @@ import asyncio
 import os
 import socket
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from importlib import import_module
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tool_engine.errors import ConfigurationError, MissingExtraError, RecordsUnavailableError
 from tool_engine.forking import disown_in_child
@@ -25,7 +25,6 @@ from tool_engine.knowledge.sql.connection.database_errors import (
     BusyError,
     UnusableDatabaseError,
 )
-from tool_engine.knowledge.sql.connection.finishing import finish_work
 from tool_engine.knowledge.sql.connection.grouping import Change, ChangeQueue
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.json.copying import live
@@ -42,6 +41,7 @@ _KINDS: Final = {
     "postgresql": ("postgres", "PostgresDatabase", "postgres"),
 }
 """Per kind of database: module, class, and the extra that brings its libraries."""
+_Result = TypeVar("_Result")
 
 
 @live("open the same address again")
@@ -355,3 +355,16 @@ class LazyDatabase:
         is_told = isinstance(error, UnusableDatabaseError)
         reason = redact_text(str(error)) if is_told else explain_error(error)
         return f"records: {place} cannot be used: {reason}; make it usable, or name another one"
+
+
+async def finish_work(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Do work to its end; a caller that is cancelled meanwhile waits for that."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            # Read, so that it is not reported as lost.
+            task.exception()
+        raise
