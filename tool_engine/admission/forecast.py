@@ -239,7 +239,7 @@ def _guess_limit(bucket: Bucket) -> int | None:
     """Return the limit of its calls here: what other processes do with units is unknown."""
     if bucket.lease is None:
         return bucket.limit
-    units: int = max(bucket.lease.units, bucket.used, 1)
+    units: int = max(bucket.lease.most, bucket.used, 1)
     return units if bucket.limit is None else min(units, bucket.limit)
 
 

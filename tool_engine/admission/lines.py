@@ -179,7 +179,7 @@ class Bucket(Line):
         """Take note of another limit, lease or pause."""
         if self.paused_until is None:
             most = sys.maxsize if self.limit is None else self.limit
-            self.most = most if self.lease is None else min(most, self.lease.units)
+            self.most = most if self.lease is None else min(most, self.lease.most)
 
     def pause(self, until: float) -> None:
         """Give no slots until then; a shorter pause does not end a longer one."""
@@ -214,9 +214,9 @@ class Bucket(Line):
             if self.used or (waiter.resumes is None and self.adaptive is None):
                 return False
             if waiter.resumes is not None:
-                return self.lease is None or waiter.weight <= self.lease.units
+                return self.lease is None or waiter.weight <= self.lease.most
             # A limit that found itself never shuts out what its bounds allow: it would not learn.
-        if self.lease is not None and self.used + waiter.weight > self.lease.units:
+        if self.lease is not None and self.used + waiter.weight > self.lease.most:
             return False
         if self.throttle is None and self.paused_until is None:
             return True
@@ -278,7 +278,7 @@ class Lane(Line):
             or self.breakers
             or self.bucket.adaptive is not None
             or self.bucket.overload is not None
-            or (self.bucket.lease is not None and self.bucket.lease.is_wanted)
+            or (self.bucket.lease is not None and self.bucket.lease.is_watched)
         )
 
     def best(self) -> tuple[Order, Waiter] | None:

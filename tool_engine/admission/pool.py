@@ -155,7 +155,7 @@ class SlotPool:
         held = now - slot.acquired_at - slot.counted
         self.held_seconds += held
         if bucket.lease is not None:
-            bucket.lease.return_idle()
+            bucket.lease.take_back(slot)
         if self.queue.waiting:
             bucket.served.append(held)
             self.hand_over(lane, now)

@@ -33,12 +33,21 @@ class LeaseHolder(Protocol):
         """
 
     @abstractmethod
+    def lose_all(self) -> list[Any]:
+        """Take note that other processes may have all units by now.
+
+        Returns:
+            The slots that use some. Their work goes on until it is ended; no unit of a later lease
+            is counted for it.
+        """
+
+    @abstractmethod
     def set_units(self, bucket: str, units: int, *, is_wanted: bool) -> None:
         """Take note of how many units are on lease; those that wait may start.
 
         Args:
             bucket: The bucket.
-            units: How many; less than in use, if the lease was lost.
+            units: How many.
             is_wanted: Whether another process waits for them, or a call for more at once than are
                 idle: what is idle, or comes free, is given back until the next call of this method.
         """

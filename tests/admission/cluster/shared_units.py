@@ -35,6 +35,12 @@ class SharedUnits:
         self.limits[bucket] = limit
         self.look_later()
 
+    def lose(self, member: Member) -> None:
+        """Give the units of a member to others, as if its process had ended."""
+        member.units = dict.fromkeys(self.limits, 0)
+        member.holder.lose_all()
+        self.look_later()
+
     def look_later(self) -> None:
         if not self._is_due:
             self._is_due = True

@@ -146,6 +146,26 @@ async def test_the_wait_for_a_unit_has_an_end() -> None:
         pass
 
 
+async def test_what_is_lost_is_counted_apart() -> None:
+    """Others have the units while the work of the calls that lost them has not ended yet."""
+    shared = SharedUnits(ai=2)
+    one, other = open_controller(shared), open_controller(shared)
+    lost = [await one.acquire("ai"), await one.acquire("ai")]
+    waiting = asyncio.create_task(other.acquire("ai"))
+    await settle()
+    shared.lose(shared.members[0])
+    elsewhere = await waiting
+    again = await one.acquire("ai")
+    assert (used_of(one), used_of(other)) == (3, 1)
+    for slot in lost:
+        one.release(slot)
+    assert shared.members[0].units["ai"] == 1
+    one.release(again)
+    other.release(elsewhere)
+    async with other.slot("ai"), other.slot("ai"):
+        assert used_of(one) == 0
+
+
 async def test_it_is_explained() -> None:
     shared = SharedUnits(ai=2)
     one, other = open_controller(shared), open_controller(shared)
@@ -211,7 +231,7 @@ class Fleet:
     def step(self) -> None:
         choose = self.random
         controller = choose.choice(self.controllers)
-        match choose.randrange(14):
+        match choose.randrange(15):
             case 0 | 1 | 2 | 3 | 4:
                 end = asyncio.Event()
                 self.calls[asyncio.create_task(self.call(controller, end))] = end
@@ -227,6 +247,8 @@ class Fleet:
                 self.configure(controller)
             case 12:
                 self.shared.set_limit("ai", choose.randrange(2, 5))
+            case 13 if choose.random() < 0.3:
+                self.shared.lose(choose.choice(self.shared.members))
 
     def configure(self, controller: ToolConcurrencyController) -> None:
         choose = self.random
@@ -244,8 +266,7 @@ class Fleet:
         for controller, member in zip(self.controllers, self.shared.members, strict=True):
             check(controller, has_shrunk=True)
             for bucket in self.shared.limits:
-                used = controller.get_bucket_metrics().get(bucket, {"current": 0})["current"]
-                assert used <= member.units[bucket]
+                assert member.holder.count_used(bucket) <= member.units[bucket]
         for bucket, limit in self.shared.limits.items():
             units = sum(member.units[bucket] for member in self.shared.members)
             most = 4 if bucket == "ai" else limit  # it may have been lowered a moment ago

@@ -7,11 +7,12 @@ up has none, for it could not start when its turn comes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from tool_engine.admission.lines import Bucket, Lane
-from tool_engine.admission.slot import Order
+from tool_engine.admission.slot import ConcurrencySlot, Order
 from tool_engine.admission.waiting import Waiter
 from tool_engine.interfaces.lease_source import LeaseSource
 
@@ -27,14 +28,21 @@ class Lease:
         desk: What passes on what is asked.
     """
 
-    __slots__ = ("_bucket", "_desk", "_places", "_unasked", "asked_units", "is_wanted", "units")
+    __slots__ = (
+        *("_bucket", "_desk", "_lost", "_places", "_unasked"),
+        *("asked_units", "is_wanted", "most", "units"),
+    )
 
     def __init__(self, bucket: Bucket, desk: LeaseDesk) -> None:
         self._bucket = bucket
         self._desk = desk
         self.units = 0
+        self.most = 0
+        """The most that may be in use: units that others may have by now count beside those."""
         self.is_wanted = False
         """Whether what is idle goes back."""
+        self._lost: set[ConcurrencySlot] = set()
+        """Slots whose units others may have, and whose work has not ended."""
         self._places: set[Waiter] = set()
         """Those that have a place in the line of all processes."""
         self.asked_units = 0
@@ -44,10 +52,16 @@ class Lease:
 
     def note_waiter(self, waiter: Waiter) -> None:
         """Take note of a call that has come to wait."""
-        if not waiter.lane.keys and waiter.lane.above is self._bucket:
+        is_blocked = self._bucket.offered is None and waiter.lane.offered is not None
+        if self.remember(waiter) and is_blocked:
+            self.ask_source()
+
+    def remember(self, waiter: Waiter) -> bool:
+        """Have a call asked for in its turn; False: its line is asked who is its first."""
+        is_alone = bool(waiter.lane.keys) or waiter.lane.above is not self._bucket
+        if not is_alone:
             heappush(self._unasked, (waiter.order, waiter))
-            if self._bucket.offered is None and waiter.lane.offered is not None:
-                self.ask_source()
+        return not is_alone
 
     def note_blocked(self) -> None:
         """Take note that the bucket may wait for units: it asks once all else is settled."""
@@ -84,12 +98,40 @@ class Lease:
         if self.take_place(waiter):
             self._desk.source.withdraw(waiter)
 
+    def set_units(self, units: int) -> None:
+        """Take note of how many units are on lease."""
+        self.units = units
+        self.most = units + self.count_lost()
+        self._bucket.update_most()
+
+    def count_lost(self) -> int:
+        """Return how many units are in use that others may have by now."""
+        return sum(slot.weight for slot in self._lost)
+
+    @property
+    def is_watched(self) -> bool:
+        """True if the end of each call is to be heard of."""
+        return self.is_wanted or bool(self._lost)
+
+    def lose(self, slots: Iterable[ConcurrencySlot]) -> None:
+        """Take note that others may have all units, with those of some slots."""
+        self._lost.update(slots)
+        self.set_units(0)
+
+    def take_back(self, slot: ConcurrencySlot) -> None:
+        """Take note that a slot uses no units any more."""
+        if slot in self._lost:
+            self._lost.remove(slot)
+            self.set_units(self.units)
+            if not self._lost:
+                self._desk.gate(self._bucket)
+        self.return_idle()
+
     def return_idle(self) -> None:
         """Give back what is idle, if it is wanted."""
-        idle = self.units - self._bucket.used
+        idle = self.most - self._bucket.used
         if self.is_wanted and idle > 0:
-            self.units -= idle
-            self._bucket.update_most()
+            self.set_units(self.units - idle)
             self._desk.source.give_back(self._bucket.name, idle)
 
 
@@ -148,8 +190,9 @@ class LeaseDesk:
     # What the source says: see `interfaces.LeaseHolder`.
 
     def count_used(self, bucket: str) -> int:
-        """Return how many units of a bucket are in use."""
-        return self._pool.layout.bucket(bucket).used
+        """Return how many units of a bucket are in use, but for those that were lost."""
+        found = self._pool.layout.bucket(bucket)
+        return found.used - (0 if found.lease is None else found.lease.count_lost())
 
     def start(self, waiter: Waiter, units: int) -> bool:
         """Start a call whose units have come; False: it cannot, or waits no more."""
@@ -157,14 +200,31 @@ class LeaseDesk:
         lease: Lease | None = bucket.lease
         if lease is None or not lease.take_place(waiter):
             return False
-        lease.units = units
-        bucket.update_most()
+        lease.set_units(units)
         if self._grant_units(waiter):
             return True
         if waiter.is_waiting:
-            lease.note_waiter(waiter)
+            # It asks anew when the source has heard that it could not start.
+            lease.remember(waiter)
             self._pool.queue.refresh(waiter.lane)
+            self._held_up.add(bucket)
         return False
+
+    def lose_all(self) -> list[ConcurrencySlot]:
+        """Take note that others may have all units; return the slots that use some."""
+        lost: dict[Bucket, list[ConcurrencySlot]] = {}
+        for slot in self._pool.held:
+            if slot.lane.bucket.lease is not None:
+                lost.setdefault(slot.lane.bucket, []).append(slot)
+        for bucket in list(self._pool.layout.buckets.values()):
+            if bucket.lease is not None:
+                bucket.lease.lose(lost.get(bucket, ()))
+                self.gate(bucket)
+        return [slot for slots in lost.values() for slot in slots]
+
+    def gate(self, bucket: Bucket) -> None:
+        """Look again whether the end of each call of a bucket is to be heard of."""
+        self._pool.layout.gate(bucket)
 
     def set_units(self, bucket: str, units: int, *, is_wanted: bool) -> None:
         """Take note of how many units are on lease, and whether they are wanted elsewhere."""
@@ -174,9 +234,8 @@ class LeaseDesk:
             return
         if lease.is_wanted is not is_wanted:
             lease.is_wanted = is_wanted
-            self._pool.layout.gate(found)
-        lease.units = units
-        found.update_most()
+            self.gate(found)
+        lease.set_units(units)
         lease.return_idle()
         if found.waiting:
             self._pool.queue.refresh(found)
@@ -203,7 +262,7 @@ class LeaseDesk:
         is_asked = lane.is_gated and waiter.resumes is None
         error = pool.refuse_head(waiter, lane, now) if is_asked else None
         if error is not None:
-            pool.dismiss(waiter, error)
+            pool.reject_waiter(waiter, error)
             return False
         pool.grant(waiter, now)
         pool.queue.refresh(lane, now)
