@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from tool_engine.knowledge.uptime import read_uptime
+from tool_engine.clock import read_uptime
 
 _HOLDS: Final = 60.0
 """Seconds for which a program need not ask for the time again."""

@@ -1,19 +1,9 @@
-"""How long has this machine been on, and since which start?"""
+"""Since which start has this machine been on?"""
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from pathlib import Path
-from typing import Final
-
-_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", -1))
-"""The one that goes on while the machine sleeps, where there is one."""
-
-
-def read_uptime() -> float:
-    """Return seconds since the start of this machine; nothing sets or stops them."""
-    return time.monotonic() if _CLOCK < 0 else time.clock_gettime(_CLOCK)
 
 
 @cache
