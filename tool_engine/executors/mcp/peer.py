@@ -14,6 +14,7 @@ from importlib.metadata import version
 from itertools import islice
 from math import isfinite
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from mcp import Client
 from mcp.client.subscriptions import SubscriptionLost
@@ -333,7 +334,8 @@ async def open_peer(
                 on_change()
 
         client = Client(
-            options.get("server") or WatchedTransport(transport, link),
+            options.get("server")
+            or WatchedTransport(transport, link, urlsplit(settings.url).hostname),
             mode=_mode_of(settings.revision),
             cache=None,
             message_handler=take_message,
