@@ -47,6 +47,7 @@ from tool_engine.executors.mcp.faults import (
     RefusedError,
 )
 from tool_engine.executors.mcp.http import (
+    MAX_ANSWER,
     make_client,
     open_http,
     open_sse,
@@ -80,6 +81,7 @@ _ONLY_TASK: Final = (
 _SESSION_OVER: Final = "Session terminated"
 _CLOSED: Final = "Connection closed"
 _UNPARSED: Final = "Failed to parse"
+_TOO_LARGE: Final = "SSE stream failed: Server-sent event exceeded"
 _ENDED: Final = (_CLOSED, "SSE stream")
 """How its messages begin about answers that do not come any more."""
 
@@ -248,6 +250,8 @@ class Peer:
         if error.message == _SESSION_OVER:
             self.link.end()
             return NotSentError("it has forgotten the session")
+        if error.code == CONNECTION_CLOSED and error.message.startswith(_TOO_LARGE):
+            return BadServerError(f"its answer has more than {MAX_ANSWER // 2**20} MiB")
         is_ended = error.code == CONNECTION_CLOSED and error.message.startswith(_ENDED)
         if is_ended and error.message == _CLOSED:
             self.link.end()
