@@ -250,17 +250,13 @@ class Peer:
         if error.message == _SESSION_OVER:
             self.link.end()
             return NotSentError("it has forgotten the session")
-        if error.code == CONNECTION_CLOSED and error.message.startswith(_TOO_LARGE):
-            return BadServerError(f"its answer has more than {MAX_ANSWER // 2**20} MiB")
+        if (fault := _find_unreadable(error)) is not None:
+            return BadServerError(fault)
         is_ended = error.code == CONNECTION_CLOSED and error.message.startswith(_ENDED)
         if is_ended and error.message == _CLOSED:
             self.link.end()
         if error.code == BROKEN or is_ended:
             return LostError(self.link.fault or error.message)
-        if error.code == UNREADABLE:
-            return BadServerError(error.message)
-        if _is_unparsed(error):
-            return BadServerError(NO_MESSAGE)
         words = word_refusal(error.message)
         if words == error.message:
             words = f"{words} ({error.code})"
@@ -457,6 +453,15 @@ def _describe_refusal(error: MCPError) -> str:
     if _is_unparsed(error):
         return NO_MESSAGE
     return f"it refused the connection: {word_refusal(error.message)}"
+
+
+def _find_unreadable(error: MCPError) -> str | None:
+    """Return what is wrong with an answer that has come; None: none has, or it is an error."""
+    if error.code == UNREADABLE:
+        return error.message
+    if error.code == CONNECTION_CLOSED and error.message.startswith(_TOO_LARGE):
+        return f"its answer has more than {MAX_ANSWER // 2**20} MiB"
+    return NO_MESSAGE if _is_unparsed(error) else None
 
 
 def _is_unparsed(error: MCPError) -> bool:
