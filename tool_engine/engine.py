@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -105,6 +106,7 @@ class ToolEngine(
     """What admits the calls, or what was given in its place."""
     _definitions: Any = None
     """The `DefinitionCache`, once definitions were asked for."""
+    _closers: dict[Callable[[], Awaitable[object]], None]
 
     def __init__(
         self,
@@ -146,7 +148,7 @@ class ToolEngine(
         )
         # A definition that is not approved must not run code, not even that of an import.
         self._registry.may_import = self.config.lock != ENFORCE
-        self._runs = Runs()
+        self._runs, self._closers = Runs(), {}
         self._local = LocalBackend(self.config.max_threads)
         self._backend: ExecutionBackend = self._local if backend is None else backend
         # Loaded with the first engine: a process that runs one tool or handler has none.
@@ -343,6 +345,8 @@ class ToolEngine(
             stack.push_async_callback(self._registry.close, patience)
             stack.push_async_callback(self._followers.close_sources, patience)
             stack.push_async_callback(self._end_leftovers, closing)
+            for closer in list(self._closers):
+                stack.push_async_callback(closer)
             stack.push_async_callback(
                 closing.end_calls, self._pipeline, self._admission, self.config.close_timeout
             )
@@ -358,6 +362,16 @@ class ToolEngine(
             stuck = await self._runs.close(closing.LAST_GRACE)
             if stuck:
                 _log.warning("close_left_threads", threads=stuck)
+
+    def add_closer(self, close: Callable[[], Awaitable[object]]) -> Callable[[], object]:
+        """Have `close` awaited when the engine closes, after its calls; return what forgets it.
+
+        Raises:
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        self._closers[close] = None
+        return partial(self._closers.pop, close, None)
 
     def _swap_index(self, index: ToolIndex, cause: str = "code") -> None:
         if cause == "code":

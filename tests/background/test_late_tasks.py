@@ -139,7 +139,7 @@ async def test_a_database_that_does_not_answer(make: Make, work: Work, tmp_path:
     engine = await make()
     handle = await engine.tasks.start("work", {"number": 7}, is_late=True)
     await work.until_ran(1)
-    with sqlite3.connect(tmp_path / "kept.db", BOUND, isolation_level=None) as connection:
+    with sqlite3.connect(tmp_path / "kept.db", timeout=BOUND, isolation_level=None) as connection:
         connection.execute("ALTER TABLE tool_tasks RENAME TO elsewhere")
         # In its place, so that none is made anew by a look at the tasks in between.
         connection.execute("CREATE VIEW tool_tasks AS SELECT * FROM elsewhere")
