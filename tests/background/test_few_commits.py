@@ -61,7 +61,7 @@ async def ready(engine: ToolEngine) -> None:
     await (await engine.start("work", {"number": 0})).wait(BOUND)
     async with asyncio.timeout(BOUND):
         own: Any = engine.tasks
-        while own.feeding._is_behind or not own.feeding._seen:  # noqa: ASYNC110 - no event
+        while own.feeding.backlog.is_due or not own.feeding._seen:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.01)
     await engine.store.storage.flush()  # type: ignore[attr-defined]
 
@@ -101,6 +101,18 @@ async def test_two_commits(engine: ToolEngine) -> None:
     assert (record.call_id, record.result) == (result.call_id, {"number": 1})
     assert result.call_id is not None
     assert result.call_id.encode() in row[1]
+
+
+async def test_a_look_for_others_holds_up_no_new_one(engine: ToolEngine) -> None:
+    """Else all would wait in line, be claimed and be written once more, as long as some come."""
+    own: Any = engine.tasks
+    own.feeding.backlog.is_due = True
+    with commits(engine) as made:
+        handle = await engine.start("work", {"number": 1})
+        (row,) = read(engine, "SELECT status FROM tool_tasks WHERE task_id = ?", handle.id)
+        assert row[0] == "running"
+        await handle.wait(BOUND)
+    assert len(made) == 2
 
 
 async def test_many_at_once_share_commits(engine: ToolEngine) -> None:
