@@ -128,6 +128,8 @@ class Feeding:
         if kept.slot is None:
             pipeline.present.forget_id(call_id)
         else:
+            # A request that may come again must find what it has begun, whatever happens between.
+            kept.is_settled = kept.key is not None
             kept.state = make_running(kept.state, call_id, self.clock.now())
 
     def release_slot(self, kept: KeptTask) -> None:
@@ -161,6 +163,11 @@ class Feeding:
         """Return True if this engine has taken the task, and no other one has it by now."""
         run = self._runs.get(kept.state.id)
         return run is not None and not run.is_lost
+
+    def has_ended(self, kept: KeptTask) -> bool:
+        """Return True if the call of a task has ended that this engine has taken."""
+        run = self._runs.get(kept.state.id)
+        return run is None or run.is_over
 
     async def end_run(self, kept: KeptTask, refusal: Refusal) -> bool:
         """Have a task end that this engine has taken, and wait until it has.
