@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", -1))
-"""The one that goes on while the machine sleeps, where there is one."""
+from tool_engine.clock import read_uptime
+
 _HOLDS: Final = 60.0
 """Seconds for which a program need not ask for the time again."""
 _SLOW: Final = 0.05
 """Seconds after which an answer is asked for once more."""
-
-
-def read_uptime() -> float:
-    """Return seconds since the start of this machine; nothing sets or stops them."""
-    return time.monotonic() if _CLOCK < 0 else time.clock_gettime(_CLOCK)
 
 
 @cache

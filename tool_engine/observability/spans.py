@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from time import time_ns
 from typing import Any, Final
 
 import msgspec
@@ -93,7 +92,7 @@ class CallSpans:
 
     def started(self, call: FollowedCall, event: ToolEngineEvent, was_queued: bool) -> None:
         """End the wait, and make the span the current one for the tool."""
-        started = time_ns() if was_queued else call.began
+        started = call.read_time() if was_queued else call.began
         opened: _OpenSpan = self._begin_span(call, event) if call.span is None else call.span
         if opened.wait is not None:
             opened.wait.end(started)
@@ -117,7 +116,7 @@ class CallSpans:
                 "tool_engine.delay": facts["delay"],
                 "error.type": facts["error_type"],
             },
-            timestamp=time_ns() - int(facts["delay"] * 1e9),
+            timestamp=call.read_time() - int(facts["delay"] * 1e9),
         )
 
     def ended(
