@@ -309,7 +309,7 @@ def change(engine: ToolEngine, statement: str) -> None:
 @contextmanager
 def open_file(engine: ToolEngine) -> Iterator[sqlite3.Connection]:
     path = str(engine.config.records).removeprefix("sqlite:///")
-    connection = sqlite3.connect(path, BOUND, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=BOUND, isolation_level=None)
     try:
         yield connection
     finally:
