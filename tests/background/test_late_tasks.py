@@ -56,7 +56,7 @@ async def make(tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch) -> A
             # Else a task may have to wait behind others, and is kept at once.
             own.open()
             async with asyncio.timeout(BOUND):
-                while own.feeding._is_behind:  # noqa: ASYNC110 - no event
+                while own.feeding.backlog.is_due:  # noqa: ASYNC110 - no event
                     await asyncio.sleep(0.01)
         return engine
 

@@ -58,7 +58,7 @@ from tool_engine.executors.mcp.invalid import NO_MESSAGE, describe_invalid
 from tool_engine.executors.mcp.link import Link, WatchedTransport
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.executors.secrets import SecretScope
-from tool_engine.model.json.copying import copied
+from tool_engine.model.json.plain import copied
 from tool_engine.redaction import words_of
 
 MOST_TOOLS: Final = 20_000
