@@ -35,7 +35,7 @@ class Layout:
         "buckets",
         "keys",
         "lanes",
-        "on_adapted",
+        "on_limit_adapted",
         "root",
     )
 
@@ -48,7 +48,7 @@ class Layout:
         self._tool_counts: dict[tuple[str, int | None], ToolCounts] = {}
         self._config = config
         self._is_observed = False
-        self.on_adapted: Callable[[dict[str, Any]], object] = dict
+        self.on_limit_adapted: Callable[[dict[str, Any]], object] = dict
         """Called as adaptive limits change; see `AdmissionUser.note_limit`."""
         self.configure(config)
 
@@ -186,7 +186,7 @@ class Layout:
             def report(before: int, now: int, reason: str) -> None:
                 if bucket.adaptive is adaptive:
                     facts = {"bucket": bucket.name, "previous": before}
-                    self.on_adapted({**facts, "limit": now, "reason": reason})
+                    self.on_limit_adapted({**facts, "limit": now, "reason": reason})
 
             adaptive = AdaptiveLimit(policy, limit, use, report)
         else:
