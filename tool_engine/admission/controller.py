@@ -101,7 +101,7 @@ class ToolConcurrencyController(KnownArguments):
             )
         self._user = self._view.user = user
         self.on_configure.append(user.forget_plans)
-        self._layout.on_adapted = user.note_limit
+        self._layout.on_limit_adapted = user.note_limit
 
     def admit_nowait(  # noqa: C901 - the path of every call, without a step in between
         self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None

@@ -36,7 +36,7 @@ class Layout:
         "keys",
         "lanes",
         "leases",
-        "on_adapted",
+        "on_limit_adapted",
         "root",
     )
 
@@ -51,7 +51,7 @@ class Layout:
         self._is_observed = False
         self.leases: Any = None
         """The `LeaseDesk`, where units are had that processes share; None: none are."""
-        self.on_adapted: Callable[[dict[str, Any]], object] = dict
+        self.on_limit_adapted: Callable[[dict[str, Any]], object] = dict
         """Called as adaptive limits change; see `AdmissionUser.note_limit`."""
         self.configure(config)
 
@@ -198,7 +198,7 @@ class Layout:
             def report(before: int, now: int, reason: str) -> None:
                 if bucket.adaptive is adaptive:
                     facts = {"bucket": bucket.name, "previous": before}
-                    self.on_adapted({**facts, "limit": now, "reason": reason})
+                    self.on_limit_adapted({**facts, "limit": now, "reason": reason})
 
             adaptive = AdaptiveLimit(policy, limit, use, report)
         else:
