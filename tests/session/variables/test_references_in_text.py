@@ -14,8 +14,8 @@ from tool_engine.errors import VariableError
 from tool_engine.model.tool import Tool
 from tool_engine.protocols import process_tool_calls
 from tool_engine.session.session import ToolSession
+from tool_engine.session.variables.references import expand_written
 from tool_engine.session.variables.store import Variable, VariableStore
-from tool_engine.session.variables.written import expand_written
 
 KEPT: dict[str, Any] = {
     "n": "42",
