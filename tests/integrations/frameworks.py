@@ -14,6 +14,7 @@ class Told(NamedTuple):
 
     description: str
     schema: dict[str, Any]
+    runs_alone: bool = False
 
 
 class Heard(NamedTuple):
@@ -95,7 +96,7 @@ class PydanticAI(Framework):
     async def tell(self) -> dict[str, Told]:
         info, _ = await self._talk([])
         return {
-            each.name: Told(each.description, each.parameters_json_schema)
+            each.name: Told(each.description, each.parameters_json_schema, each.sequential)
             for each in info.function_tools
         }
 

@@ -212,6 +212,15 @@ async def test_limit_holds(engine: ToolEngine, framework: type[Framework]) -> No
     assert most == 1
 
 
+async def test_what_writes_runs_alone(engine: ToolEngine) -> None:
+    """As in a session, where a framework can: pydantic-ai runs it after what came before."""
+    pydantic_ai = import_whole(FRAMEWORKS[0])
+    engine.register_tool(ADD, add)
+    engine.register_tool({**ADD, "name": "pay", "effect": "write"}, add)
+    assert (await pydantic_ai(engine).tell())["pay"].runs_alone
+    assert not (await pydantic_ai(engine).tell())["add"].runs_alone
+
+
 async def test_reload(engine: ToolEngine, framework: type[Framework], tmp_path: Path) -> None:
     """A call runs what is there now, and is told what is not; a new list shows all."""
     definition = "name: {name}\ndescription: {words}\nentry: {{type: builtin, handler: echo}}\n"
