@@ -91,7 +91,8 @@ def find_pythons() -> Iterator[tuple[str, str]]:
     code = "import sys; print('%d.%d' % sys.version_info[:2], sys._base_executable)"
     for version in PYTHONS:
         # A shim of pyenv on the path works only for versions that are switched on.
-        for program in (f"python{version}", *pyenv.glob(f"{version}.*/bin/python{version}")):
+        programs: list[str | Path] = [f"python{version}"]
+        for program in (*programs, *pyenv.glob(f"{version}.*/bin/python{version}")):
             try:
                 found, _, path = run(program, "-c", code).strip().partition(" ")
             except (CommandError, OSError):
