@@ -55,7 +55,7 @@ async def make(tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch) -> A
             # Else a task may have to wait behind others, and is kept at once.
             own.open()
             async with asyncio.timeout(BOUND):
-                while own.feeding._is_behind:  # noqa: ASYNC110 - no event
+                while own.feeding.backlog.is_due:  # noqa: ASYNC110 - no event
                     await asyncio.sleep(0.01)
         return engine
 
@@ -139,7 +139,7 @@ async def test_a_database_that_does_not_answer(make: Make, work: Work, tmp_path:
     engine = await make()
     handle = await engine.tasks.start("work", {"number": 7}, is_late=True)
     await work.until_ran(1)
-    with sqlite3.connect(tmp_path / "kept.db", BOUND, isolation_level=None) as connection:
+    with sqlite3.connect(tmp_path / "kept.db", timeout=BOUND, isolation_level=None) as connection:
         connection.execute("ALTER TABLE tool_tasks RENAME TO elsewhere")
         # In its place, so that none is made anew by a look at the tasks in between.
         connection.execute("CREATE VIEW tool_tasks AS SELECT * FROM elsewhere")

@@ -154,7 +154,7 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
     (("model/json/result_path.py: write names with dots between them and positions in brackets, "
        'such as items[3].name or "first name"'), lambda: read_path("items.3..name"),
      lambda: (read_path("items[3].name"), read_path('"first name"'))),
-    ("session/deriving.py: write […]", lambda: derived("t"), lambda: derived(["t"])),
+    ("session/parts.py: write […]", lambda: derived("t"), lambda: derived(["t"])),
     ("agent/models/registry.py: got ……",
      lambda: chat_model("qwen"), lambda: chat_model("openai:qwen", api_key="k")),
     (("agent/models/openai_responses.py: leave it out, and keep the conversation with "

@@ -58,7 +58,7 @@ CALLS: list[Row] = [
         ],
     ),
     (
-        "model/settings/load.py: raise max or lower min",
+        "model/settings/concurrency.py: raise max or lower min",
         lambda: AdaptivePolicy(min=5, max=4),
         lambda: [AdaptivePolicy(min=5, max=5), AdaptivePolicy(min=4, max=4)],
     ),

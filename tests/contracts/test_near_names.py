@@ -147,7 +147,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         ),
         "minLength",
     ),
-    ("catalog/servers/config_entry.py", of(_read_servers, {"s": {"Url": "https://x"}}), "url"),
+    ("catalog/servers/config_file.py", of(_read_servers, {"s": {"Url": "https://x"}}), "url"),
     ("catalog/servers/config_file.py", of(_read_servers, file='{"MCPServers": {}}'), "mcpServers"),
     ("catalog/definition/permission.py", definition(HEAD + "accepts: ['effect:READ']\n"), "read"),
     ("catalog/definition/permission.py", definition(HEAD + "accepts: ['TOOL:x']\n"), "tool"),
@@ -435,7 +435,7 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
     ),
     ("session/prompt/skills.py", _skill, "read_it"),
     (
-        "session/toolbox/unknown_settings.py",
+        "session/toolbox/toolbox.py",
         lambda engine: _raise_text(
             str(ToolSession(engine, "s", {"tool_toggles": {"GetPage": False}}).findings)
         ),

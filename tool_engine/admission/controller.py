@@ -19,8 +19,7 @@ from tool_engine.admission.lines import Lane
 from tool_engine.admission.load.adaptive import refuse_samples
 from tool_engine.admission.pool import SlotPool, broken_accounting
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
-from tool_engine.admission.slot_block import SlotBlock
+from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot, SlotBlock
 from tool_engine.admission.snapshot import ConcurrencySnapshot, WaitExplanation
 from tool_engine.admission.view import ControllerView
 from tool_engine.admission.waiting import Waiter
@@ -344,7 +343,7 @@ class ToolConcurrencyController(KnownArguments):
             # Limits may have shrunk below the weight of a call, which would wait without an end.
             error = refusal.impossible(waiter.request, waiter.lane, pool.limit)
             if error is not None and waiter.resumes is None:
-                pool.dismiss(waiter, error)
+                pool.reject_waiter(waiter, error)
         pool.update_gate()
         pool.hand_over_all()
         pool.refuse_behind_open()
@@ -451,7 +450,7 @@ class ToolConcurrencyController(KnownArguments):
         for lane in list(self._layout.lanes.values()):
             for waiter in lane.waiting_calls():
                 if waiter.resumes is None:
-                    self._pool.dismiss(waiter, refusal.closed("closed"))
+                    self._pool.reject_waiter(waiter, refusal.closed("closed"))
         self._pool.hand_over_all()
         self._pool.wake_idle()
 

@@ -43,7 +43,7 @@ class SlotPool:
     """The slots of one controller, their sums, and the hand-over to those that wait.
 
     At any moment `acquired == released + active + zombies`, and `queue.enqueued == granted +
-    expired + cancelled + dismissed + turned_away + queue.waiting`.
+    timed_out_in_queue + cancelled + rejected_in_queue + turned_away + queue.waiting`.
 
     Args:
         config: The limits.
@@ -58,8 +58,6 @@ class SlotPool:
         "bypass_active",
         "cancelled",
         "config",
-        "dismissed",
-        "expired",
         "gate",
         "granted",
         "held",
@@ -73,8 +71,10 @@ class SlotPool:
         "parked",
         "queue",
         "rejected",
+        "rejected_in_queue",
         "released",
         "timed_out",
+        "timed_out_in_queue",
         "turned_away",
         "used",
         "zombies",
@@ -104,7 +104,7 @@ class SlotPool:
         """Calls refused without waiting."""
         self.turned_away = 0
         """Those of them that stood in line for a moment."""
-        self.granted = self.expired = self.cancelled = self.dismissed = 0
+        self.granted = self.timed_out_in_queue = self.cancelled = self.rejected_in_queue = 0
         """Waits that ended: with a slot, by their time, by a cancellation, by the controller."""
         self.timed_out = 0
         """Calls whose time ran out, waiting or running."""
@@ -248,7 +248,7 @@ class SlotPool:
         """Stop waiting for a lent slot: it is not wanted back after all, or not yet."""
         waiter, slot.resuming = slot.resuming, None
         if waiter is not None and waiter.is_waiting:
-            self.dismiss(waiter, None)
+            self.reject_waiter(waiter, None)
             self.hand_over(waiter.lane)
 
     def count_zombies(self, more: int) -> None:
@@ -283,7 +283,7 @@ class SlotPool:
         if collision.is_refused(request):
             return refusal.collides(request)
         for waiter in collision.give_way(request, lane, excess):
-            self.dismiss(waiter, refusal.superseded(request))
+            self.reject_waiter(waiter, refusal.superseded(request))
             self.hand_over(waiter.lane)
         return None
 
@@ -348,10 +348,10 @@ class SlotPool:
         self.held.add(slot)
         waiter.wake()
 
-    def dismiss(self, waiter: Waiter, error: AdmissionError | None) -> None:
+    def reject_waiter(self, waiter: Waiter, error: AdmissionError | None) -> None:
         """End a wait without a slot."""
         self.leave(waiter)
-        self.dismissed += 1
+        self.rejected_in_queue += 1
         waiter.wake(error)
         self._announce_end(waiter, error)
 
@@ -366,7 +366,7 @@ class SlotPool:
 
     def _expire_waiter(self, waiter: Waiter, timeout: float) -> None:
         """End a wait whose time is over."""
-        self.expired += 1
+        self.timed_out_in_queue += 1
         self.timed_out += 1
         self.leave(waiter)
         delay = waiter.lane.delay_of(waiter, self._clock())
@@ -449,7 +449,7 @@ class SlotPool:
             is_asked = lane.is_gated and head.resumes is None
             error = self._refuse_head(head, lane, now) if is_asked else None
             if error is not None:
-                self.dismiss(head, error)
+                self.reject_waiter(head, error)
             else:
                 self.grant(head, now)
             queue.refresh(lane, now)
@@ -500,7 +500,7 @@ class SlotPool:
         for waiter in lane.waiting_calls():
             error = refusal.broken(lane, now)
             if error is not None and waiter.resumes is None:
-                self.dismiss(waiter, error)
+                self.reject_waiter(waiter, error)
         self.hand_over(lane)
 
     # Places in line.

@@ -12,14 +12,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop
 
-from tool_engine.admission.deadlines import Deadlines
 from tool_engine.admission.fairness import join, serve, turn_in_line
 from tool_engine.admission.key import COMES_LAST, Key
 from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Bucket, Lane, Line
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, ZOMBIE, ConcurrencySlot, Order
-from tool_engine.admission.waiting import Waiter
+from tool_engine.admission.waiting import Deadlines, Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolEngineError
 

@@ -33,6 +33,7 @@ from tool_engine.errors import (
 )
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.knowledge.shared_clock import SharedClock
+from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.logger import current_call
 from tool_engine.model.call import (
     Refusal,
@@ -42,7 +43,8 @@ from tool_engine.model.call import (
 )
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.context_check import check_context
-from tool_engine.model.json.copying import copied, live
+from tool_engine.model.json.copying import live
+from tool_engine.model.json.plain import copied
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.task import (
     FINAL,
@@ -63,6 +65,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _LOOK: Final = 0.25
 """Seconds between two looks at a task that another engine runs."""
+_TURNS: Final = 4
+"""Turns of the loop that a tool gets to end before the disk is asked to have its task."""
 _LONGEST_KEY: Final = 512
 _LONGEST_TTL: Final = 10 * 365 * 86_400.0
 
@@ -87,7 +91,7 @@ class EngineTasks:
         self._clock: SharedClock = getattr(storage, "clock", None) or SharedClock(storage.read_time)
         self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
         self._validator = ToolParameterValidator(strict=engine.config.strict_validation)
-        self._writer = TaskWriter(storage)
+        self._writer, self._harmless = TaskWriter(storage), Harmless()
         self._quotas = Quotas(storage, self._clock, engine.config.max_tasks_per_owner)
         self.feeding = Feeding(engine, storage, self._writer, self._clock, self._live)
 
@@ -189,10 +193,21 @@ class EngineTasks:
                     self._quotas.leave(kept)
             if found is kept:
                 self._take_task(kept)
+                if not kept.is_settled:
+                    await self._settle_late(kept)
         finally:
             if kept.slot is not None and not self.feeding.has_run(kept):
                 self.feeding.give_up_slot(kept)
         return found
+
+    async def _settle_late(self, kept: KeptTask) -> None:
+        """Wait until a task outlives a loss of power, which one commit can do for several."""
+        for _ in range(_TURNS):
+            # A tool that ends at once has the end of its task written: the disk is asked once.
+            await asyncio.sleep(0)
+            if self.feeding.has_ended(kept):
+                break
+        await self._storage.settle(kept)
 
     def _take_task(self, kept: KeptTask) -> None:
         if self._storage.is_shared or not kept.is_kept:
@@ -455,7 +470,7 @@ class EngineTasks:
         if priority is None:
             priority = 5 if tool is None else tool.concurrency.priority
         given = params if params is not None else {}
-        is_bound = is_shared and not _can_be_kept(tool, given, context)
+        is_bound = is_shared and not self._can_be_kept(tool, given, context)
         digest = ""
         if key is not None:
             said = fields_of(context)
@@ -480,6 +495,21 @@ class EngineTasks:
             tool=tool if is_bound else None,
             digest=digest,
         )
+
+    def _can_be_kept(self, tool: Tool | None, params: Any, context: ToolExecutionContext) -> bool:
+        """Return True if a database may keep the call such that another process can make it."""
+        if tool is not None and (tool.secret_names or tool.secret_parts):
+            return False
+        if context.on_progress is not None or context.deadline is not None:
+            return False
+        kept = params if context is ANONYMOUS else [params, fields_of(context)]
+        try:
+            if msgspec.json.decode(msgspec.json.encode(kept)) != kept:
+                return False
+            self._harmless.refresh()
+            return self._harmless.is_so(params) or bool(redact(params) == params)
+        except Exception:  # noqa: BLE001 - a foreign value may raise anything
+            return False
 
     @property
     def runs_here(self) -> bool:
@@ -539,20 +569,6 @@ def _check_start(context: ToolExecutionContext, ttl: float, key: str | None) -> 
         raise ConfigurationError(
             f"idempotency_key must be a text of 1 to {_LONGEST_KEY} characters, got {key!r:.80}"
         )
-
-
-def _can_be_kept(tool: Tool | None, params: Any, context: ToolExecutionContext) -> bool:
-    """Return True if a database may keep the call such that another process can make it."""
-    if tool is not None and (tool.secret_names or tool.secret_parts):
-        return False
-    if context.on_progress is not None or context.deadline is not None:
-        return False
-    kept = [params, fields_of(context)]
-    try:
-        again = msgspec.json.decode(msgspec.json.encode(kept))
-        return bool(again == kept and redact(params) == params)
-    except Exception:  # noqa: BLE001 - a foreign value may raise anything
-        return False
 
 
 _SECRET: Final = secrets.token_bytes(16)

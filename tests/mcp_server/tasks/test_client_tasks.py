@@ -585,7 +585,9 @@ async def test_a_database_that_does_not_answer(tmp_path: Path, gate: Gate, name:
     arguments = {"add": {"a": 1, "b": 2}, "report": {"year": 2026}}[name]
     async with open_engine(tmp_path, f"sqlite:///{tmp_path / 'kept.db'}", gate) as engine:
         assert await engine.tasks.list() == []
-        with sqlite3.connect(tmp_path / "kept.db", BOUND, isolation_level=None) as connection:
+        with sqlite3.connect(
+            tmp_path / "kept.db", timeout=BOUND, isolation_level=None
+        ) as connection:
             connection.execute(
                 "CREATE TRIGGER full BEFORE INSERT ON tool_tasks "
                 "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
