@@ -17,7 +17,7 @@ from tool_engine.interfaces import CallsTools
 from tool_engine.knowledge.past_calls import AGENT_CALLER
 from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.context_check import check_context
-from tool_engine.model.json.copying import copied
+from tool_engine.model.json.plain import copied
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.call_runner import CallRunner
