@@ -196,14 +196,14 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a parked slot is not lent out",
         POOL,
-        "        self.put_back(slot, self._clock())\n",
+        "        self.put_back(slot, self.clock())\n",
         "",
     ),
     Mutation(
         "a parked slot is taken again without room",
         POOL,
         "self.join(waiter)\n        self.note_peak()\n",
-        "self.join(waiter)\n        waiter.slot or self.grant(waiter, self._clock())\n",
+        "self.join(waiter)\n        waiter.slot or self.grant(waiter, self.clock())\n",
     ),
     Mutation(
         "a parked slot is not taken again",

@@ -150,7 +150,7 @@ class Queue:
             now: The time on the controller's clock.
             is_paused: Whether only calls may go on that have run before.
         """
-        while (best := self._find_first()) is not None:
+        while (best := self.find_first()) is not None:
             head = best[1]
             if used >= limit or (is_paused and head.resumes is None):
                 return None
@@ -197,7 +197,8 @@ class Queue:
         if lane is not None:
             self.refresh(lane)
 
-    def _find_first(self) -> tuple[Order, Waiter] | None:
+    def find_first(self) -> tuple[Order, Waiter] | None:
+        """Return the first call that no line below the controller's own holds up."""
         if self.lone is not None:
             self.settle()
         while self._changed_keys:
@@ -294,6 +295,8 @@ class Queue:
         delay = line.delay(head, now)
         if delay > 0:  # else a slot that is given back brings its bucket back
             self._wake_later(line, delay)
+        elif isinstance(line, Bucket) and line.lease is not None:
+            line.lease.note_blocked()
 
     def _refresh_key(self, key: Key) -> None:
         """Let go what there is room for among the lanes that a key blocked."""

@@ -248,6 +248,14 @@ def _reason_in(line: Line, first: Waiter, now: float) -> Reason:
             pause = 0.0 if bucket.paused_until is None else bucket.paused_until - now
             cause = f"{'the pause' if pause >= delay else 'the rate'} of bucket {bucket.name!r}"
         return Reason(first, f"{cause} lets the next call through in {delay:.2f} s")
+    if bucket.has_room(first.weight):
+        units = "unit" if bucket.lease.units == 1 else "units"
+        return Reason(
+            first,
+            f"bucket {bucket.name!r} has {bucket.lease.units} {units} of a limit that it shares "
+            f"with other processes, with {bucket.used} in use, and waits for more",
+            bucket,
+        )
     text = _describe_full(f"bucket {bucket.name!r}", bucket.used, bucket.limit, first.weight)
     if bucket.adaptive is not None:
         text = f"{text} ({bucket.adaptive})"

@@ -62,6 +62,14 @@ class ControllerView:
         self.user: AdmissionUser | None = None
         """The engine, if there is one: knows which call runs, and which call follows which."""
 
+    def describe(self) -> str:
+        """Return what `repr` shows."""
+        pool = self._pool
+        return (
+            f"{pool.used}/{pool.limit} in use, {pool.queue.waiting} wait, "
+            f"{pool.zombies} zombies, {pool.gate.closed_because or 'open'}"
+        )
+
     def metrics(self) -> ConcurrencyMetrics:
         """Return all sums."""
         return self._make_metrics(self.all_slots(), self._clock())

@@ -310,7 +310,8 @@ class Feeding:
 
     def _begin_run(self, kept: KeptTask) -> TaskRun:
         self._runs[kept.state.id] = run = TaskRun(self._engine, kept, self)
-        run.join_line()
+        if kept.slot is None:
+            run.join_line()
         self._watch_expiry(kept.state.expires_at)
         loop = asyncio.get_running_loop()
         run.task = loop.create_task(self._run_task(run), context=kept.run_in or Context())

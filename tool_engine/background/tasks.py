@@ -7,8 +7,6 @@ in the storage. So a task is no part of the queue that callers wait in, and its 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from datetime import datetime, timedelta
@@ -22,7 +20,8 @@ from msgspec.structs import replace
 from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.quotas import Quotas
-from tool_engine.calls.call import ANONYMOUS
+from tool_engine.background.request_digest import digest_request
+from tool_engine.calls.call import ANONYMOUS, name_task
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
     ConfigurationError,
@@ -157,7 +156,7 @@ class EngineTasks:
             kept.is_kept, kept.is_late = False, True
             self._take_task(kept)
             found = kept
-        elif self._storage.is_shared and kept.worker is not None and not is_hopeless:
+        elif kept.worker is not None and not is_hopeless:
             feeding.hold_slot(kept)
         if found is None:
             found = await self._keep_task(kept)
@@ -185,12 +184,13 @@ class EngineTasks:
 
     async def _keep_now(self, kept: KeptTask) -> KeptTask:
         try:
-            found = await self._quotas.take_room(kept)
+            found = None if kept.state.owner is None else await self._quotas.take_room(kept)
             if found is None:
                 try:
                     found = await self._storage.put(kept)
                 finally:
-                    self._quotas.leave(kept)
+                    if kept.state.owner is not None:
+                        self._quotas.leave(kept)
             if found is kept:
                 self._take_task(kept)
                 if not kept.is_settled:
@@ -473,12 +473,10 @@ class EngineTasks:
         is_bound = is_shared and not self._can_be_kept(tool, given, context)
         digest = ""
         if key is not None:
-            said = fields_of(context)
-            asked = [tool_name, key, given, ttl, *(said[name] for name in _OF_REQUEST)]
-            digest = _digest_of(asked, is_secret=is_bound)
+            digest = digest_request([tool_name, key, given, ttl], context, is_secret=is_bound)
         return KeptTask(
             state=TaskState(
-                id=secrets.token_hex(16),
+                id=name_task(),
                 tool_name=str(tool_name),
                 owner=context.caller_id,
                 created_at=now,
@@ -524,11 +522,13 @@ class EngineTasks:
 
     def _open_for(self, kept: KeptTask) -> None:
         """Run tasks from now on, unless this engine leaves them to others."""
+        if self.feeding.runs_all:
+            return
         if self.runs_here:
             self.feeding.open()
         elif kept.is_awaited and kept.is_bound:
             self.feeding.open(is_for_own=True)
-        elif kept.is_bound and not self.feeding.runs_all:
+        elif kept.is_bound:
             raise TaskError(
                 "no other program can run this call: its arguments are secret or no JSON values, "
                 "and so stay here; let this engine run tasks, with run_tasks=True"
@@ -569,27 +569,6 @@ def _check_start(context: ToolExecutionContext, ttl: float, key: str | None) -> 
         raise ConfigurationError(
             f"idempotency_key must be a text of 1 to {_LONGEST_KEY} characters, got {key!r:.80}"
         )
-
-
-_SECRET: Final = secrets.token_bytes(16)
-"""Without it, a reader of the database could find a short secret by trying."""
-
-
-_OF_REQUEST: Final = (
-    *("conversation_id", "workflow_id", "session_id", "timeout", "priority", "max_retries"),
-    "variables",
-)
-"""What of a context is a part of what is asked for; who asks has keys of their own, and which try
-it is, or over which way it comes, makes no other request of it."""
-
-
-def _digest_of(asked: Sequence[Any], *, is_secret: bool) -> str:
-    """Return what distinguishes a request from another one with the same key."""
-    try:
-        parts = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode(asked)
-    except Exception:  # noqa: BLE001 - a foreign value, and MessagePack has no numbers beyond 64 bits
-        parts = repr(asked).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(parts, digest_size=16, key=_SECRET if is_secret else b"").hexdigest()
 
 
 def _missing_error(task_id: object) -> TaskNotFoundError:

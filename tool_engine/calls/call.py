@@ -50,6 +50,7 @@ _SUPPLY: Final = 256
 """Marks that are drawn at once: a request to the system for each would cost more than a tool."""
 _BYTES: Final = 10
 """The bytes of one mark: enough that two calls of an engine never share an id."""
+_TASK_DIGITS: Final = 32
 _marks: Final[list[str]] = []
 _take: Final = _marks.pop
 
@@ -457,11 +458,23 @@ def name_call(engine: str) -> str:
     try:
         return engine + _take()
     except IndexError:
-        drawn = os.urandom(_SUPPLY * _BYTES).hex("-", _BYTES).split("-")
-        mark = drawn.pop()
-        # Another thread may be drawing, too.
-        _marks.extend(drawn)
-        return engine + mark
+        return engine + _draw_marks()
+
+
+def name_task() -> str:
+    """Return a new task id: 128 random bits as hexadecimal digits."""
+    try:
+        return (_take() + _take())[:_TASK_DIGITS]
+    except IndexError:
+        return (_draw_marks() + _draw_marks())[:_TASK_DIGITS]
+
+
+def _draw_marks() -> str:
+    drawn = os.urandom(_SUPPLY * _BYTES).hex("-", _BYTES).split("-")
+    mark = drawn.pop()
+    # Another thread may be drawing, too.
+    _marks.extend(drawn)
+    return mark
 
 
 def name_engine() -> str:

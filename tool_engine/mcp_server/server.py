@@ -331,6 +331,11 @@ class MCPServer:
         await serve_app(app, host, port, on_ready, path)
 
     @property
+    def sdk_server(self) -> Server[str | None]:
+        """The SDK's server, for its `Client` in this process; `MCPSource(in_memory=)` finds it."""
+        return self._server
+
+    @property
     def names(self) -> list[str]:
         """The names of the tools that clients see, sorted."""
         return list(self._listing.list_names())

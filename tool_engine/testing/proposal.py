@@ -94,8 +94,8 @@ def _choose_buckets(ran: Mapping[str, list[TraceCall]], buckets: Iterable[str] |
         if not enough:
             counts = ", ".join(f"{name} {len(calls)}" for name, calls in sorted(ran.items()))
             raise ConfigurationError(
-                f"too few calls ran for a proposal ({counts or 'none of a bucket'}); a bucket "
-                f"needs {FEWEST_CALLS}: {cure}"
+                f"too few calls ran for a proposal ({counts or 'none of a bucket'}), and "
+                f"a bucket needs {FEWEST_CALLS}; {cure}"
             )
         return enough
     wanted = [*dict.fromkeys(buckets)]
@@ -106,7 +106,7 @@ def _choose_buckets(ran: Mapping[str, list[TraceCall]], buckets: Iterable[str] |
         if name not in enough:
             raise ConfigurationError(
                 f"{len(ran[name])} recorded calls of the bucket {name!r} ran, too few for a "
-                f"proposal, which needs {FEWEST_CALLS}: {cure}"
+                f"proposal, which needs {FEWEST_CALLS}; {cure}"
             )
     return wanted
 

@@ -153,7 +153,7 @@ async def test_what_waits_for_the_disk_rides_along(file: File) -> None:
     first = await file.begin("quick", is_lasting=False)
     asked = file.ask("lasting")
     await asyncio.sleep(0)
-    settled = [asyncio.create_task(file.queue.settle(change_of("sign"))) for _ in range(2)]
+    settled = [asyncio.create_task(file.queue.settle(lambda: change_of("sign"))) for _ in range(2)]
     await asyncio.sleep(0)
     settled[0].cancel()
     file.gate.set()
@@ -165,7 +165,7 @@ async def test_what_waits_for_the_disk_rides_along(file: File) -> None:
 async def test_what_waits_for_the_disk_makes_a_change(file: File, name: str) -> None:
     """Where none is on its way, or it was not made."""
     asked = await file.begin(name, is_lasting=name == "bad")
-    settled = asyncio.create_task(file.queue.settle(change_of("sign")))
+    settled = asyncio.create_task(file.queue.settle(lambda: change_of("sign")))
     await asyncio.sleep(0)
     file.gate.set()
     await asyncio.wait_for(settled, BOUND)

@@ -79,18 +79,18 @@ class ChangeQueue:
         if change.error is not None:
             raise change.error
 
-    async def settle(self, change: Change) -> None:
+    async def settle(self, make: Callable[[], Change]) -> None:
         """Wait until the disk has what was committed so far.
 
         Args:
-            change: Made for that, unless another lasting one is on its way.
+            make: Gives what is written for that, unless another lasting change is on its way.
         """
         if self._has_lasting(self._under_way) or self._has_lasting(self._waiting):
             rider: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._riders.append(rider)
             if await rider:
                 return
-        await self.make(change)
+        await self.make(make())
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:

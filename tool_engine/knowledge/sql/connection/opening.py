@@ -17,7 +17,7 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from importlib import import_module
 from threading import Lock
 from typing import Any, Final, TypeVar
@@ -219,11 +219,11 @@ class LazyDatabase:
         """
         from tool_engine.knowledge.sql.changes import write_for_sqlite
 
-        async with AsyncExitStack() as stack:
-            if not self._is_open:
-                await stack.enter_async_context(self.asked(failing, looks=False))
-            change = Change([write_for_sqlite(step)])
-            await self._wait_for_file(self._queue.settle(change), failing)
+        if not self._is_open:
+            async with self.asked(failing, looks=False):
+                pass
+        make = lambda: Change([write_for_sqlite(step)])  # noqa: E731 - it is short
+        await self._wait_for_file(self._queue.settle(make), failing)
 
     async def read(self, statement: Any, failing: str) -> Sequence[Any]:
         """Return the rows that a statement gives.

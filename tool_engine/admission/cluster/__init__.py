@@ -1,0 +1,1 @@
+"""How do processes share limits?"""
