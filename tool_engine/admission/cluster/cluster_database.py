@@ -229,7 +229,7 @@ class ClusterConnection:
         )
         if row[0] < _OLDEST:
             raise ConfigurationError(
-                f"the server of the cluster is PostgreSQL {row[0] // 10000}; use 12 or newer"
+                f"a cluster needs PostgreSQL 12 or newer, and its server is {row[0] // 10000}"
             )
         if row[1] or row[2]:
             raise ConfigurationError(
