@@ -13,8 +13,6 @@ from tool_engine.clock import read_uptime
 
 _HOLDS: Final = 60.0
 """Seconds for which a program need not ask for the time again."""
-_STANDS: Final = 0.001
-"""Seconds for which one date does: making one takes as long as all else that a state needs."""
 _SLOW: Final = 0.05
 """Seconds after which an answer is asked for once more."""
 
@@ -41,19 +39,12 @@ class SharedClock:
     def __init__(self, read_time: Callable[[], Awaitable[float | None]]) -> None:
         self._read_time = read_time
         self._began = datetime.now(UTC).timestamp() - read_uptime()
-        self._date = datetime.fromtimestamp(0.0, UTC)
-        self._next_date = 0.0
-        """The uptime from which on `_date` is made anew."""
         self._learned_at: float | None = None
         self._learning = asyncio.Lock()
 
     def now(self) -> datetime:
-        """Return the time, UTC; within one millisecond it stands still."""
-        uptime = read_uptime()
-        if uptime >= self._next_date:
-            self._date = datetime.fromtimestamp(self._began + uptime, UTC)
-            self._next_date = uptime + _STANDS
-        return self._date
+        """Return the time, UTC."""
+        return datetime.fromtimestamp(self._began + read_uptime(), UTC)
 
     def read_seconds(self) -> float:
         """Return the time, Unix time in seconds."""
@@ -82,7 +73,7 @@ class SharedClock:
         began = time - (asked + heard) / 2
         # An answer is as exact as its way took long: within that the clock need not move.
         if abs(began - self._began) > heard - asked:
-            self._began, self._next_date = began, 0.0
+            self._began = began
 
     async def learn_time_once(self) -> None:
         """Ask for the time unless that was done not long ago; however many need it, once.
