@@ -7,11 +7,12 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from tests.proof import definitions, described, killed, mutate, simulation
+from tests.proof import cluster, definitions, described, killed, mutate, simulation
 from tests.proof.mutations import MUTATIONS
 
 PARTS: dict[str, Callable[[argparse.Namespace], Awaitable[bool]]] = {
     "simulation": lambda options: simulation.prove(options.operations, options.seed),
+    "cluster": lambda options: cluster.prove(options.operations, options.seed),
     "mutations": lambda options: mutate.prove(options.only),
     "definitions": lambda options: definitions.prove(options.seconds, options.seed),
     "killed": lambda options: killed.prove(options.seed),
@@ -31,9 +32,9 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
         "--only", action="append", default=[], metavar="NAME", help="try this mutation; repeatable"
     )
     parser.add_argument(
-        "--operations", type=int, default=1_000_000, help="how many the simulation does"
+        "--operations", type=int, default=1_000_000, help="how many the simulations do"
     )
-    parser.add_argument("--seed", type=int, default=1, help="what the simulation begins with")
+    parser.add_argument("--seed", type=int, default=1, help="what the simulations begin with")
     parser.add_argument(
         "--seconds",
         type=float,

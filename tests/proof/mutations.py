@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from tests.proof.cluster_mutations import CLUSTER_MUTATIONS
+from tests.proof.mutation import Mutation
 
 __all__ = ["MUTATIONS", "Mutation"]
 
@@ -21,19 +24,7 @@ SHARING: Final = "tool_engine/calls/sharing.py"
 THROTTLE: Final = "tool_engine/admission/throttle.py"
 WAITING: Final = "tool_engine/admission/waiting.py"
 
-ADMISSION: Final = ("tests/admission", "tests/properties/test_admission_machine.py")
 CALLS: Final = ("tests/calls",)
-
-
-class Mutation(NamedTuple):
-    """One fault: `old`, which stands in `file` exactly once, becomes `new`."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    suite: tuple[str, ...] = ADMISSION
-    """The tests that must find it."""
 
 
 MUTATIONS: Final[tuple[Mutation, ...]] = (
@@ -400,4 +391,5 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "if False:",
         CALLS,
     ),
+    *CLUSTER_MUTATIONS,
 )

@@ -19,7 +19,8 @@ from tool_engine.model.event import ToolEngineEvent
 MOST_PLACES: Final = 8
 """Engines of which a reader says where it was: the newest."""
 _END: Final = 2**63 - 1
-_PAGE: Final = 500
+_PAGE: Final = 100
+"""Events that are read at once: each may have an output of 64 KiB."""
 
 
 class Gap(NamedTuple):

@@ -1,1 +1,1 @@
-"""How do processes share limits?"""
+"""How do all processes that share a database keep to one limit?"""

@@ -41,6 +41,8 @@ _MOST_LIVES: Final = 200
 """Engines of which it is known which events they had: the newest."""
 _MOST_WAITING: Final = 50_000
 _BATCH: Final = 1_000
+_BATCH_SIZE: Final = 1 << 20
+"""Bytes after which a batch is written: outputs may be large."""
 _INTERVAL: Final = 0.05
 """Seconds that an event waits for others to be written with it."""
 _LONGEST_PAUSE: Final = 2.0
@@ -375,15 +377,15 @@ class SQLEventStorage:
             with self._lock:
                 batch = list(islice(self._waiting, _BATCH))
             await self._look_for_file()
-            rows = await asyncio.to_thread(lambda some: list(map(row_of, some)), batch)
+            rows = await asyncio.to_thread(_make_rows, batch)
             await self._execute_statement(_INSERT, rows)
-            self._unpruned += len(batch)
+            self._unpruned += len(rows)
             if self._unpruned >= min(_BATCH, self._max_events):
                 self._unpruned = 0
                 await self._prune_events()
             with self._lock:
                 # What waited longest may have been let go meanwhile.
-                last = batch[-1].sequence or 0
+                last = rows[-1]["sequence"]
                 while self._waiting and (self._waiting[0].sequence or 0) <= last:
                     self._waiting.popleft()
         if self.is_failing:
@@ -444,3 +446,15 @@ class SQLEventStorage:
         self._database.require_own()
         async with self._database.reader.connection() as connection:
             await connection.execute(text(statement), values)
+
+
+def _make_rows(events: list[ToolEngineEvent]) -> list[dict[str, Any]]:
+    """Return the rows of the first events, so many as are written at once."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for event in events:
+        rows.append(row_of(event))
+        size += len(rows[-1]["body"])
+        if size >= _BATCH_SIZE:
+            break
+    return rows

@@ -1,0 +1,276 @@
+"""Until when can a process be sure of its units, and what does it say again?"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits
+from tool_engine.admission.cluster.coordinator import Coordinator, Outcome
+from tool_engine.admission.cluster.effects import (
+    Adopt,
+    Effect,
+    Lose,
+    Refuse,
+    Send,
+    Start,
+    TurnBreaker,
+)
+from tool_engine.admission.cluster.holder import Holder
+from tool_engine.admission.cluster.lease_messages import Hello, Message, Note, Sync
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.settings.concurrency import BreakerPolicy
+
+AI = "bucket:ai"
+LIMITS = ClusterLimits(1, buckets={"ai": 2}, breakers={"llm": BreakerPolicy(1, 5.0)})
+
+
+class Pair:
+    """Processes that speak with a coordinator without any delay."""
+
+    def __init__(self, *processes: str, limits: ClusterLimits = LIMITS) -> None:
+        self.coordinator = Coordinator(limits)
+        self.outcomes: list[Outcome] = []
+        self.holders = {name: make_holder(name, limits) for name in processes}
+        for holder in self.holders.values():
+            self.do(holder, holder.on_connected(0.0), 0.0)
+
+    def do(self, holder: Holder, effects: list[Effect], now: float) -> list[Effect]:
+        """Carries out what is to be sent, and what follows from it; all effects."""
+        done: list[Effect] = []
+        todo = [(holder, effect) for effect in effects]
+        while todo:
+            by, effect = todo.pop(0)
+            if not isinstance(effect, Send):
+                done += [effect] if by is holder else []
+                continue
+            outcome = self.coordinator.hear(effect.message, now)
+            self.outcomes.append(outcome)
+            todo += [(by, each) for each in by.on_reply(outcome.answer, now)]
+            for note in outcome.notes:
+                for reader in self.holders.values():
+                    if reader.life == note.life:
+                        todo += [(reader, each) for each in reader.on_notification(note, now)]
+        return done
+
+
+def make_holder(name: str, limits: ClusterLimits = LIMITS) -> Holder:
+    numbers = count(1)
+    return Holder(name, limits, new_life=lambda: f"{name}.{next(numbers)}")
+
+
+def sent(effects: list[Effect]) -> Any:
+    """The message among the effects."""
+    messages: list[Message] = [each.message for each in effects if isinstance(each, Send)]
+    assert len(messages) == 1
+    return messages[0]
+
+
+def test_unit_stays_and_is_used_again_without_a_message() -> None:
+    """Nobody else waits: a call that comes after another one sends nothing."""
+    pair = Pair("a")
+    a = pair.holders["a"]
+    assert pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1) == [Start(1)]
+    a.give_back(1, 0.2)
+    assert a.ask(2, {AI: 1}, 0.3) == [Start(2)]
+    assert a.ask(3, {"bucket:free": 9}, 0.3) == [Start(3)]  # it has no limit in the cluster
+
+
+def test_unit_goes_to_another_process_that_waits() -> None:
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.ask(1, {AI: 2}, 0.1), 0.1)
+    assert pair.do(b, b.ask(1, {AI: 1}, 0.1), 0.1) == []
+    assert sent(a.give_back(1, 0.2)).returned == {AI: 2}
+    assert a.idle_of(AI) == 0
+
+
+def test_end_of_a_connection_counts_from_when_it_was_awake_last() -> None:
+    """It slept for 0.15 s, and its session may have ended at the beginning of that."""
+    pair = Pair("a")
+    a = pair.holders["a"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
+    assert a.on_connection_lost(0.25) == []
+    assert a.wake_at() <= 0.35
+    assert a.tick(0.29) == []
+    assert a.tick(0.31) == [Lose((1,))]
+
+
+def test_server_that_refuses_everybody_takes_nothing_away() -> None:
+    """While it is down nobody is granted anything; then it waits for all for a ttl."""
+    pair = Pair("a")
+    a = pair.holders["a"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.0), 0.0)
+    a.on_connection_lost(0.05)
+    a.on_refused(0.1)
+    assert a.tick(3.0) == []
+    assert a.tick(7.0) == [Lose((1,))]  # 2/3 of the ttl after its last message
+
+
+def test_late_end_is_lost_and_signs_off_at_once() -> None:
+    """A process that slept for longer than its lease: the end of a call comes too late."""
+    pair = Pair("a")
+    a = pair.holders["a"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
+    effects = a.give_back(1, 20.0)
+    assert effects[0] == Lose((1,))
+    hello = sent(effects)
+    assert (hello.life, hello.former, hello.is_new) == ("a.2", ("a.1",), True)
+
+
+def test_lost_call_whose_work_goes_on_keeps_its_life_from_signing_off() -> None:
+    """Its provider may still be busy: others get its units when the coordinator gives it up."""
+    pair = Pair("a")
+    a = pair.holders["a"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
+    effects = a.tick(20.0)
+    assert sent(effects).former == ()
+    pair.do(a, effects, 20.0)
+    assert "a.1" in pair.coordinator.lives
+    pair.do(a, a.give_back(1, 20.1), 20.1)
+    assert pair.coordinator.lives.keys() == {"a.2"}
+    assert pair.outcomes[-1].is_durable
+
+
+def test_woken_process_starts_nothing_until_it_has_heard() -> None:
+    """It slept for longer than 2/3 of the grace: its idle units may be another's by now."""
+    pair = Pair("a")
+    a = pair.holders["a"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
+    pair.do(a, a.give_back(1, 0.2), 0.2)
+    effects = a.ask(2, {AI: 1}, 0.5)
+    assert [type(each) for each in effects] == [Send]
+    assert Start(2) in pair.do(a, effects, 0.5)
+
+
+def test_failed_statement_is_said_again_and_taken_back() -> None:
+    """It may have been carried out: what waits no more is taken back, though never confirmed."""
+    pair = Pair("a")
+    a = pair.holders["a"]
+    first = sent(a.ask(1, {AI: 1}, 0.1))
+    again = sent(a.on_failure(0.1))
+    assert again.tickets == first.tickets
+    assert again.op > first.op
+    a.on_failure(0.1)
+    a.withdraw(1, 0.15)
+    after = sent(a.on_failure(0.16))
+    assert (after.tickets, after.gone) == ((), (1,))
+
+
+def test_note_of_an_earlier_life_is_nothing() -> None:
+    pair = Pair("a")
+    a = pair.holders["a"]
+    hello_sent = sent(a.ask(1, {AI: 1}, 0.1))
+    outcome = pair.coordinator.hear(hello_sent, 0.1)
+    state = outcome.answer.state  # type: ignore[union-attr]
+    assert a.on_notification(Note("a.0", state), 0.1) == []
+    assert Start(1) in a.on_notification(Note("a.1", state), 0.1)
+
+
+def test_notification_before_the_greeting_is_answered_is_nothing() -> None:
+    pair = Pair("a")
+    a = pair.holders["a"]
+    message = sent(a.ask(1, {AI: 1}, 0.1))
+    state = pair.coordinator.hear(message, 0.1).answer.state  # type: ignore[union-attr]
+    a.on_connection_lost(0.1)
+    a.on_connected(0.12)
+    assert a.on_notification(Note("a.1", state), 0.13) == []
+
+
+def test_declined_call_keeps_its_place_and_is_passed_over() -> None:
+    pair = Pair("a", "b", limits=ClusterLimits(1, buckets={"ai": 1}))
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
+    pair.do(a, a.decline(1, 0.1), 0.1)
+    pair.do(a, a.let_idle_go(0.1), 0.1)
+    assert pair.do(b, b.ask(1, {AI: 1}, 0.2), 0.2) == [Start(1)]
+    pair.do(b, b.ask(2, {AI: 1}, 0.2), 0.2)
+    pair.do(a, a.resume(1, 0.2), 0.2)
+    pair.do(b, b.give_back(1, 0.2), 0.2)
+    assert 1 in a.running
+    assert 2 in b.waiting
+
+
+def test_lent_units_come_back_first() -> None:
+    """A parent lends, its child stands at its place, and its own return goes before all."""
+    pair = Pair("a", "b", limits=ClusterLimits(1, buckets={"ai": 1}))
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
+    pair.do(b, b.ask(1, {AI: 1}, 0.1), 0.1)
+    pair.do(a, a.park(1, 0.1), 0.1)
+    assert 1 in b.running
+    pair.do(b, b.ask(2, {AI: 1}, 0.1), 0.1)
+    pair.do(a, a.ask(2, {AI: 1}, 0.1, parent=1), 0.1)
+    pair.do(b, b.give_back(1, 0.1), 0.1)
+    assert a.running.keys() == {1, 2}
+    pair.do(a, a.unpark(1, 0.1), 0.1)
+    pair.do(a, a.give_back(2, 0.1), 0.1)
+    assert a.running.keys() == {1}
+    assert not a.running[1].is_parked
+
+
+def test_limits_of_a_higher_revision_hold_everywhere() -> None:
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(b, b.ask(1, {AI: 1}, 0.1), 0.1)
+    more = ClusterLimits(2, buckets={"ai": 5})
+    assert pair.do(a, a.configure(more, 0.2), 0.2) == [Adopt(more)]
+    assert b.limits == pair.coordinator.limits == more
+    with pytest.raises(ConfigurationError, match="revision 2 with other buckets; give the new"):
+        b.configure(ClusterLimits(2, buckets={"ai": 6}), 0.3)
+
+
+def test_contradicting_limits_are_refused() -> None:
+    """At the beginning the process gets nothing; later it goes on with those of the cluster."""
+    pair = Pair("a")
+    other = make_holder("b", ClusterLimits(1, buckets={"ai": 9}))
+    refused = pair.do(other, other.on_connected(0.1), 0.1)
+    assert [type(each) for each in refused] == [Refuse]
+    assert other.ask(1, {AI: 1}, 0.2) == []
+    a = pair.holders["a"]
+    pair.coordinator.hear(Sync("a.1", 99, limits=ClusterLimits(2, buckets={"ai": 3})), 0.2)
+    effects = pair.do(a, a.configure(ClusterLimits(2, buckets={"ai": 4}), 0.3), 0.3)
+    assert any(isinstance(each, Refuse) and not each.is_final for each in effects)
+    assert a.limits.buckets == {"ai": 3}
+
+
+def test_breaker_that_one_process_opens_is_open_for_all() -> None:
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.trip("llm", 0.1), 0.1)
+    assert b.breakers["llm"].left == 5.0
+    assert pair.do(b, b.ask(1, {AI: 1}, 0.2, breaker="llm"), 0.2) == []
+    pair.do(a, a.ask(1, {AI: 1}, 5.2, breaker="llm"), 5.2)
+    probing = [holder for holder in (a, b) if holder.running]
+    assert len(probing) == 1
+    ended = pair.do(probing[0], probing[0].give_back(1, 5.3, True), 5.3)
+    assert any(isinstance(each, TurnBreaker) and each.view.left is None for each in ended)
+
+
+def test_last_message_leaves_the_cluster() -> None:
+    pair = Pair("a")
+    a = pair.holders["a"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
+    pair.do(a, a.close(0.1), 0.1)
+    assert pair.coordinator.lives
+    pair.do(a, a.give_back(1, 0.2), 0.2)
+    assert not pair.coordinator.lives
+    assert pair.coordinator.books.used == {}
+    assert a.tick(9.0) == []
+
+
+def test_old_message_of_a_broken_connection_changes_nothing() -> None:
+    """It was carried out after the process had come back and said all there is."""
+    pair = Pair("a")
+    a = pair.holders["a"]
+    late = sent(a.ask(1, {AI: 1}, 0.1))
+    a.on_connection_lost(0.1)
+    a.withdraw(1, 0.1)
+    hello = sent(a.on_connected(0.12))
+    assert isinstance(hello, Hello)
+    pair.coordinator.hear(hello, 0.13)
+    pair.coordinator.hear(late, 0.14)
+    assert pair.coordinator.lives["a.1"].entries == {}
+    assert pair.coordinator.books.used == {}

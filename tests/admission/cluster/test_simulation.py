@@ -1,0 +1,38 @@
+"""Do a coordinator and its processes keep their promises, whatever goes wrong between them?
+
+`python -m tests.proof cluster` does the same with a thousand processes, and for longer.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.admission.cluster.cluster_world import World, random_setting
+from tests.effort import IS_WHOLE
+from tool_engine.admission.cluster.cluster_limits import STRATEGIES
+
+CALLS = 500
+SEEDS = range(1, 13 if IS_WHOLE else 4)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_breach(seed: int, strategy: str) -> None:
+    """Never more than the limit, in order, no place lost, one end for each call, none starves."""
+    world = World(seed, random_setting(random.Random(seed), strategy))  # noqa: S311 - a test
+    world.run(CALLS)
+    assert world.ledger.counts["ended"] > CALLS / 5
+    faults = ("kill", "freeze", "doze", "drop", "cut", "sever", "crash")
+    assert sum(world.counts[fault] for fault in faults) > 20
+
+
+def test_one_seed_is_one_run() -> None:
+    """What was found once is found again."""
+    runs = []
+    for _ in range(2):
+        world = World(3, random_setting(random.Random(3), "fair"))  # noqa: S311 - a test
+        world.run(150)
+        runs.append((world.counts, world.now, world.ledger.waits))
+    assert runs[0] == runs[1]

@@ -1,0 +1,188 @@
+"""Is each grant of a coordinator the right one? A slow second opinion on every single one."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from typing import Any, Protocol
+
+from tool_engine.admission.cluster.coordinator import Coordinator, Life, Outcome
+from tool_engine.admission.cluster.lease_messages import Hello, Message, Reply, Ticket
+from tool_engine.admission.cluster.line_up import Entry
+
+
+class BreachError(AssertionError):
+    """A promise of the cluster is broken."""
+
+
+class Watcher(Protocol):
+    """Who knows what really is, and not only what was said."""
+
+    places: dict[tuple[str, int], int]
+    """The place that a process has heard first for a call."""
+    last_place: int
+    """The last one of them."""
+
+    def note_removed(self, life: str) -> None: ...
+
+    def note_back(self, life: str) -> None: ...
+
+
+class WatchedCoordinator(Coordinator):
+    """A coordinator that looks at each grant, and at all that it does not grant."""
+
+    watcher: Watcher
+    now = 0.0
+    is_thorough = True
+    """Each time; else what costs time with each thousandth message."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.turns: dict[Any, float] = defaultdict(float)
+        self.floors: dict[Any, float] = defaultdict(float)
+        self.granted = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "watcher"}
+
+    def save(self) -> bytes:
+        """All that is on disk."""
+        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+
+    @staticmethod
+    def load(saved: bytes, watcher: Watcher) -> WatchedCoordinator:
+        """What a crash leaves."""
+        coordinator: WatchedCoordinator = pickle.loads(saved)  # noqa: S301 - our own
+        coordinator.watcher = watcher
+        return coordinator
+
+    def hear(self, message: Message, now: float, sessions: frozenset[str] | None = None) -> Outcome:
+        self.now = now
+        outcome = super().hear(message, now, sessions)
+        if isinstance(message, Hello) and isinstance(outcome.answer, Reply):
+            self.watcher.note_back(message.life)
+        if isinstance(message, Hello) and (left := self.lives.keys() & set(message.former)):
+            raise BreachError(f"{left} have ended, and hold up a restart")
+        if self.is_thorough or not self.heard % 1000:
+            self._check_books()
+            is_served = isinstance(outcome.answer, Reply) and not self.is_gated(now)
+            if is_served and (first := self._first_that_may_go()) is not None:
+                raise BreachError(f"nothing holds it up, and it waits: {first}")
+        return outcome
+
+    def _make_entry(self, life: Life, ticket: Ticket, now: float) -> Entry:
+        entry = super()._make_entry(life, ticket, now)
+        if ticket.place is None and entry.place <= self.watcher.last_place:
+            raise BreachError(f"{entry} stands before those that came earlier")
+        return entry
+
+    def _remove_life(self, life: Life, now: float) -> None:
+        super()._remove_life(life, now)
+        self.watcher.note_removed(life.name)
+
+    def _grant_units(self, entry: Entry) -> None:
+        if self.is_gated(self.now):
+            raise BreachError("granted before it is known who holds what")
+        if self.is_thorough:
+            first = self._first_that_may_go()
+            if first is not entry:
+                raise BreachError(f"out of order: {entry} before {first}; {self._explain()}")
+        heard = self.watcher.places.get((entry.process, entry.number), entry.place)
+        if heard != entry.place:
+            raise BreachError(
+                f"{entry.process} {entry.number} stood at {heard}, now at {entry.place}"
+            )
+        self._count_turn(entry)
+        self.granted += 1
+        super()._grant_units(entry)
+        for resource in entry.units:
+            limit = self.limits.limit_of(resource)
+            if limit is not None and self._count_used(resource) > limit:
+                raise BreachError(f"more than {limit} of {resource} were granted")
+
+    # The second opinion
+
+    def _waiting(self) -> list[Entry]:
+        """All that wait, in order, found without the lines."""
+        entries = [
+            entry
+            for life in self.lives.values()
+            for entry in life.entries.values()
+            if not (entry.is_granted or entry.is_held)
+        ]
+        return sorted(entries, key=self._order)
+
+    def _order(self, entry: Entry) -> tuple[Any, ...]:
+        tail = (entry.place, entry.process, entry.number)
+        if self.limits.strategy == "priority":
+            return (entry.standing, entry.asked_at + self.limits.aging * entry.priority, *tail)
+        if self.limits.strategy == "fair":
+            share, process = self._turns(entry)
+            return (entry.standing, share, process, *tail)
+        return (entry.standing, *tail)
+
+    def _turns(self, entry: Entry) -> tuple[float, float]:
+        share, process = ("share", entry.share), (entry.share, entry.process)
+        return (
+            max(self.turns[share], self.floors["share"]),
+            max(self.turns[process], self.floors[entry.share, None]),
+        )
+
+    def _count_turn(self, entry: Entry) -> None:
+        if self.limits.strategy == "fair":
+            cost = max(entry.units.values(), default=1)
+            share, process = self._turns(entry)
+            self.floors["share"], self.floors[entry.share, None] = share, process
+            self.turns["share", entry.share] = share + cost / entry.pace
+            self.turns[entry.share, entry.process] = process + cost
+
+    def _first_that_may_go(self) -> Entry | None:
+        """The first that no resource, pause or breaker holds up, and none before it."""
+        blocked: set[str] = set()
+        for entry in self._waiting():
+            if any(self.paused.get(resource, 0.0) > self.now for resource in entry.units):
+                continue
+            breaker = self.breakers.get(entry.breaker or "")
+            if breaker is not None and breaker.opens_at is not None:
+                taken = len(breaker.probes)
+                if self.now < breaker.opens_at or taken >= breaker.policy.probes:
+                    continue
+            if blocked & entry.units.keys():
+                continue
+            holding = [
+                resource
+                for kind in ("rate:", "key:", "bucket:")
+                for resource, units in sorted(entry.units.items(), reverse=True)
+                if resource.startswith(kind) and self._holds_up(resource, units)
+            ]
+            if not holding:
+                return entry
+            blocked.add(holding[0])
+        return None
+
+    def _holds_up(self, resource: str, units: int) -> bool:
+        limit = self.limits.limit_of(resource)
+        return limit is not None and self._count_used(resource) + units > limit
+
+    def _explain(self) -> str:
+        used = {r: (self._count_used(r), self.limits.limit_of(r)) for r in self.books.used}
+        rows = [(e.owner, e.number, e.units, e.place) for e in self._waiting()[:12]]
+        return f"{used} {rows}"
+
+    def _count_used(self, resource: str) -> int:
+        cooling = self.books.cooling.get(resource, ())
+        out = [
+            life.accounts[resource].out for life in self.lives.values() if resource in life.accounts
+        ]
+        return sum(out) + sum(starts for _, starts in cooling)
+
+    def _check_books(self) -> None:
+        resources = {
+            r for life in self.lives.values() for r in life.accounts
+        } | self.books.used.keys()
+        for resource in resources | self.books.cooling.keys():
+            if self._count_used(resource) != self.books.used.get(resource, 0):
+                raise BreachError(f"the books of {resource} are wrong: {self.books}")
+        for life in self.lives.values():
+            if any(account.out < 0 for account in life.accounts.values()):
+                raise BreachError(f"{life.name} gave back more than it had: {life.accounts}")

@@ -1,0 +1,292 @@
+"""Which faults must the simulation of a cluster find? Most broke a prototype of its protocol."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.proof.mutation import Mutation
+
+ACCOUNTS: Final = "tool_engine/admission/cluster/accounts.py"
+BREAKERS: Final = "tool_engine/admission/cluster/breakers.py"
+COORDINATOR: Final = "tool_engine/admission/cluster/coordinator.py"
+HOLDER: Final = "tool_engine/admission/cluster/holder.py"
+LEASED_CALL: Final = "tool_engine/admission/cluster/leased_call.py"
+LINE_UP: Final = "tool_engine/admission/cluster/line_up.py"
+OUTBOX: Final = "tool_engine/admission/cluster/outbox.py"
+CLUSTER: Final = ("tests/admission/cluster",)
+
+
+def _mutate(name: str, file: str, old: str, new: str) -> Mutation:
+    return Mutation(f"cluster: {name}", file, old, new, CLUSTER)
+
+
+CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
+    _mutate(
+        "the end of a session is taken for the end of its process",
+        COORDINATOR,
+        "now - life.lost_at >= self.grace\n",
+        "now >= life.lost_at\n",
+    ),
+    _mutate(
+        "a unit that cannot be used is neither started nor declined",
+        HOLDER,
+        "                self._let_wait(call, is_again=True)  # it keeps its place",
+        "                pass  # it keeps its place",
+    ),
+    _mutate(
+        "a call that is put back by the engine does not say so",
+        HOLDER,
+        "            call.entry.is_held = True\n            self._let_wait(call, is_again=True)\n",
+        "            call.entry.is_held = True\n            self._let_wait(call)\n",
+    ),
+    _mutate(
+        "a note carries the newest grant alone, and overtakes a reply",
+        COORDINATOR,
+        "        granted = [entry for entry in life.entries.values() if entry.is_granted]\n",
+        "        granted = [entry for entry in life.entries.values() if entry.is_granted][-1:]\n",
+    ),
+    _mutate(
+        "an overtaken state is taken in, too",
+        HOLDER,
+        "        if state.at < self._seen:\n",
+        "        if False:\n",
+    ),
+    _mutate(
+        "an idle unit of the process itself blocks its heavier call",
+        HOLDER,
+        "        for resource in self.short & self.line_up.counts.keys():\n",
+        "        for resource in ():\n",
+    ),
+    _mutate(
+        "a woken process ends a call before it looks at the clock",
+        HOLDER,
+        "        effects = self._look_at_clock(now)\n"
+        "        call = self.running.pop(number, None)\n"
+        "        if call is None:\n",
+        "        effects: list[Effect] = []\n"
+        "        call = self.running.pop(number, None)\n"
+        "        if call is None:\n",
+    ),
+    _mutate(
+        "a woken process starts calls before it has heard anything",
+        HOLDER,
+        "        if self.grace * SURE <= slept < math.inf:\n",
+        "        if False:\n",
+    ),
+    _mutate(
+        "a place is lost when a process comes back",
+        LEASED_CALL,
+        "    place, asked_at = call.place or (None, None)\n",
+        "    place, asked_at = None, None\n",
+    ),
+    _mutate(
+        "a place that a process names is not believed",
+        COORDINATOR,
+        "        place, asked_at = ticket.place, ticket.asked_at\n",
+        "        place, asked_at = None, None\n",
+    ),
+    _mutate(
+        "the list of processes is not on disk",
+        COORDINATOR,
+        "            self.lives[message.life] = life\n            self._is_durable = True\n",
+        "            self.lives[message.life] = life\n",
+    ),
+    _mutate(
+        "a life that was given up does not sign off",
+        HOLDER,
+        "                self.outbox.former.append(life)\n",
+        "                pass\n",
+    ),
+    _mutate(
+        "a sign-off is not on disk",
+        COORDINATOR,
+        "                self._is_durable = True  # else",
+        "                pass  # else",
+    ),
+    _mutate(
+        "a crash opens the gate at once",
+        COORDINATOR,
+        "        return bool(self.absent) and now < self.gated_until\n",
+        "        return False\n",
+    ),
+    _mutate(
+        "after a crash those that say nothing for a grace are given up",
+        COORDINATOR,
+        "            if (is_over and life.epoch == self.epoch) or now >= life.expires:\n",
+        "            if is_over or now >= life.expires:\n",
+    ),
+    _mutate(
+        "the places of before a crash are given once more",
+        COORDINATOR,
+        "        self.places = self.epoch * PLACES_OF_AN_EPOCH\n",
+        "        self.places = 0\n",
+    ),
+    _mutate(
+        "a process does not say after a crash what it was granted",
+        COORDINATOR,
+        "            account.granted = max(account.granted, granted)\n",
+        "            account.granted = max(account.granted, returned)\n",
+    ),
+    _mutate(
+        "a grant that was never heard of is held for ever",
+        COORDINATOR,
+        "            account.returned = account.granted - (granted - returned)\n",
+        "            account.returned = max(account.returned, returned)\n",
+    ),
+    _mutate(
+        "a late message of an old connection counts",
+        COORDINATOR,
+        "        is_next = message.op > life.op and (",
+        "        is_next = bool(message.op) and (",
+    ),
+    _mutate(
+        "a process that is not back in time goes on",
+        HOLDER,
+        "        if (is_away or now >= self.valid_until) and self._has_units():\n",
+        "        if now >= self.valid_until and self._has_units():\n",
+    ),
+    _mutate(
+        "a process without an answer goes on",
+        HOLDER,
+        "        if (is_away or now >= self.valid_until) and self._has_units():\n",
+        "        if is_away and self._has_units():\n",
+    ),
+    _mutate(
+        "a connection counts as lost from when its end was seen",
+        HOLDER,
+        "                self._lost_at = min(seen, now)\n",
+        "                self._lost_at = now\n",
+    ),
+    _mutate(
+        "a process is as sure as the coordinator waits",
+        HOLDER,
+        "SURE: Final = 2 / 3\n",
+        "SURE: Final = 1.2\n",
+    ),
+    _mutate(
+        "what is wanted elsewhere stays",
+        HOLDER,
+        "            if resource in self.wanted or resource",
+        "            if resource",
+    ),
+    _mutate(
+        "a call passes those that are known to wait elsewhere",
+        HOLDER,
+        "        for resource in list(self.accounts):\n"
+        "            if resource in self.wanted or resource in self.paused or self._is_closing:\n"
+        "                self._give_back_idle(resource)\n"
+        "        if not self.waiting or not self.is_sure(now):\n"
+        "            return effects\n",
+        "        if not self.waiting or not self.is_sure(now):\n            return effects\n",
+    ),
+    _mutate(
+        "what a statement said that failed is forgotten",
+        OUTBOX,
+        "        self.said.update(self.unsaid)\n",
+        "        self.said.update(self.unsaid)\n        self.unsaid.clear()\n",
+    ),
+    _mutate(
+        "a ticket that may be known is not taken back",
+        OUTBOX,
+        "        if number in self.said:\n            self.gone.add(number)\n",
+        "        if number in self.said and number not in self.unsaid:\n"
+        "            self.gone.add(number)\n",
+    ),
+    _mutate(
+        "a notification counts before the greeting is answered",
+        HOLDER,
+        "        if note.life == self.life and self._is_greeted:\n",
+        "        if note.life == self.life:\n",
+    ),
+    _mutate(
+        "a note of an earlier life counts",
+        HOLDER,
+        "        if note.life == self.life and self._is_greeted:\n",
+        "        if self._is_greeted:\n",
+    ),
+    _mutate(
+        "a light call passes a heavy one",
+        LINE_UP,
+        "                blocked.add(holding)\n",
+        "",
+    ),
+    _mutate(
+        "one more than the limit",
+        ACCOUNTS,
+        "        return None if limit is None else limit - self.used.get(resource, 0)\n",
+        "        return None if limit is None else limit + 1 - self.used.get(resource, 0)\n",
+    ),
+    _mutate(
+        "a lowered limit does not drain",
+        COORDINATOR,
+        "        self._lowered = set(self.books.holders)\n",
+        "",
+    ),
+    _mutate(
+        "a key is served by how many calls wait, not by its turn",
+        LINE_UP,
+        "            self._shares.pay(entry.share, cost / entry.pace)\n",
+        "",
+    ),
+    _mutate(
+        "a start counts no longer than it takes",
+        ACCOUNTS,
+        "            until = now + self.limits.period_of(resource)\n",
+        "            until = now\n",
+    ),
+    _mutate(
+        "what a dead process may have started is forgotten",
+        ACCOUNTS,
+        "                self.cool(resource, out, now)\n",
+        "                pass\n",
+    ),
+    _mutate(
+        "what a crash forgot of a dead process was not started",
+        ACCOUNTS,
+        "        if not is_known:\n",
+        "        if False:\n",
+    ),
+    _mutate(
+        "a pause ends where it was heard",
+        COORDINATOR,
+        "                self.paused[resource] = now + left\n                self._news",
+        "                self._news",
+    ),
+    _mutate(
+        "each process tries a breaker for itself",
+        BREAKERS,
+        "        return now >= self.opens_at and len(self.probes) < self.policy.probes\n",
+        "        return now >= self.opens_at\n",
+    ),
+    _mutate(
+        "the probes of a process that has ended are taken for ever",
+        COORDINATOR,
+        "        for breaker in self.breakers.values():\n            breaker.forget(life.name)\n"
+        "        self._has_changed = True\n",
+        "        self._has_changed = True\n",
+    ),
+    _mutate(
+        "a call of a probe waits for another probe",
+        HOLDER,
+        "        if breaker == call.passed:\n",
+        "        if False:\n",
+    ),
+    _mutate(
+        "a call that lent its units gets them back last",
+        HOLDER,
+        "            call.entry.standing, call.entry.breaker = RETURNS, None\n",
+        "            call.entry.breaker = None\n",
+    ),
+    _mutate(
+        "a note that is lost is not said again",
+        COORDINATOR,
+        "                life.informed = frozenset()\n",
+        "                pass\n",
+    ),
+    _mutate(
+        "idle units stay for ever",
+        HOLDER,
+        "            if now - since >= self.idle_time:\n",
+        "            if False:\n",
+    ),
+)

@@ -1,0 +1,91 @@
+"""Which limits does a cluster have, and which of two sets of them holds?"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
+
+STRATEGIES = ("fifo", "priority", "fair")
+"""In which order those that wait are served: `ConcurrencyConfig.strategy` without `reject`."""
+
+
+class ClusterLimits(msgspec.Struct, frozen=True):
+    """The limits of a cluster, with the number of their edition.
+
+    A *resource* is a text: `bucket:NAME` (units in use at once), `key:KIND:VALUE` (the same, of the
+    calls with one value of a key) or `rate:NAME` (starts in a period).
+
+    Args:
+        revision: Which edition this is; the highest one holds in every process.
+        buckets: Units that calls of a bucket may have at once, by its name.
+        keys: Units that calls with one value of a key may have at once, by the kind of the key.
+        rates: How many calls may start in which period, by the name of the bucket or tool.
+        breakers: When calls are refused because earlier ones failed, by name.
+        strategy: `fifo` (by arrival at the coordinator), `priority` or `fair`.
+        aging: Under `priority`: seconds of waiting that make up for a priority one larger.
+
+    Raises:
+        ConfigurationError: A value is none that a limit can have.
+    """
+
+    revision: int
+    buckets: dict[str, int] = {}
+    keys: dict[str, int] = {}
+    rates: dict[str, ToolRate] = {}
+    breakers: dict[str, BreakerPolicy] = {}
+    strategy: str = "fifo"
+    aging: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_count("revision", self.revision, minimum=0)
+        check_choice("strategy", self.strategy, STRATEGIES)
+        for what, limits in (("buckets", self.buckets), ("keys", self.keys)):
+            for name, limit in limits.items():
+                check_count(f"{what}[{name!r}]", limit, minimum=1)
+        if not self.aging > 0:
+            raise ConfigurationError(f"aging must be more than 0 seconds, got {self.aging!r}")
+
+    def limit_of(self, resource: str) -> int | None:
+        """Return how many units of a resource there are; None: it has no limit in the cluster."""
+        kind, _, name = resource.partition(":")
+        if kind == "bucket":
+            return self.buckets.get(name)
+        if kind == "rate":
+            rate = self.rates.get(name)
+            return None if rate is None else rate.calls
+        return self.keys.get(name.partition(":")[0])
+
+    def period_of(self, resource: str) -> float:
+        """Return for how many seconds a start counts; 0.0 of what is no rate."""
+        kind, _, name = resource.partition(":")
+        rate = self.rates.get(name) if kind == "rate" else None
+        return 0.0 if rate is None else rate.period
+
+    def outranks(self, other: ClusterLimits) -> bool:
+        """Return whether these limits hold where `other` did.
+
+        Raises:
+            ConfigurationError: Both have one revision, and other values: which of them is meant
+                cannot be known.
+        """
+        if self.revision != other.revision:
+            return self.revision > other.revision
+        if self != other:
+            names = [name for name in self.__struct_fields__ if not _is_same(self, other, name)]
+            raise ConfigurationError(
+                f"the cluster has revision {other.revision} with other {' and '.join(names)}; "
+                f"give the new limits revision {other.revision + 1}, or take those that there are"
+            )
+        return False
+
+
+def is_rate(resource: str) -> bool:
+    """Return whether units of a resource are starts, which cannot be given back."""
+    return resource.startswith("rate:")
+
+
+def _is_same(one: ClusterLimits, other: ClusterLimits, name: str) -> bool:
+    return bool(getattr(one, name) == getattr(other, name))

@@ -1,0 +1,455 @@
+"""Which process gets the next units, and which of them have ended?
+
+The state of one cluster and the rules that change it, without I/O, clock or chance: what stands in
+a database changes with each message exactly so. `now` is always a reading of the database's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from tool_engine.admission.cluster.accounts import Account, Books
+from tool_engine.admission.cluster.breakers import ClusterBreaker
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
+from tool_engine.admission.cluster.lease_messages import (
+    Answer,
+    Conflict,
+    GivenUp,
+    Hello,
+    Message,
+    Note,
+    Reply,
+    State,
+    Sync,
+    Ticket,
+)
+from tool_engine.admission.cluster.line_up import Entry, LineUp
+from tool_engine.errors import ConfigurationError
+
+LOOK_EVERY: Final = 0.1
+"""Seconds in which one of those that wait looks whether others have ended."""
+LOOK_AT_LEAST_EVERY: Final = 1.0
+"""Seconds between two looks of one process, however many wait."""
+PLACES_OF_AN_EPOCH: Final = 2**40
+"""A crash may forget which places were given last: those after it come behind all of them."""
+
+
+@dataclass(slots=True)
+class Life:
+    """One life of a process: from its first hello until it leaves or is given up.
+
+    Args:
+        name: Its own, which no other life ever has.
+        process: Whose life it is.
+        expires: When it ends without a message.
+        epoch: In which one it has said last what it holds.
+    """
+
+    name: str
+    process: str
+    expires: float
+    epoch: int
+    op: int = 0
+    lost_at: float | None = None
+    """When its session was first missed; None: it has one."""
+    mark: int = 0
+    """The most that any account had granted that was closed, where the next one begins."""
+    accounts: dict[str, Account] = field(default_factory=dict)
+    entries: dict[int, Entry] = field(default_factory=dict)
+    informed: frozenset[str] = frozenset()
+    """The resources of which it knows that others wait for them."""
+
+
+@dataclass(slots=True, frozen=True)
+class Outcome:
+    """What one message leads to.
+
+    Args:
+        answer: To the one that sent it.
+        notes: To others, in no order.
+        is_durable: It must be on disk before anything of it is sent: a crash may forget units, for
+            those that hold them say so again, but not who might hold some, and who does no more.
+    """
+
+    answer: Answer
+    notes: tuple[Note, ...] = ()
+    is_durable: bool = False
+
+
+class Coordinator:
+    """The one that all processes of a cluster ask.
+
+    Args:
+        limits: What there is to grant.
+        grace: Seconds that a life whose session ended has to come back.
+        ttl: Seconds after which a life that says nothing is given up.
+    """
+
+    def __init__(self, limits: ClusterLimits, *, grace: float = 0.3, ttl: float = 10.0) -> None:
+        self.limits = limits
+        self.grace, self.ttl = grace, ttl
+        self.epoch = self.heard = self.places = 0
+        self.gated_until = 0.0
+        self.lives: dict[str, Life] = {}
+        self.absent: set[str] = set()
+        """The lives that have not said since the last restart what they hold."""
+        self.books = Books(limits)
+        self.line_up = LineUp(limits)
+        self.blocked: set[str] = set()
+        """The resources of which some ticket needs more."""
+        self.lowered: set[str] = set()
+        """Resources of which more may be out than there is now."""
+        self.paused: dict[str, float] = {}
+        self.breakers: dict[str, ClusterBreaker] = {}
+        self._set_breakers()
+        self.looked_at = 0.0
+        self._news: set[str] = set()
+        """The lives that must hear how it is now."""
+        self.has_changed = self._is_durable = False
+
+    # What processes say
+
+    def hear(self, message: Message, now: float, sessions: frozenset[str] | None = None) -> Outcome:
+        """Take in one message: one transaction.
+
+        Args:
+            message: What a process says.
+            now: Seconds, on the database's clock.
+            sessions: The lives that have a session; needed by a message that looks.
+        """
+        self.heard += 1
+        self._news.clear()
+        self._is_durable = False
+        self._end_waits(now)
+        try:
+            life = self._find_life(message, now)
+        except ConfigurationError as error:
+            return Outcome(Conflict(message.op, str(error), self.limits))
+        if life is None:
+            return Outcome(GivenUp(message.op))
+        # What was said before a restart may come late: only a hello says all there is.
+        is_next = message.op > life.op and (isinstance(message, Hello) or life.epoch == self.epoch)
+        fresh = self._take_in(life, message, now) if is_next else []
+        if isinstance(message, Sync) and message.leaves:
+            self._remove_life(life, now)
+            self._is_durable = True
+        if isinstance(message, Sync) and message.looks and sessions is not None:
+            self._look_after_others(now, sessions)
+        if now >= self.gated_until:
+            for name in list(self.absent):
+                self._remove_life(self.lives[name], now)
+        self._serve_waiting(now)
+        is_there = life.name in self.lives
+        answer = self._make_reply(life, message, fresh, now) if is_there else GivenUp(message.op)
+        self._news.discard(life.name)
+        heard = [self.lives[name] for name in sorted(self._news) if name in self.lives]
+        notes = tuple(Note(each.name, self._view_state(each, now)) for each in heard)
+        return Outcome(answer, notes, self._is_durable)
+
+    def restart(self, now: float) -> None:
+        """Begin anew after the server did; must be on disk before the next message.
+
+        All sessions are gone, and the newest changes may be. So nothing is granted until each life
+        that is known has said what it holds, or has been silent for so long that it holds nothing.
+        """
+        self.epoch += 1
+        self.places = self.epoch * PLACES_OF_AN_EPOCH
+        self.gated_until = now + self.ttl
+        self.has_changed = True
+        self.absent = set(self.lives)
+        for life in self.lives.values():
+            life.lost_at = None
+            life.expires = max(life.expires, self.gated_until)
+
+    def is_gated(self, now: float) -> bool:
+        """Return whether some life may hold what is not known."""
+        return bool(self.absent) and now < self.gated_until
+
+    # Who is there?
+
+    def _find_life(self, message: Message, now: float) -> Life | None:
+        """Return whose message it is; None: it was given up.
+
+        Raises:
+            ConfigurationError: It brings limits that contradict those of the cluster.
+        """
+        brought = message.limits
+        if brought is not None and brought.outranks(self.limits):
+            self._adopt_limits(brought)
+        life = self.lives.get(message.life)
+        if life is None and isinstance(message, Hello) and message.is_new:
+            life = Life(message.life, message.process, now + self.ttl, self.epoch)
+            self.lives[message.life] = life
+            self._is_durable = True
+        return life
+
+    def _adopt_limits(self, limits: ClusterLimits) -> None:
+        self.limits = self.books.limits = limits
+        self.line_up.configure(limits)
+        self.lowered = set(self.books.holders)
+        self._set_breakers()
+        self._news.update(self.lives)
+        self.has_changed = self._is_durable = True
+
+    def _set_breakers(self) -> None:
+        for name, policy in self.limits.breakers.items():
+            self.breakers.setdefault(name, ClusterBreaker(policy)).policy = policy
+        for name in self.breakers.keys() - self.limits.breakers.keys():
+            del self.breakers[name]
+
+    def _look_after_others(self, now: float, sessions: frozenset[str]) -> None:
+        """Give up those that have ended, and say again what others may not have heard."""
+        for life in list(self.lives.values()):
+            if life.name in sessions:
+                life.lost_at = None
+            elif life.lost_at is None:
+                life.lost_at = now
+            is_over = life.lost_at is not None and now - life.lost_at >= self.grace
+            # Who has not come back since a restart may not know yet that its session ended.
+            if (is_over and life.epoch == self.epoch) or now >= life.expires:
+                self._remove_life(life, now)
+        if now - self.looked_at >= LOOK_EVERY:
+            self.looked_at = now
+            for life in self.lives.values():
+                life.informed = frozenset()
+        self.has_changed = True
+
+    def _remove_life(self, life: Life, now: float) -> None:
+        """End a life: what it has is free, and what it waits for is forgotten."""
+        del self.lives[life.name]
+        self.absent.discard(life.name)
+        self.books.close(life.name, life.accounts, now, is_known=life.epoch == self.epoch)
+        for entry in life.entries.values():
+            self.line_up.leave(entry)
+        for breaker in self.breakers.values():
+            breaker.forget(life.name)
+        self.has_changed = True
+
+    # What does it have, and what does it wait for?
+
+    def _take_in(self, life: Life, message: Message, now: float) -> list[int]:
+        """Take in what a message says; return the tickets whose places it must hear."""
+        life.op, life.expires, life.lost_at = message.op, now + self.ttl, None
+        if isinstance(message, Hello):
+            self._restate_life(life, message, now)
+        else:
+            self._take_changes(life, message, now)
+        for former in message.former:
+            if former in self.lives and self.lives[former].process == life.process:
+                self._remove_life(self.lives[former], now)
+                self._is_durable = True  # else a crash brings it back, and all wait for it
+        self._take_signs(life, message, now)
+        return self._take_tickets(life, message.tickets, now)
+
+    def _restate_life(self, life: Life, hello: Hello, now: float) -> None:
+        """Make a life what it says it is: what was granted, and never heard of, is not held."""
+        life.epoch = self.epoch
+        self.absent.discard(life.name)
+        for other in self.lives.values():
+            if other.process == life.process and other is not life:
+                for number in list(other.entries):
+                    self._forget_ticket(other, number)  # its calls wait in this life now
+        for resource in life.accounts.keys() | hello.units.keys():
+            granted, returned, spent = hello.units.get(resource, (0, 0, 0))
+            account = self._open_account(life, resource)
+            known = account.out
+            account.granted = max(account.granted, granted)
+            account.returned = account.granted - (granted - returned)
+            self.books.move(life.name, resource, account.out - known)
+            self._count_spent(account, resource, spent, now)
+            self._settle_account(life, resource, account)
+        listed = {ticket.number for ticket in hello.tickets}
+        for number, entry in list(life.entries.items()):
+            if number in listed:
+                self._wait_again(entry)
+            else:
+                self._forget_ticket(life, number)
+        for name, view in hello.breakers.items():
+            breaker = self.breakers.get(name)
+            if breaker is not None and breaker.adopt(view, now):
+                self._news.update(self.lives)
+        for name, breaker in self.breakers.items():
+            breaker.forget(life.name)
+            probe = (name, breaker.generation)
+            running = [number for number, each in hello.probes.items() if each == probe]
+            breaker.probes.update((life.name, number) for number in running)
+        self.has_changed = True
+
+    def _take_changes(self, life: Life, sync: Sync, now: float) -> None:
+        for resource, returned in sync.returned.items():
+            account = self._open_account(life, resource)
+            known = account.out
+            account.returned = max(account.returned, returned)
+            self._count_spent(account, resource, sync.spent.get(resource, 0), now)
+            self.books.move(life.name, resource, account.out - known)
+            self.has_changed = True
+            self._settle_account(life, resource, account)
+        for number in sync.gone:
+            self._forget_ticket(life, number)
+
+    def _take_tickets(self, life: Life, tickets: tuple[Ticket, ...], now: float) -> list[int]:
+        """Put tickets in line, each at its place; return their numbers."""
+        for ticket in tickets:
+            entry = life.entries.get(ticket.number)
+            if entry is None:
+                entry = life.entries[ticket.number] = self._make_entry(life, ticket, now)
+            elif ticket.attempt > entry.attempt:
+                self.line_up.leave(entry)
+                entry.attempt, entry.is_granted = ticket.attempt, False
+                entry.standing, entry.is_held = ticket.standing, ticket.is_held
+                self._free_probe(entry)
+            if not entry.is_held and not entry.is_granted and entry.line is None:
+                self.line_up.join(entry)
+            self.has_changed = True
+        return [ticket.number for ticket in tickets]
+
+    def _make_entry(self, life: Life, ticket: Ticket, now: float) -> Entry:
+        place, asked_at = ticket.place, ticket.asked_at
+        if place is None or asked_at is None:
+            self.places += 1
+            place, asked_at = self.places, now
+        self.places = max(self.places, place)
+        return Entry(
+            life.name,
+            life.process,
+            ticket.number,
+            ticket.units,
+            place,
+            asked_at,
+            ticket.standing,
+            ticket.priority,
+            ticket.share,
+            ticket.pace,
+            ticket.breaker,
+            ticket.attempt,
+            ticket.is_held,
+        )
+
+    def _take_signs(self, life: Life, message: Message, now: float) -> None:
+        """Take in what a process has met: pauses, and what its calls have shown of breakers."""
+        for resource, left in message.pauses.items():
+            if now + left > self.paused.get(resource, now):
+                self.paused[resource] = now + left
+                self._news.update(self.lives)
+        for report in message.reports:
+            breaker = self.breakers.get(report.breaker)
+            if breaker is not None and breaker.hear(life.name, report, now):
+                self._news.update(self.lives)
+            self.has_changed = True
+
+    def _open_account(self, life: Life, resource: str) -> Account:
+        account = life.accounts.get(resource)
+        if account is None:
+            account = life.accounts[resource] = Account(life.mark, life.mark)
+        return account
+
+    def _settle_account(self, life: Life, resource: str, account: Account) -> None:
+        """Forget an account that is even, on both sides: keys have as many as they have values."""
+        if not account.out and not is_rate(resource):
+            life.mark = max(life.mark, account.granted)
+            del life.accounts[resource]
+
+    def _count_spent(self, account: Account, resource: str, spent: int, now: float) -> None:
+        if spent > account.spent:
+            self.books.cool(resource, spent - account.spent, now)
+            account.spent = spent
+
+    def _wait_again(self, entry: Entry) -> None:
+        if entry.is_granted:
+            entry.is_granted = False
+            self.line_up.join(entry)
+
+    def _is_probe(self, entry: Entry) -> bool:
+        breaker = self.breakers.get(entry.breaker) if entry.breaker is not None else None
+        return breaker is not None and (entry.owner, entry.number) in breaker.probes
+
+    def _free_probe(self, entry: Entry) -> None:
+        if entry.breaker is not None and entry.breaker in self.breakers:
+            self.breakers[entry.breaker].probes.discard((entry.owner, entry.number))
+
+    def _forget_ticket(self, life: Life, number: int) -> None:
+        entry = life.entries.pop(number, None)
+        if entry is not None:
+            self.line_up.leave(entry)
+            self.has_changed = True
+
+    # Who is next?
+
+    def _end_waits(self, now: float) -> None:
+        """Forget pauses and starts that are over; breakers may have come to be tried."""
+        over = [resource for resource, until in self.paused.items() if until <= now]
+        for resource in over:
+            del self.paused[resource]
+        is_trying = any(breaker.opens_at is not None for breaker in self.breakers.values())
+        if self.books.end_cooling(now) or over or is_trying:
+            self.has_changed = True
+
+    def _serve_waiting(self, now: float) -> None:
+        """Grant what is free, and let those that have something idle know who waits."""
+        if self.has_changed and not self.is_gated(now):
+            self.has_changed = False
+            may_go = lambda entry: self._may_go(entry, now)  # noqa: E731 - one name for `now`
+            self.blocked = self.line_up.serve(self.books.room_of, may_go, self._grant_units)
+        self.lowered = {r for r in self.lowered if (self.books.room_of(r) or 0) < 0}
+        for resource in self.blocked | self.lowered:
+            for name in self.books.holders.get(resource, ()):
+                life = self.lives[name]
+                if resource not in life.informed and self._is_wanted(name, resource):
+                    self._news.add(name)
+
+    def _may_go(self, entry: Entry, now: float) -> bool:
+        if any(resource in self.paused for resource in entry.units):
+            return False
+        breaker = self.breakers.get(entry.breaker) if entry.breaker is not None else None
+        return breaker is None or breaker.may_pass(now)
+
+    def _grant_units(self, entry: Entry) -> None:
+        """Give a ticket all its units."""
+        life = self.lives[entry.owner]
+        entry.is_granted = True
+        for resource, units in entry.units.items():
+            self._open_account(life, resource).granted += units
+            self.books.move(life.name, resource, units)
+        breaker = self.breakers.get(entry.breaker) if entry.breaker is not None else None
+        if breaker is not None and breaker.opens_at is not None:
+            breaker.probes.add((life.name, entry.number))
+        self._news.add(life.name)
+
+    # What do they hear?
+
+    def _is_wanted(self, name: str, resource: str) -> bool:
+        """Return whether a life is to give back what it has idle of a resource, and at once."""
+        if resource in self.lowered:
+            return True
+        if resource not in self.blocked:
+            return False
+        waiting = self.line_up.counts.get(resource, {})
+        return len(waiting) > (name in waiting)
+
+    def _make_reply(self, life: Life, message: Message, fresh: list[int], now: float) -> Reply:
+        entries = [life.entries[number] for number in fresh]
+        places = {entry.number: (entry.place, entry.asked_at) for entry in entries}
+        known = message.revision if isinstance(message, Sync) else message.limits.revision
+        limits = self.limits if known != self.limits.revision else None
+        waiting = max(1, len(self.line_up.owners))
+        look_after = min(LOOK_AT_LEAST_EVERY, LOOK_EVERY * waiting)
+        return Reply(message.op, self._view_state(life, now), places, limits, look_after)
+
+    def _view_state(self, life: Life, now: float) -> State:
+        counts = self.line_up.counts
+        wanted = frozenset(r for r in life.accounts if self._is_wanted(life.name, r))
+        own = (r for r in life.accounts if r in self.blocked and life.name in counts.get(r, ()))
+        life.informed = wanted
+        granted = [entry for entry in life.entries.values() if entry.is_granted]
+        return State(
+            at=(self.epoch, self.heard),
+            units={r: (a.granted, a.returned) for r, a in life.accounts.items()},
+            grants={entry.number: entry.attempt for entry in granted},
+            probes=tuple(entry.number for entry in granted if self._is_probe(entry)),
+            wanted=wanted,
+            short=frozenset(own),
+            pauses={resource: until - now for resource, until in self.paused.items()},
+            breakers={n: b.view(now) for n, b in self.breakers.items() if b.generation},
+            revision=self.limits.revision,
+        )

@@ -1,0 +1,55 @@
+"""What does a process know of a call of its own that takes units of the cluster?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tool_engine.admission.cluster.lease_messages import Ticket
+from tool_engine.admission.cluster.line_up import Entry
+
+Probe = tuple[str, int] | None
+"""A breaker that a call tries, and in which generation."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call that waits for units, has them, or has lent them."""
+
+    entry: Entry
+    place: tuple[int, float] | None = None
+    """Where it stands at the coordinator, and since when, on the clock there."""
+    is_parked: bool = False
+    probe: Probe = None
+    """The breaker that it tries, and in which generation; None: it tries none."""
+    passed: str | None = None
+    """The breaker that a call above it tries: it is part of that probe, which waits for it."""
+
+
+def make_ticket(call: Call) -> Ticket:
+    """Return what the coordinator hears of a call that waits."""
+    entry = call.entry
+    place, asked_at = call.place or (None, None)
+    return Ticket(
+        entry.number,
+        entry.units,
+        entry.standing,
+        entry.priority,
+        entry.share,
+        entry.pace,
+        entry.breaker,
+        place,
+        asked_at,
+        entry.attempt,
+        entry.is_held,
+    )
+
+
+def find_probes(*calls: Call) -> dict[int, tuple[str, int]]:
+    """Return which calls try a breaker: of which, and in which generation."""
+    return {call.entry.number: call.probe for call in calls if call.probe is not None}
+
+
+def make_tickets(calls: Mapping[int, Call], numbers: Iterable[int]) -> tuple[Ticket, ...]:
+    """Return the tickets of calls with these numbers, in their order."""
+    return tuple(make_ticket(calls[number]) for number in sorted(numbers))
