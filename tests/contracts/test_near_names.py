@@ -504,6 +504,8 @@ ELSEWHERE = {
     "executors/workflow/link_check.py",
     # tests/testing: `no call of the trace has the bucket`.
     "testing/simulation.py",
+    # tests/testing/test_proposal.py: a bucket that no call has.
+    "testing/proposal.py",
     # tests/studio/test_history_page.py: links to tools whose names are like the filter's.
     "studio/pages/history_page.py",
     "model/checks/nearness.py",
