@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run quick test coverage check format bench proof node docs lock clean
+.PHONY: help setup run quick test coverage check format bench proof node docs release lock clean
 
 # A virtual environment works only where it was made: a copied or moved one is made anew.
 forget_unless_usable = $(shell [ -x $(1)/bin/python ] && [ "$$(cat $(1)/.place 2>/dev/null)" = "$$(pwd -P)" ] || rm -f $(1)/.synced)
@@ -130,6 +130,9 @@ node: ## Install the programs of npm that some tests need, where npm is; else th
 docs: setup ## Build the documentation into docs/_build/html
 	$(SPHINX)
 	@echo "docs/_build/html/index.html"
+
+release: setup ## Build a release and check it as its users will have it; publishes nothing
+	$(BIN)/python -m tests.release
 
 lock: setup ## Make requirements.lock and the benchmarks' lock anew from pyproject.toml
 	@set -eu; uv=$$(command -v uv || echo $(BIN)/uv); \

@@ -51,6 +51,7 @@ PARTS = {
     "integration": 1,
     "server": 2,
     "browser": 1,
+    "integrations": 1,
 }
 """The rooms that take long, from the longest on, and in how many parts; the others share parts."""
 

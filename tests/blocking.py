@@ -96,6 +96,10 @@ def guarded_calls() -> BlockBuster:
         # Which version this is stands in a file, read once when the module is loaded.
         function.can_block_in("tool_engine/mcp_server/server.py", {"_find_version"})
         function.can_block_in("tool_engine/server/openapi.py", {"_find_version"})
+        # An import of these loads a whole framework, for the program that asks for it.
+        for framework in ("langchain", "llamaindex", "openai_agents", "pydantic_ai"):
+            place = f"tool_engine/integrations/{framework}.py"
+            function.can_block_in(place, {"<module>"})
     # Where the process is, the kernel knows without a look at a disk.
     found.functions["os.getcwd"].can_block_in("tool_engine/trusted.py", {"folder_of_now"})
     # Threads that write lines to one place take turns there, for some microseconds.

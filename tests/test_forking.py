@@ -76,7 +76,7 @@ def test_an_engine_that_each_child_loads(tmp_path: Path) -> None:
 async def serve():
     async with engine:
         return [await call(str(os.getpid())) for _ in range(5)]
-from tool_engine.calls.call_id import name_call
+from tool_engine.calls.call import name_call
 name_call("call-")  # the supply is there before the fork
 ids = child(serve) + child(serve) + asyncio.run(serve())
 async def rows():

@@ -663,3 +663,7 @@ async def test_definitions_are_each_callers_own(tmp_path: Path, format_name: str
         assert "add" not in json.dumps(engine.tool_definitions(format_name)).split('"')
         with pytest.raises(ToolNotFoundError):
             engine.tool_definitions(format_name, ["add"])
+        assert await engine.read_definitions(format_name) == engine.tool_definitions(format_name)
+        assert not await engine.read_definitions(format_name, [])
+        with pytest.raises(ToolNotFoundError):
+            await engine.read_definitions(format_name, ["add"])

@@ -115,12 +115,13 @@ if TYPE_CHECKING:
     from tool_engine.model.result import CutStrategy, ResultLimits
     from tool_engine.model.session import SessionInfo
     from tool_engine.model.settings.concurrency import (
+        AdaptivePolicy,
         BreakerPolicy,
         CollisionPolicy,
+        OverloadPolicy,
         ToolConcurrency,
         ToolRate,
     )
-    from tool_engine.model.settings.load import AdaptivePolicy, OverloadPolicy
     from tool_engine.model.task import TaskHandle, TaskState
     from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
     from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
@@ -341,8 +342,9 @@ _MODULES = {
     "model.reply": "ParsedReply ReplyFinding StreamEvent StreamEventType",
     "model.result": "CutStrategy ResultLimits",
     "model.session": "SessionInfo",
-    "model.settings.concurrency": "BreakerPolicy CollisionPolicy ToolConcurrency ToolRate",
-    "model.settings.load": "AdaptivePolicy OverloadPolicy",
+    "model.settings.concurrency": (
+        "AdaptivePolicy BreakerPolicy CollisionPolicy OverloadPolicy ToolConcurrency ToolRate"
+    ),
     "model.task": "TaskHandle TaskState",
     "model.tool": "RetryPolicy Tool ToolCategory",
     "protocols.cycle": "ToolCallCycleResult process_tool_calls",

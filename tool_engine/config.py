@@ -21,9 +21,14 @@ from tool_engine.model.settings.by_name import (
     read_policies,
     read_rates,
 )
-from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.settings.concurrency import (
+    ADAPTIVE_LIFO,
+    AdaptivePolicy,
+    BreakerPolicy,
+    OverloadPolicy,
+    ToolRate,
+)
 from tool_engine.model.settings.databases import DatabaseSource, checked_sources
-from tool_engine.model.settings.load import ADAPTIVE_LIFO, AdaptivePolicy, OverloadPolicy
 from tool_engine.model.settings.retention import (
     DURABILITIES,
     RecordRetention,
@@ -149,6 +154,20 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
     def has_keys(self) -> bool:
         """True if limits depend on the caller of a call."""
         return self.key_limits is not None or self.strategy == "fair"
+
+    def ignores_caller(self, context: ToolExecutionContext, *, is_bypass: bool) -> bool:
+        """Return True if the caller of a call changes nothing about how it is admitted.
+
+        Args:
+            context: Who calls.
+            is_bypass: Whether a caller that is not known bypasses the limits.
+        """
+        return (
+            self.key_limits is None
+            and self.strategy != "fair"
+            and context.priority is None
+            and (context.caller_type in self.bypass_caller_types) is is_bypass
+        )
 
     def key_of(self, context: ToolExecutionContext) -> str | None:
         """Return the key of the call, such as its conversation; None: no key."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, cast
-
-from msgspec.structs import replace
 
 from tool_engine.adding import AddsSources
 from tool_engine.admission.controller import ToolConcurrencyController
@@ -17,7 +16,7 @@ from tool_engine.approval.view import ApprovalsView
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
 from tool_engine.calls.blocking import BlockingCalls, OwnLoop
-from tool_engine.calls.call_id import name_engine
+from tool_engine.calls.call import name_engine
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
@@ -26,14 +25,12 @@ from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.code.decorator import ToolDecorator
 from tool_engine.catalog.generations import Generations, GenerationsView, ReloadChanges
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig, checked_concurrency
-from tool_engine.errors import ConfigurationError, DefinitionError, EngineClosedError
+from tool_engine.errors import ConfigurationError, EngineClosedError
 from tool_engine.events import EventBus, EventLog
 from tool_engine.events.event_view import EventsView
 from tool_engine.events.memory import event_storage_for
 from tool_engine.executors.executor_registry import ExecutorRegistry
-from tool_engine.executors.handler import executor_for
 from tool_engine.forking import disown_in_child
 from tool_engine.interfaces import (
     AdmissionController,
@@ -41,7 +38,6 @@ from tool_engine.interfaces import (
     CallScope,
     EventStorage,
     ExecutionBackend,
-    ToolExecutor,
 )
 from tool_engine.interfaces.checking import check_part
 from tool_engine.interfaces.source import Source
@@ -53,8 +49,9 @@ from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.settings.databases import checked_sources
-from tool_engine.model.tool import Tool, is_source_name
+from tool_engine.model.tool import Tool
 from tool_engine.observability.event_lines import EventLines
+from tool_engine.registering import RegistersTools
 from tool_engine.sources.place import describe_engine
 from tool_engine.validation import ToolParameterValidator
 
@@ -70,6 +67,7 @@ _log = get_logger(__name__)
 class ToolEngine(
     BlockingCalls,
     AddsSources,
+    RegistersTools,
     GenerationsView,
     ToolDecorator,
     RecordsView,
@@ -105,6 +103,7 @@ class ToolEngine(
     """What admits the calls, or what was given in its place."""
     _definitions: Any = None
     """The `DefinitionCache`, once definitions were asked for."""
+    _closers: dict[Callable[[], Awaitable[object]], None]
 
     def __init__(
         self,
@@ -146,7 +145,7 @@ class ToolEngine(
         )
         # A definition that is not approved must not run code, not even that of an import.
         self._registry.may_import = self.config.lock != ENFORCE
-        self._runs = Runs()
+        self._runs, self._closers = Runs(), {}
         self._local = LocalBackend(self.config.max_threads)
         self._backend: ExecutionBackend = self._local if backend is None else backend
         # Loaded with the first engine: a process that runs one tool or handler has none.
@@ -333,7 +332,7 @@ class ToolEngine(
 
     async def _close_parts(self) -> None:
         # By name: what only a closing engine needs.
-        closing = import_module("tool_engine.calls.closing")
+        closing = import_module("tool_engine.calls.engine_calls")
         async with contextlib.AsyncExitStack() as stack:
             # The last to be entered is the first to be left; one failure never stops the rest.
             for close in (self.store.close, self._bus.log.close, self._bus.close):
@@ -343,6 +342,8 @@ class ToolEngine(
             stack.push_async_callback(self._registry.close, patience)
             stack.push_async_callback(self._followers.close_sources, patience)
             stack.push_async_callback(self._end_leftovers, closing)
+            for closer in list(self._closers):
+                stack.push_async_callback(closer)
             stack.push_async_callback(
                 closing.end_calls, self._pipeline, self._admission, self.config.close_timeout
             )
@@ -358,6 +359,16 @@ class ToolEngine(
             stuck = await self._runs.close(closing.LAST_GRACE)
             if stuck:
                 _log.warning("close_left_threads", threads=stuck)
+
+    def add_closer(self, close: Callable[[], Awaitable[object]]) -> Callable[[], object]:
+        """Have `close` awaited when the engine closes, after its calls; return what forgets it.
+
+        Raises:
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        self._closers[close] = None
+        return partial(self._closers.pop, close, None)
 
     def _swap_index(self, index: ToolIndex, cause: str = "code") -> None:
         if cause == "code":
@@ -383,67 +394,6 @@ class ToolEngine(
             raise self._disowned
         if self._closing is not None:
             raise EngineClosedError("the engine is closed; make a new one")
-
-    # Registering from code.
-
-    def register_executor(self, name: str, executor: ToolExecutor) -> None:
-        """Run the tools whose `entry.handler` is `name` with `executor`.
-
-        Raises:
-            ConfigurationError: `executor` cannot execute.
-        """
-        self._registry.register(name, executor)
-        self._pipeline.forget_plans()
-        self._reloader.judge_again()
-
-    def register_tool(
-        self, tool: Tool | Mapping[str, Any], handler: Callable[..., Any] | None = None
-    ) -> Tool:
-        """Add a tool that no file defines; it stays across reloads.
-
-        Args:
-            tool: The tool, also one that was read from a file, or its definition as a mapping.
-            handler: Called with the validated parameters as keywords, and with the
-                `ToolExecutionContext` if it has a parameter named `context`; sync handlers run in
-                a thread. None: an executor of the handler's name runs it.
-
-        Raises:
-            DefinitionError: The definition is not right, its entry included, or the name is taken.
-            ConfigurationError: The handler does not fit the parameters.
-        """
-        self._require_open()
-        loaded = tool if isinstance(tool, Tool) else ToolConfigLoader().from_mapping(tool)
-        if loaded.source is not None:
-            # What was read from a file and is registered here is no part of the folder.
-            self._reloader.files.read_by_program.add(loaded.source)
-            loaded = replace(loaded, source=None)
-        index = self.index.with_tool(loaded)
-        if clashes := index.find_clashes(loaded):
-            raise DefinitionError(*clashes)
-        if handler is None and (problems := self._registry.check_entry(loaded)):
-            raise DefinitionError(*problems)
-        if handler is not None:
-            self._registry.register(loaded.handler, executor_for(handler, loaded))
-        self._swap_index(index)
-        self._reloader.publish_added(loaded)
-        if handler is not None:
-            self._reloader.judge_again()
-        return loaded
-
-    def unregister_tool(self, name: str) -> None:
-        """Remove a tool that was registered in code.
-
-        Raises:
-            ToolNotFoundError: There is none of this name.
-            ConfigurationError: It comes from a file; remove the file instead.
-        """
-        tool = self.index.get_or_raise(name)
-        if tool.source is not None:
-            cure = "the source" if is_source_name(tool.source) else "the file"
-            raise ConfigurationError(f"{name!r} is defined in {tool.source}; remove {cure} instead")
-        self._swap_index(self.index.without(tool.name))
-        self._reloader.publish_removed(tool)
-        self._reloader.restore_name(tool.name)
 
     @property
     def calls(self) -> EngineCalls:
@@ -492,6 +442,21 @@ class ToolEngine(
             return [self.get_or_raise(name) for name in asked]
 
         return self._definitions.read(format_name, asked, self.index, list_tools)  # type: ignore[no-any-return]
+
+    async def read_definitions(
+        self, format_name: str, names: Iterable[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return what `tool_definitions` does, and let the event loop go on meanwhile.
+
+        The definitions of ten thousand tools take half a second to make after each change of one;
+        of a few hundred, `tool_definitions` is as good.
+
+        Raises:
+            ConfigurationError: The format is unknown.
+            ToolNotFoundError: A name is unknown.
+        """
+        asked = None if names is None else tuple(names)
+        return await asyncio.to_thread(self.tool_definitions, format_name, asked)
 
     def execute(
         self,

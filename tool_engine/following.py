@@ -91,6 +91,8 @@ class SourceFollowers:
                 f"there is a source {origin!r} already; remove it first, or name one of the two "
                 "otherwise"
             )
+        if (check_free := getattr(source, "check_free", None)) is not None:
+            check_free()
         prefix = check_prefix(origin, getattr(source, "prefix", ""))
         self._registry.add_source(origin, source.executor)
         if known is not None:

@@ -24,14 +24,21 @@ from tool_engine.catalog.approval.lock_state import LockState, by_key, key_of
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.definition_files import SETTLE_TIME
 from tool_engine.catalog.folder.engine_files import EngineFiles
-from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import PATIENCE, Catalog
-from tool_engine.catalog.folder.group_merging import with_registered
-from tool_engine.catalog.folder.merging import merge_folder, new_tools
+from tool_engine.catalog.folder.merging import (
+    FolderOutcome,
+    merge_folder,
+    new_tools,
+    with_registered,
+)
 from tool_engine.catalog.folder.named_servers import NamedServers
 from tool_engine.catalog.folder.watcher import ToolWatcher
-from tool_engine.catalog.former_secrets import FormerSecrets
-from tool_engine.catalog.generations import Generations, ReloadChanges, changes_between
+from tool_engine.catalog.generations import (
+    FormerSecrets,
+    Generations,
+    ReloadChanges,
+    changes_between,
+)
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.source_tools import Reading, SourceTools
@@ -232,7 +239,7 @@ class Reloader:
             lock = self._approvals.with_approved(known, present, chosen)
             await asyncio.to_thread(lock.write)
             # By name: few engines have tools of sources in their lock.
-            texts = import_module("tool_engine.catalog.approval.approved_texts")
+            texts = import_module("tool_engine.catalog.approval.approved_before")
             await asyncio.to_thread(texts.write_texts, lock, present)
         return await self._in_pair(lambda: self._look_at_files("lock"))
 

@@ -64,7 +64,9 @@ class StartsTasks:
             TaskError: A tool or a conversation asks for it.
             TooManyTasksError: The owner has as many as `max_tasks_per_owner` allows.
             EngineClosedError: The engine is closed.
-            RecordsUnavailableError: The database does not answer; nothing was started.
+            RecordsUnavailableError: The database does not answer; nothing was started. With the
+                setting `durability="call"` a disk that fails at that moment is found out after the
+                tool has begun, unless there is an `idempotency_key`.
         """
         return self.tasks.start(
             tool_name, params, context, ttl=ttl, idempotency_key=idempotency_key

@@ -104,6 +104,19 @@ def test_what_is_counted_at_the_start_is_what_is_undone(before: str, after: str,
     run(play())
 
 
+async def test_a_call_that_has_left_is_given_no_slot() -> None:
+    """The last two that wait, of two buckets, are cancelled: no line stands for one of them."""
+    crew = Crew(max_concurrent=1)
+    await crew.call("held", bucket="x")
+    await crew.call("one", bucket="a")
+    await crew.call("other", bucket="b")
+    await crew.cancel("other", "one")
+    await crew.end("held")
+    crew.controller.pause_bucket("c", 1.0)
+    audit(crew.controller, None)
+    await crew.leave()
+
+
 async def test_who_waits_when_an_open_breaker_comes_back() -> None:
     """C20, C18: a call that waits is refused at once, as where the breaker opens before it."""
     breakers = {"a": BreakerPolicy(failures=1, reset_after=60.0)}

@@ -100,7 +100,8 @@ async def test_every_ending(
         assert loop.messages[len(loop.messages) - len(answer.messages) :] == answer.messages
         assert answer.tool_usage_summary["total_calls"] >= len(ending.ran)
     judge(loop)
-    assert world.ran == ending.ran
+    # Calls of one reply run side by side.
+    assert sorted(world.ran) == sorted(ending.ran)
     held = json.dumps(loop.messages, ensure_ascii=False)
     assert ending.keeps in held
     assert not ending.drops or ending.drops not in held
@@ -110,7 +111,8 @@ async def test_every_ending(
     loop = await resumed(loop)
     assert (await loop.run("And now?")).text == "Hello."
     judge(loop)
-    assert world.ran == ending.ran
+    # Calls of one reply run side by side.
+    assert sorted(world.ran) == sorted(ending.ran)
 
 
 @pytest.mark.parametrize("wire", ["anthropic"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,23 @@ def test_data_of_something_else() -> None:
     """What was not written by `to_dict` is refused, with the place."""
     with pytest.raises(ApprovalError, match=r"these are no kept approvals: .*session_id"):
         ApprovalBook.from_dict({})
+
+
+@pytest.mark.parametrize("shift", [-18_000.0, 18_000.0], ids=["behind", "ahead"])
+@pytest.mark.parametrize("is_stored", [False, True], ids=["alone", "stored"])
+async def test_a_clock_that_is_set(
+    monkeypatch: pytest.MonkeyPatch, shift: float, is_stored: bool
+) -> None:
+    """The clock of the machine jumps by hours: it ends no request, and keeps none."""
+    book = ApprovalBook("s", 60.0, storage=MemoryApprovalStorage() if is_stored else None)
+    before = book.ask(TOOL, {}, is_once=is_stored, is_waiting=is_stored)
+    if is_stored:
+        await book.defer(before.token)
+    monkeypatch.setattr(time, "time", lambda: before.asked_at + shift)
+    assert book.pending() == [before]
+    after = book.ask(TOOL, {"amount": 1})
+    assert 0 <= after.expires_at - before.expires_at < 60
+    assert await book.answer(before.token, YES, TOOL) == before
 
 
 def test_a_timeout_of_nothing() -> None:

@@ -22,6 +22,12 @@ from tool_engine.background import feeding
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.store import ToolKnowledgeStore
 
+NUMBERED = {
+    "name": "plain",
+    "description": "ends at once",
+    "parameters": [{"name": "number", "type": "integer", "required": True, "description": "which"}],
+}
+
 
 @pytest.fixture
 async def work() -> Work:
@@ -54,14 +60,20 @@ def open_engine(folder: Path, work: Work, **settings: Any) -> ToolEngine:
     )
     engine = ToolEngine(config, concurrency=ConcurrencyConfig(max_concurrent=4))
     work.add_to(engine)
+    engine.register_tool(dict(NUMBERED), return_number)
     return engine
+
+
+async def return_number(number: int) -> int:
+    await asyncio.sleep(0)
+    return number
 
 
 async def ready(engine: ToolEngine) -> None:
     await (await engine.start("work", {"number": 0})).wait(BOUND)
     async with asyncio.timeout(BOUND):
         own: Any = engine.tasks
-        while own.feeding._is_behind or not own.feeding._seen:  # noqa: ASYNC110 - no event
+        while own.feeding.backlog.is_due or not own.feeding._seen:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.01)
     await engine.store.storage.flush()  # type: ignore[attr-defined]
 
@@ -101,6 +113,106 @@ async def test_two_commits(engine: ToolEngine) -> None:
     assert (record.call_id, record.result) == (result.call_id, {"number": 1})
     assert result.call_id is not None
     assert result.call_id.encode() in row[1]
+
+
+async def test_a_look_for_others_holds_up_no_new_one(engine: ToolEngine) -> None:
+    """Else all would wait in line, be claimed and be written once more, as long as some come."""
+    own: Any = engine.tasks
+    own.feeding.backlog.is_due = True
+    with commits(engine) as made:
+        handle = await engine.start("work", {"number": 1})
+        (row,) = read(engine, "SELECT status FROM tool_tasks WHERE task_id = ?", handle.id)
+        assert row[0] == "running"
+        await handle.wait(BOUND)
+    assert len(made) == 2
+
+
+@pytest.fixture
+async def lasting(
+    tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ToolEngine]:
+    """An engine whose commits wait for the disk."""
+    monkeypatch.setattr(feeding, "_PULSE", 3600.0)
+    async with open_engine(tmp_path, work, durability="call") as engine:
+        await ready(engine)
+        yield engine
+
+
+def levels(engine: ToolEngine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How each commit from now on waits for the disk: 2 is `FULL`, 1 is `NORMAL`."""
+    file: Any = engine.store.storage._database._database  # type: ignore[attr-defined]
+    commit = file._commit_work
+    made: list[int] = []
+
+    def note(work: Any) -> Any:
+        made.append(file._connection.execute("PRAGMA synchronous").fetchone()[0])
+        return commit(work)
+
+    monkeypatch.setattr(file, "_commit_work", note)
+    return made
+
+
+async def test_the_disk_is_waited_for_once(
+    lasting: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that ends at once is on the disk with its end: `start` returns when it is there."""
+    await (await lasting.start("plain", {"number": 0})).wait(BOUND)
+    made = levels(lasting, monkeypatch)
+    for number in range(3):
+        handle = await lasting.start("plain", {"number": number})
+        assert handle.status == "succeeded"
+        assert made == [1, 2] * (number + 1)
+        assert (await handle.wait(BOUND)).is_success
+
+
+async def test_one_that_goes_on_is_on_the_disk_when_it_has_started(
+    lasting: ToolEngine, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.gate.clear()
+    made = levels(lasting, monkeypatch)
+    handles = await asyncio.gather(*(lasting.start("work", {"number": 1}) for _ in range(3)))
+    assert made == [1, 2]
+    assert {handle.status for handle in handles} == {"running"}
+    work.gate.set()
+    for handle in handles:
+        await handle.wait(BOUND)
+    assert set(made[2:]) == {2}
+
+
+async def test_one_with_a_key_is_on_the_disk_before_it_runs(
+    lasting: ToolEngine, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same request may come again after a loss of power, and must find it."""
+    made, before = levels(lasting, monkeypatch), len(work.ran)
+    handle = await lasting.start("work", {"number": 1}, idempotency_key="once")
+    assert made[0] == 2
+    await handle.wait(BOUND)
+    assert len(work.ran) == before + 1
+
+
+async def test_a_disk_that_fails_between(
+    lasting: ToolEngine, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not said that the task is kept; it goes on, once, and its end is there later."""
+    work.gate.clear()
+    file: Any = lasting.store.storage._database._database  # type: ignore[attr-defined]
+    commit = file._commit_work
+
+    def fail(work: Any) -> Any:
+        if file._level == "FULL":
+            raise sqlite3.OperationalError("disk I/O error")
+        return commit(work)
+
+    before = len(work.ran)
+    monkeypatch.setattr(file, "_commit_work", fail)
+    with pytest.raises(RecordsUnavailableError, match="disk I/O error"):
+        await lasting.start("work", {"number": 7})
+    monkeypatch.setattr(file, "_commit_work", commit)
+    (state,) = await lasting.tasks.list(status="running")
+    work.gate.set()
+    assert (await (await lasting.tasks.get(state.id)).wait(BOUND)).is_success
+    assert work.ran[before:] == [7]
+    assert lasting.controller.get_metrics().active == 0
 
 
 async def test_many_at_once_share_commits(engine: ToolEngine) -> None:
@@ -309,7 +421,7 @@ def change(engine: ToolEngine, statement: str) -> None:
 @contextmanager
 def open_file(engine: ToolEngine) -> Iterator[sqlite3.Connection]:
     path = str(engine.config.records).removeprefix("sqlite:///")
-    connection = sqlite3.connect(path, BOUND, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=BOUND, isolation_level=None)
     try:
         yield connection
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ async def make(tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch) -> A
             # Else a task may have to wait behind others, and is kept at once.
             own.open()
             async with asyncio.timeout(BOUND):
-                while own.feeding._is_behind:  # noqa: ASYNC110 - no event
+                while own.feeding.backlog.is_due:  # noqa: ASYNC110 - no event
                     await asyncio.sleep(0.01)
         return engine
 
@@ -65,7 +66,7 @@ async def make(tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch) -> A
 
 
 def rows_in(folder: Path) -> list[Any]:
-    with sqlite3.connect(folder / "kept.db") as connection:
+    with closing(sqlite3.connect(folder / "kept.db")) as connection, connection:
         return connection.execute("SELECT task_id, status FROM tool_tasks").fetchall()
 
 
@@ -139,7 +140,8 @@ async def test_a_database_that_does_not_answer(make: Make, work: Work, tmp_path:
     engine = await make()
     handle = await engine.tasks.start("work", {"number": 7}, is_late=True)
     await work.until_ran(1)
-    with sqlite3.connect(tmp_path / "kept.db", BOUND, isolation_level=None) as connection:
+    kept = sqlite3.connect(tmp_path / "kept.db", timeout=BOUND, isolation_level=None)
+    with closing(kept) as connection:
         connection.execute("ALTER TABLE tool_tasks RENAME TO elsewhere")
         # In its place, so that none is made anew by a look at the tasks in between.
         connection.execute("CREATE VIEW tool_tasks AS SELECT * FROM elsewhere")

@@ -427,6 +427,7 @@ class TaskMachine(RuleBasedStateMachine):
             self.runner.close()
 
 
+@pytest.mark.timeout(1_800 if IS_WHOLE else 240)
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgresql"])
 def test_any_order_of_events(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Each task ends once, none is lost, and none runs twice that does not allow it."""

@@ -495,3 +495,19 @@ async def test_closed_engine_in_memory(tmp_path: Path, work: Work) -> None:
     await engine.close()
     assert {handle.status for handle in handles} == {"rejected"}
     assert all(handle.result and handle.result.error_type == "engine_closed" for handle in handles)
+
+
+async def test_one_that_finds_a_slot_runs_at_once(make: Make, work: Work) -> None:
+    """Also where no database has to be told: the same is said of both, and no id comes twice."""
+    engine = await make(limits={"max_concurrent": 2})
+    work.gate.set()
+    await (await engine.start("work", {"number": 0})).wait(BOUND)
+    work.gate.clear()
+    handles = [await engine.start("work", {"number": number}) for number in range(3)]
+    assert [handle.status for handle in handles] == ["running", "running", "queued"]
+    assert engine.controller.get_metrics().active == 2
+    work.gate.set()
+    assert [(await handle.wait(BOUND)).is_success for handle in handles] == [True] * 3
+    assert engine.controller.get_metrics().active == 0
+    assert len({handle.id for handle in handles}) == 3
+    assert all(re.fullmatch("[0-9a-f]{32}", handle.id) for handle in handles)

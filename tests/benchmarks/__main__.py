@@ -19,12 +19,16 @@ from tests.benchmarks.http import CONCURRENCY, http_rates
 from tests.benchmarks.listening import listening
 from tests.benchmarks.loading import (
     COLD,
+    DESCRIBED_AGAIN,
     FLOOR,
+    REGISTERED,
+    REGISTERING,
     WARM,
     change_times,
     footprint,
     import_times,
     load_times,
+    register_times,
     write_tools,
 )
 from tests.benchmarks.measure import Figures, measure
@@ -52,6 +56,10 @@ COLD_BUDGET = 3.0
 """Seconds to load the files, about 35 lines each."""
 WARM_BUDGET = 0.4
 """Seconds to load them when their tools are cached."""
+REGISTER_BUDGET = 0.5
+"""Seconds to register as many tools from code."""
+DESCRIBE_BUDGET = 50.0
+"""Milliseconds to return their definitions, where nothing has changed."""
 MEMORY_BUDGET = 8.0
 """Kilobytes of memory for each tool."""
 PAUSE_BUDGET = 10.0
@@ -103,6 +111,13 @@ async def loading(directory: Path) -> bool:
     kept &= report.budget("memory for each tool", cost["kilobytes"], MEMORY_BUDGET, " KB")
     pause = cost["milliseconds"]
     kept &= report.budget("added to a full garbage collection", pause, PAUSE_BUDGET, " ms")
+    times = register_times()
+    report.seconds(f"{REGISTERED:,} tools from code", times)
+    kept &= report.budget(REGISTERING, times[REGISTERING], REGISTER_BUDGET, " s")
+    slowest = max(each for name, each in times.items() if name.startswith(DESCRIBED_AGAIN))
+    kept &= report.budget(
+        "definitions that are known, slowest format", slowest * 1000, DESCRIBE_BUDGET, " ms"
+    )
     changes = [seconds * 1000 for seconds in await change_times(directory, paths)]
     what = f"one changed file of {FILES:,} is live (median; worst {changes[-1]:.0f} ms)"
     kept &= report.budget(what, median(changes), CHANGE_BUDGET, " ms")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
 
@@ -17,21 +18,30 @@ import msgspec
 import yaml
 
 from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEventType
+from tool_engine.protocols.definition_formats import FORMATS
 
 __all__ = [
     "COLD",
+    "DESCRIBED_AGAIN",
     "FLOOR",
+    "REGISTERED",
+    "REGISTERING",
     "WARM",
     "change_times",
     "footprint",
     "import_times",
     "load_times",
+    "register_times",
     "write_tools",
 ]
 
 FLOOR = "the floor: all three"
 COLD = "ToolEngine.load, nothing cached"
 WARM = "ToolEngine.load, all cached"
+REGISTERED = 10_000
+"""Tools registered from code."""
+REGISTERING = "ToolEngine.register_tools"
+DESCRIBED_AGAIN = "again, as"
 CHANGES = 20
 """Files changed one after the other."""
 PATIENCE = 10.0
@@ -139,6 +149,42 @@ def _read(name: str) -> bytes:
 
 def _keep_best(best: dict[str, float], name: str, seconds: float) -> None:
     best[name] = min(seconds, best.get(name, seconds))
+
+
+def register_times(tries: int = 5) -> dict[str, float]:
+    """Seconds of work to register many tools and to describe them: the least of some tries.
+
+    Each tool differs from the others in its name, its texts and its handler.
+    """
+    best: dict[str, float] = {}
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = DEFINITION.replace("The address", "Address {number}").replace(
+        "http_request", "h{number}"
+    )
+    definitions = [
+        yaml.load(text.format(number=number), loader)  # noqa: S506 - a safe loader
+        for number in range(REGISTERED)
+    ]
+    for _ in range(tries):
+        engine = ToolEngine(ToolEngineConfig(auto_reload=False))
+        tools = [(each, _make_handler()) for each in definitions]
+        started = time.process_time()
+        engine.register_tools(tools)
+        _keep_best(best, REGISTERING, time.process_time() - started)
+        for format_name in FORMATS:
+            for name in (f"described as {format_name}", f"{DESCRIBED_AGAIN} {format_name}"):
+                started = time.process_time()
+                engine.tool_definitions(format_name)
+                _keep_best(best, name, time.process_time() - started)
+        gc.collect()
+    return best
+
+
+def _make_handler() -> Callable[..., Awaitable[object]]:
+    async def handle(url: str, method: str, timeout: float) -> object:  # noqa: ASYNC109 - a parameter
+        return url, method, timeout
+
+    return handle
 
 
 async def change_times(directory: Path, paths: list[Path]) -> list[float]:

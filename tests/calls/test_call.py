@@ -9,9 +9,8 @@ import pytest
 
 from tool_engine import ToolExecutionContext, ToolExecutionResult
 from tool_engine.backends.task import ABORTED, SUPERSEDED
-from tool_engine.calls.call import Call, attempt_of, too_late
+from tool_engine.calls.call import Call, attempt_of, nested_context, too_late
 from tool_engine.calls.failure import Failure
-from tool_engine.calls.nesting import nested_context
 from tool_engine.errors import ToolEngineError
 
 

@@ -7,7 +7,7 @@ import threading
 from itertools import pairwise
 
 from tool_engine import ToolEngine
-from tool_engine.calls.call_id import name_call, name_engine
+from tool_engine.calls.call import name_call, name_engine
 
 
 def draw_mark() -> str:

@@ -190,7 +190,9 @@ async def test_registering_what_is_taken() -> None:
     async with open_engine() as engine:
         for keys in ({"aliases": [NAME]}, {"aliases": [ALIAS]}, {"aliases": ["ask_notes"]}):
             with pytest.raises(DefinitionError, match=r"also means '(find|ask)\.notes' in <code>"):
-                engine.register_tool({"name": "other", "description": "Does it.", **keys}, len)
+                engine.register_tool(
+                    {"name": "other", "description": "Does it.", **keys}, lambda: 0
+                )
         assert "other" not in engine.list_names()
 
         @engine.tool(ALIAS)
@@ -326,7 +328,7 @@ async def test_a_command_that_two_tools_have(files: ToolEngine) -> None:
     """X2, 17.8: it is refused where it is registered."""
     with pytest.raises(DefinitionError, match="'ReadFile' of 'files'"):
         files.register_tool(
-            {"name": "files_see", "description": "Sees.", "vcp_command": "ReadFile"}, len
+            {"name": "files_see", "description": "Sees.", "vcp_command": "ReadFile"}, lambda: 0
         )
 
 

@@ -43,11 +43,12 @@ from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.model.json.result_path import read_path
 from tool_engine.model.settings.postgres_url import connect_arguments
-from tool_engine.testing import parse_trace, run, simulate
+from tool_engine.testing import parse_trace, propose_limits, run, simulate
 from tool_engine.testing.arguments import ArgumentMaker
 
 BOUND = 30.0
 Q = {"name": "q", "type": "string", "description": "What", "required": True}
+OTHER = {**HEAD, "name": "other"}
 LOOSE = {**Q, "required": False}
 
 
@@ -78,6 +79,18 @@ def line(**fields: Any) -> bytes:
 
 def traced(*lines: bytes) -> Any:
     return parse_trace(lines, "trace.jsonl")
+
+
+def many(count: int) -> Any:
+    return traced(*(line(bucket="http") for _ in range(count)))
+
+
+def named(name: str, handler: str) -> dict[str, Any]:
+    return {**HEAD, "name": name, "entry": {"type": "custom", "handler": handler}}
+
+
+def register(*tools: Any) -> object:
+    return ToolEngine().register_tools(tools)
 
 
 def recorded_at(time: str) -> Any:
@@ -154,7 +167,7 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
     (("model/json/result_path.py: write names with dots between them and positions in brackets, "
        'such as items[3].name or "first name"'), lambda: read_path("items.3..name"),
      lambda: (read_path("items[3].name"), read_path('"first name"'))),
-    ("session/deriving.py: write […]", lambda: derived("t"), lambda: derived(["t"])),
+    ("session/parts.py: write […]", lambda: derived("t"), lambda: derived(["t"])),
     ("agent/models/registry.py: got ……",
      lambda: chat_model("qwen"), lambda: chat_model("openai:qwen", api_key="k")),
     (("agent/models/openai_responses.py: leave it out, and keep the conversation with "
@@ -168,6 +181,13 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
     ("testing/simulation.py: record calls while the limits let some of them through",
      lambda: simulate(traced(line(started_at=None))),
      lambda: simulate(traced(line(started_at=None), line()))),
+    ("testing/proposal.py: record more calls, or take more of them",
+     lambda: propose_limits(many(49)), lambda: propose_limits(many(50))),
+    ("registering.py: rename or remove one of the two",
+     lambda: register(HEAD, HEAD), lambda: [register(HEAD, OTHER), register(HEAD)]),
+    ("registering.py: give one of them another entry.handler",
+     lambda: register((named("a", "h"), lambda: 1), (named("b", "h"), lambda: 2)),
+     lambda: register((named("a", "h"), lambda: 1), (named("b", "g"), lambda: 2))),
     (("testing/trace.py: record some with `tool-engine batch FILE --trace OUT.jsonl`, or write "
       "one per line: …"), traced, lambda: traced(line())),
     ("testing/trace.py: write all times in one form",

@@ -90,6 +90,8 @@ LINES = [
      ["lock --app app_of_cures:make"]),
     ("cli/files/lock_command.py: leave out --approve", "lock --check --approve echo",
      ["lock --check"]),
+    ("cli/files/lock_command.py: add --check", "lock --format github",
+     ["lock --format github --check"]),
     (APPROVE, "--tools broken lock", ["--tools broken lock --approve echo"]),
     ("cli/files/new_command.py: choose another name", "new echo2", ["new echo3"]),
     (MODULE, "new class --kind python", ["new classy --kind python"]),

@@ -58,7 +58,7 @@ CALLS: list[Row] = [
         ],
     ),
     (
-        "model/settings/load.py: raise max or lower min",
+        "model/settings/concurrency.py: raise max or lower min",
         lambda: AdaptivePolicy(min=5, max=4),
         lambda: [AdaptivePolicy(min=5, max=5), AdaptivePolicy(min=4, max=4)],
     ),
@@ -117,6 +117,8 @@ LINES = [
     ("cli/calls/simulate_command.py: give it once",
      "simulate trace.jsonl --bucket http=8 --bucket http=9",
      "simulate trace.jsonl --bucket http=8"),
+    ("cli/calls/proposing.py: give a TRACE, or name their database with --records URL",
+     "simulate --since 2100-01-01", "simulate trace.jsonl"),
     ("cli/calls/batch_command.py: write …", "batch bad.json", "batch good.json"),
     ("cli/chat/chat_options.py: leave it out to say each turn on a line of stdin",
      "chat --script script.yaml ''", "chat --script script.yaml hi"),

@@ -31,7 +31,7 @@ from tool_engine import (
 from tool_engine.catalog.approval.lock import ToolLock
 from tool_engine.executors.number import CalculationError, parse_number
 from tool_engine.executors.python.process_executor import ProcessExecutor
-from tool_engine.executors.secret_file import MAX_SECRET_BYTES
+from tool_engine.executors.secrets import MAX_SECRET_BYTES
 from tool_engine.executors.tool_search import ToolSearchExecutor
 
 BOUND = 30.0
@@ -56,7 +56,7 @@ MODULE = (
 )
 TWICE = "executors/executor_registry.py: register the one that you mean with register_executor"
 BROKEN = "executors/executor_registry.py: repair or uninstall that package"
-SECRET = "executors/secret_file.py: the tool needs it: …"
+SECRET = "executors/secrets.py: the tool needs it: …"
 VARIABLE = "executors/secrets.py: …: set it before the engine starts"
 KEY = "executors/templates.py: keys are texts: write … in quotes"
 TEXT = "executors/templates.py: write a text"

@@ -23,7 +23,7 @@ OF_TRACES = f"observability/opentelemetry.py: {CLOSE}"
 OF_METRICS = f"observability/prometheus.py: {CLOSE}"
 OWN_REGISTRY = "observability/prometheus.py: give this one a registry of its own"
 HOSTS = (
-    "observability/propagation.py: write api.example.com, *.example.com or *, without scheme, "
+    "observability/spans.py: write api.example.com, *.example.com or *, without scheme, "
     "port and path"
 )
 THREADS = (

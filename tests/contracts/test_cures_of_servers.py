@@ -13,8 +13,9 @@ import pytest
 
 from tests.contracts.test_cures_of_errors import names_cure
 from tests.mcp_servers.programs import entry
-from tool_engine import ToolEngine, ToolEngineConfig
+from tool_engine import ConfigurationError, ToolEngine, ToolEngineConfig
 from tool_engine.cli.app import run
+from tool_engine.executors.mcp.mcp_source import MCPSource
 
 ANOTHER = "cli/mcp/import_word.py: name another with --output DIR"
 REMOVE = "cli/mcp/import_word.py: remove it, or name another folder with --output DIR"
@@ -23,7 +24,8 @@ SET_IT = "mcp_servers/settings.py: set it before the engine starts, or write ${e
 SAME = "executors/mcp/file_tool.py: write the same permission into the file"
 LISTED = "see tool-engine mcp list"
 OF_CALL, OF_IMPORT = (f"cli/mcp/{word}_word.py: {LISTED}" for word in ("call", "import"))
-TRIED = {OF_CALL, OF_IMPORT, ANOTHER, REMOVE, NAME_IT, SET_IT, SAME}
+ANEW = "executors/mcp/mcp_source.py: make another MCPSource of source.settings"
+TRIED = {OF_CALL, OF_IMPORT, ANOTHER, ANEW, REMOVE, NAME_IT, SET_IT, SAME}
 SHOUT = {
     "name": "shout",
     "description": "Shouts.",
@@ -52,6 +54,22 @@ async def test_variables_that_are_not_set(tmp_path: Path, monkeypatch: pytest.Mo
     async with engine_of(tmp_path, {"one": written}) as engine:
         result = await engine.execute("whoami", {})
         assert result.output["content"][0]["text"].endswith(" default")
+
+
+async def test_a_source_of_another_engine(tmp_path: Path) -> None:
+    """Another source of the same settings is that server's, too."""
+    (tmp_path / "tools").mkdir()
+    program = entry()
+    command = [program["command"], *program["args"]]
+    source = MCPSource("one", command=command, env=program["env"])
+    async with engine_of(tmp_path, {}) as first, engine_of(tmp_path, {}) as second:
+        await first.add_source(source)
+        with pytest.raises(ConfigurationError) as raised:
+            await second.add_source(source)
+        assert names_cure(ANEW, str(raised.value)), raised.value
+        await second.add_source(MCPSource(source.settings))
+        for engine in (first, second):
+            assert (await engine.execute("echo", {"text": "hi"})).is_success
 
 
 async def test_servers_that_are_not_there(tmp_path: Path) -> None:

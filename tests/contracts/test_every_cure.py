@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.contracts.test_cures_of_clusters import TRIED as CLUSTERS
 from tests.contracts.test_cures_of_code import TRIED as CODE
 from tests.contracts.test_cures_of_commands import TRIED as COMMANDS
 from tests.contracts.test_cures_of_connections import TRIED as CONNECTIONS
@@ -31,6 +32,7 @@ from tests.meta.sources import tree
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
 TRIED = set().union(
+    CLUSTERS,
     CODE,
     COMMANDS,
     CONNECTIONS,
@@ -56,7 +58,7 @@ def test_every_cure_is_tried() -> None:
     """A new cure has a row; one that went leaves its file."""
     said = set(cures())
     assert said - TRIED == set()
-    assert TRIED - said == set()
+    assert {row for row in TRIED - said if not _is_written(str(row))} == set()
 
 
 def cures() -> Iterator[str]:
@@ -71,6 +73,15 @@ def cures() -> Iterator[str]:
                     cure = text.rpartition("; ")[2] if "; " in text else ""
                     if len(cure.replace("…", "")) > 3:
                         yield f"{place.as_posix()}: {cure}"
+
+
+def _is_written(row: str) -> bool:
+    """Whether a cure stands in its file apart from an error that is made there."""
+    place, _, cure = row.partition(": ")
+    texts = (
+        node.value for node in ast.walk(tree(PACKAGE / place)) if isinstance(node, ast.Constant)
+    )
+    return any(isinstance(text, str) and cure in text for text in texts)
 
 
 def _makes_error(function: ast.expr) -> bool:

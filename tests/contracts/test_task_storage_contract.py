@@ -50,6 +50,26 @@ async def storage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     await kept.close()
 
 
+@pytest.mark.parametrize("durability", ["buffered", "call"])
+async def test_one_that_settles_late(storage: TaskStorage, tmp_path: Path, durability: str) -> None:
+    """Others see it at once; that it is not settled is said only where the disk may not have it."""
+    if durability == "call":
+        kept = SQLRecordStorage(f"sqlite:///{tmp_path / 'other.db'}", durability="call")
+        await kept.open()
+        storage = kept.tasks
+    task = task_for("a", worker="me", is_settled=False)
+    assert await storage.put(task) is task
+    assert task.is_settled is (durability != "call")
+    found = await storage.get("a")
+    assert found is not None
+    assert found.worker == "me"
+    for _ in range(2):
+        await storage.settle(task)
+        assert task.is_settled
+    if durability == "call":
+        await kept.close()
+
+
 async def test_what_an_owner_has(storage: TaskStorage) -> None:
     """What has ended counts as long as it is kept; the first to be forgotten is known."""
     ended = [task_for(name, owner="ann", worker="me") for name in ("a", "b")]

@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.secret_file import MAX_SECRET_BYTES, read_secret_file
-from tool_engine.executors.secrets import SecretPart, SecretScope
+from tool_engine.executors.secrets import (
+    MAX_SECRET_BYTES,
+    SecretPart,
+    SecretScope,
+    read_secret_file,
+)
 
 
 @pytest.mark.parametrize(

@@ -238,14 +238,3 @@ async def test_a_call_that_says_nothing_is_kept_open(
         rest = await answer.text()
     assert rest.count("event: message") == 1
     assert "waited" in rest
-
-
-async def test_an_app_that_was_not_started_says_so(engine: ToolEngine) -> None:
-    """Mounted without its lifespan it answers nothing, as the SDK's own."""
-    from starlette.testclient import TestClient
-
-    client = TestClient(
-        MCPServer(engine).app(), base_url="http://127.0.0.1", client=("127.0.0.1", 1)
-    )
-    with pytest.raises(RuntimeError, match="run"):
-        client.post("/mcp", json=LIST, headers=HEADERS)

@@ -8,6 +8,8 @@ import statistics
 import tomllib
 from collections import Counter
 
+import yaml
+
 from tests.meta.sources import PACKAGE, ROOT, functions, modules, project_files, tree
 
 MOST_LINES = 400
@@ -21,6 +23,7 @@ MOST_OF_A_NAME = 2
 
 TOP_LEVEL = {
     ".ci",
+    ".github",
     ".gitignore",
     ".pre-commit-hooks.yaml",
     "LICENSE",
@@ -101,6 +104,18 @@ def test_top_level() -> None:
     """Nothing but the fixed entries stands at the root."""
     found = {path.relative_to(ROOT).parts[0] for path in project_files()}
     assert found - TOP_LEVEL == set()
+
+
+def test_links_of_the_forge() -> None:
+    """What a forge shows of `.github` leads to files that are there, and its forms are YAML."""
+    for page in (ROOT / ".github").glob("*.md"):
+        links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+        assert [link for link in links if not (page.parent / link).exists()] == []
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    assert {path.name for path in forms} == {"bug.yml", "config.yml", "feature.yml"}
+    for path in forms:
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert path.name == "config.yml" or {"name", "description", "body"} <= form.keys()
 
 
 def test_tools_are_yaml_only() -> None:

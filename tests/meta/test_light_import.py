@@ -11,17 +11,21 @@ import pytest
 import tool_engine
 
 EXTRAS = {
+    "agents",
     "aiosqlite",
     "anthropic",
     "asyncpg",
     "google.genai",
     "json_repair",
     "landlock",
+    "langchain_core",
+    "llama_index",
     "mcp",
     "openai",
     "opentelemetry",
     "prometheus_client",
     "pydantic",
+    "pydantic_ai",
     "ray",
     "sqlalchemy",
     "starlette",

@@ -115,6 +115,25 @@ async def test_duration_is_that_of_the_span(telemetry: Telemetry) -> None:
     assert sampled, "an exemplar leads from the metric to a span"
 
 
+async def test_a_clock_that_is_set(telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It jumps while a call runs, whose duration it does not change."""
+    engine, samples = sample_engine(max_concurrent=1)
+    with instrument(engine, telemetry.tracers, telemetry.meters):
+        calls = [asyncio.create_task(engine.execute("waits")) for _ in range(2)]
+        await turns(10)
+        for module in ("call_follower", "spans"):
+            monkeypatch.setattr(
+                f"tool_engine.observability.{module}.time_ns", lambda: 0, raising=False
+            )
+        samples.gate.set()
+        await asyncio.wait_for(asyncio.gather(*calls), BOUND)
+    await engine.close()
+    (point,) = telemetry.points("gen_ai.execute_tool.duration").values()
+    assert 0 < point.sum < 2 * BOUND
+    spans = (*telemetry.spans("execute_tool waits"), *telemetry.spans("queue waits"))
+    assert all(0 <= seconds_of(each) < BOUND for each in spans)
+
+
 async def test_bounded_names(telemetry: Telemetry) -> None:
     """Beyond the limits, tools and buckets are counted as `other`; known ones keep their name."""
     engine, _ = sample_engine()

@@ -16,7 +16,7 @@ from tests.observability.telemetry import Telemetry, traceparent_of
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.errors import ConfigurationError
 from tool_engine.observability.opentelemetry import instrument
-from tool_engine.observability.propagation import TraceHeaders
+from tool_engine.observability.spans import TraceHeaders
 
 FOREIGN = "00-11111111111111111111111111111111-2222222222222222-01"
 

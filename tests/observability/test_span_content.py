@@ -14,7 +14,7 @@ from tests.calls.samples import bare
 from tests.observability.telemetry import BOUND, Telemetry
 from tool_engine import ToolEngine
 from tool_engine.observability.opentelemetry import instrument
-from tool_engine.observability.span_content import CallContent, _encode_text
+from tool_engine.observability.spans import CallContent, _encode_text
 
 ARGUMENTS = "gen_ai.tool.call.arguments"
 RESULT = "gen_ai.tool.call.result"

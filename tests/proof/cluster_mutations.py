@@ -218,13 +218,13 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "a lowered limit does not drain",
         COORDINATOR,
-        "        self._lowered = set(self.books.holders)\n",
+        "        self.lowered = set(self.books.holders)\n",
         "",
     ),
     _mutate(
         "a key is served by how many calls wait, not by its turn",
         LINE_UP,
-        "            self._shares.pay(entry.share, cost / entry.pace)\n",
+        "            self.shares.pay(entry.share, cost / entry.pace)\n",
         "",
     ),
     _mutate(
@@ -261,8 +261,8 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         "the probes of a process that has ended are taken for ever",
         COORDINATOR,
         "        for breaker in self.breakers.values():\n            breaker.forget(life.name)\n"
-        "        self._has_changed = True\n",
-        "        self._has_changed = True\n",
+        "        self.has_changed = True\n",
+        "        self.has_changed = True\n",
     ),
     _mutate(
         "a call of a probe waits for another probe",

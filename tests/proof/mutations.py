@@ -12,7 +12,6 @@ __all__ = ["MUTATIONS", "Mutation"]
 BREAKER: Final = "tool_engine/admission/breaker.py"
 COLLISION: Final = "tool_engine/admission/collision.py"
 CONTROLLER: Final = "tool_engine/admission/controller.py"
-DEADLINES: Final = "tool_engine/admission/deadlines.py"
 FAIRNESS: Final = "tool_engine/admission/fairness.py"
 KEY: Final = "tool_engine/admission/key.py"
 LAYOUT: Final = "tool_engine/admission/layout.py"
@@ -23,6 +22,7 @@ QUEUE: Final = "tool_engine/admission/queue.py"
 REFUSAL: Final = "tool_engine/admission/refusal.py"
 SHARING: Final = "tool_engine/calls/sharing.py"
 THROTTLE: Final = "tool_engine/admission/throttle.py"
+WAITING: Final = "tool_engine/admission/waiting.py"
 
 CALLS: Final = ("tests/calls",)
 
@@ -138,13 +138,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "the timer of those who wait goes on",
-        DEADLINES,
+        WAITING,
         "self._timer.cancel()\n            self._timer, self._due = None, inf",
         "self._timer, self._due = None, inf",
     ),
     Mutation(
         "an earlier deadline waits for a later one",
-        DEADLINES,
+        WAITING,
         "if due < self._due:",
         "if self._timer is None:",
     ),
@@ -187,14 +187,14 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a parked slot is not lent out",
         POOL,
-        "        self.put_back(slot, self._clock())\n",
+        "        self.put_back(slot, self.clock())\n",
         "",
     ),
     Mutation(
         "a parked slot is taken again without room",
         POOL,
         "self.join(waiter)\n        self.note_peak()\n",
-        "self.join(waiter)\n        waiter.slot or self.grant(waiter, self._clock())\n",
+        "self.join(waiter)\n        waiter.slot or self.grant(waiter, self.clock())\n",
     ),
     Mutation(
         "a parked slot is not taken again",
@@ -259,7 +259,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "close leaves the waiters waiting",
         CONTROLLER,
-        'self._pool.dismiss(waiter, refusal.closed("closed"))',
+        'self._pool.reject_waiter(waiter, refusal.closed("closed"))',
         "pass",
     ),
     Mutation(
@@ -380,7 +380,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a newer call ends no waiting one",
         POOL,
-        "self.dismiss(waiter, refusal.superseded(request))\n",
+        "self.reject_waiter(waiter, refusal.superseded(request))\n",
         "pass\n",
         CALLS,
     ),

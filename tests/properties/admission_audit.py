@@ -85,6 +85,17 @@ def _same_when_counted_anew(controller: ToolConcurrencyController) -> None:
         assert lane.refs == refs[lane], lane.id
         assert lane.refs or not lane.keys, lane.id
     assert {slot.lane for slot in _counting(controller)} <= set(layout.lanes.values())
+    _check_heads(controller)
+
+
+def _check_heads(controller: ToolConcurrencyController) -> None:
+    """No line stands for a call that has left, but those above a lane that waits alone."""
+    layout, lone = controller._layout, controller._queue.lone
+    behind: set[Any] = set() if lone is None else {lone, lone.above, lone.bucket}
+    for line in layout.lines():
+        if line.offered is not None and line not in behind:
+            assert line.head is not None
+            assert line.head.is_waiting, line
 
 
 def _counting(controller: ToolConcurrencyController) -> list[ConcurrencySlot]:

@@ -373,7 +373,7 @@ class WatchedController(ToolConcurrencyController):
             own = counts.counts if counts else layout._tool_counts[name, None]
             assert own._breaker is not None
             assert own._breaker.failures == breaker.failures, (name, own._breaker, breaker)
-        gone = pool.granted + pool.expired + pool.cancelled + pool.dismissed
+        gone = pool.granted + pool.timed_out_in_queue + pool.cancelled + pool.rejected_in_queue
         assert queue.enqueued - pool.turned_away == gone + queue.waiting, self.get_metrics()
 
     def check_idle(self) -> None:

@@ -18,8 +18,8 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_of
 from tool_engine.session.reading.compression import compressed_args
+from tool_engine.session.variables.call_variables import keep_call, name_variables
 from tool_engine.session.variables.store import VariableStore
-from tool_engine.session.variables.variable_tools import keep_call, name_variables
 
 REQUESTED = AgentEventType.APPROVAL_REQUESTED
 SECRET = "Tr0ub4dor&3"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tool_engine.redaction import OwnSecrets, redact_text
-from tool_engine.redaction.splitting import place_to_cut, splits_secret
+from tool_engine.redaction.text import place_to_cut, splits_secret
 
 TOKEN = "sk-" + "Ab1" * 20
 TEXT = f"the key is {TOKEN} and no other"

@@ -85,8 +85,9 @@ def write_tools(folder: Path) -> Path:
 async def server_process(
     folder: Path, *words: str, records: str | None = None
 ) -> AsyncIterator[ServerProcess]:
-    """Runs a server for which `olga` may do everything; it is killed at last."""
-    tokens = write_tokens(folder / "tokens.json", {"olga": {"scopes": list(SCOPES)}})
+    """Runs a server for which `olga` may do everything, `ann` only call; it is killed at last."""
+    people = {"olga": {"scopes": list(SCOPES)}, "ann": {"scopes": ["call", "read"]}}
+    tokens = write_tokens(folder / "tokens.json", people)
     kept = () if records is None else ("--records", records)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tool_engine.cli", "--tools", str(write_tools(folder)), *kept),

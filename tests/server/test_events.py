@@ -237,6 +237,8 @@ async def test_a_reader_whose_token_is_taken_back(
     async with reading(olga) as reader, reading(ann) as other:
         kept = {**entries, "ann": {"scopes": ["call", "read"]}}
         await asyncio.to_thread(write_tokens, tmp_path / "tokens.json", kept)
+        name, _, problem = await reader.next()
+        assert (name, problem["type"]) == ("problem", "urn:tool-engine:unknown-token")
         with pytest.raises(EOFError):
             await reader.next()
         await ann.call("add", a=1, b=2)
@@ -263,8 +265,53 @@ async def test_a_call_whose_token_is_taken_back(
         async with asyncio.timeout(BOUND):
             rest = (await answer.read()).decode()
     assert "event: result" not in rest
+    assert "unknown-token" in rest
     (record,) = await engine.query_call_records()
     assert record.outcome.value == "cancelled"
+
+
+@pytest.mark.parametrize("way", ["call", "key", "task"])
+async def test_one_that_waits_and_whose_token_is_taken_back(
+    way: str,
+    service: Service,
+    engine: ToolEngine,
+    ann: Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is told so; its call is cancelled, but a task goes on, which belongs to its name."""
+    monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
+    path, method, headers = "/v1/tools/endless/calls", "POST", dict(ann.headers)
+    if way == "task":
+        prefer = {**headers, "prefer": "respond-async"}
+        async with ann.http.post(ann.url + path, headers=prefer, json={}) as answer:
+            path, method = f"{answer.headers['location']}?wait=60", "GET"
+    if way == "key":
+        headers["idempotency-key"] = "once"
+    body: dict[str, Any] | None = {} if method == "POST" else None
+    waiting = asyncio.create_task(
+        ann.http.request(method, ann.url + path, headers=headers, json=body)
+    )
+    async with asyncio.timeout(BOUND):
+        while not (  # noqa: ASYNC110 - of the server
+            engine.controller.snapshot().metrics.active
+            and "ann" in repr(service.app._guarded._open)
+        ):
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(write_tokens, tmp_path / "tokens.json", {})
+        answer = await waiting
+        assert (answer.status, (await answer.json())["type"]) == (
+            401,
+            "urn:tool-engine:unknown-token",
+        )
+    if way == "call":
+        (record,) = await engine.query_call_records()
+        assert (record.outcome.value, record.caller_id) == ("cancelled", "ann")
+        return
+    (task,) = await engine.tasks.list()
+    assert (task.status, task.owner) == ("running", "ann")
 
 
 async def test_readers_that_never_read(

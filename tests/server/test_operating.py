@@ -83,6 +83,24 @@ async def test_what_if(ann: Client, olga: Client) -> None:
     assert (found["calls"], found["simulated"]["slots"]) == (1, 1)
 
 
+async def test_proposed_limits(ann: Client, olga: Client) -> None:
+    """M3: from the newest calls, for one that operates; too few of them are no ground for any."""
+    assert (await ann.send("POST", "/v1/limits/proposals", json={})).status == 403
+    await ann.call("add", a=1, b=2)
+    few = await olga.send("POST", "/v1/limits/proposals", json={})
+    assert (few.status, few.kind) == (409, "too-few-calls")
+    assert "custom 1" in few.json["detail"]
+    for _ in range(60):
+        await ann.call("add", a=1, b=2)
+    body = {"buckets": ["custom"], "last": 55}
+    found = (await olga.send("POST", "/v1/limits/proposals", json=body)).json
+    (proposal,) = found["proposals"]
+    assert (found["calls"], proposal["bucket"], proposal["certainty"]) == (55, "custom", "low")
+    assert proposal["limit"] == proposal["now"]["limit"] == proposal["then"]["limit"]
+    missing = await olga.send("POST", "/v1/limits/proposals", json={"buckets": ["http"]})
+    assert (missing.status, "no recorded call" in missing.json["detail"]) == (409, True)
+
+
 async def test_a_reply(ann: Client) -> None:
     """A protocol reads a reply, and nothing runs."""
     said = "tool_name:「始」add「末」,\na:「始」1「末」"

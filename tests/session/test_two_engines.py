@@ -16,7 +16,7 @@ from tool_engine.approval.describe import describe
 from tool_engine.interfaces import Source
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables.labels import list_refused_labels
+from tool_engine.session.variables.accepts import list_refused_labels
 from tool_engine.sources.composition import combine, keep, prefix, rename
 
 TEXT = "The quarterly figures are forty two thousand and eleven, as was expected by everyone."

@@ -56,6 +56,20 @@ async def test_who_holds_and_who_waits(olga: Browser, engine: ToolEngine, busy: 
     assert str(snapshot.held[0].call_id) in row[: row.index("</tr>", row.index("<td"))]
 
 
+async def test_an_adaptive_limit(olga: Browser, engine: ToolEngine) -> None:
+    """Between which bounds it finds itself, whether it is frozen, and why it is what it is."""
+    policy = {"kind": "aimd", "min": 2, "max": 50}
+    for is_frozen in (False, True):
+        adaptive: Any = {"custom": {**policy, "freeze": is_frozen}}
+        engine.controller.configure(ConcurrencyConfig(adaptive=adaptive))
+        await engine.execute("add", {"a": 1, "b": 1})
+        words = (await olga.open("/studio/")).words
+        assert "adaptive 2–50" in words
+        assert ("adaptive 2–50, frozen" in words) is is_frozen
+        reason = engine.controller.snapshot().buckets["custom"]["adaptive"]["reason"]
+        assert str(reason) in words
+
+
 async def test_others_are_not_seen(ann: Browser, engine: ToolEngine, busy: list[Any]) -> None:
     """One that does not operate sees its own calls, and ends no other one."""
     snapshot = engine.controller.snapshot()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.testing.checked import cases_of, problems
 from tool_engine.executors.executor_registry import BUILTIN_EXECUTORS, ENTRY_CHECKS
-from tool_engine.testing.scratch_files import FILE_EXECUTORS
+from tool_engine.testing.scratch import FILE_EXECUTORS
 
 HEAD = """
 name: tool

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tool_engine.admission import refusal
 from tool_engine.admission.announcing import SlotEvent
@@ -19,8 +20,7 @@ from tool_engine.admission.lines import Lane
 from tool_engine.admission.load.adaptive import refuse_samples
 from tool_engine.admission.pool import SlotPool, broken_accounting
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
-from tool_engine.admission.slot_block import SlotBlock
+from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot, SlotBlock
 from tool_engine.admission.snapshot import ConcurrencySnapshot, WaitExplanation
 from tool_engine.admission.view import ControllerView
 from tool_engine.admission.waiting import Waiter
@@ -31,6 +31,9 @@ from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
+
+if TYPE_CHECKING:
+    from tool_engine.interfaces.lease_source import LeaseSource
 
 
 @live("pass it on as it is, or make another one with its config")
@@ -43,6 +46,7 @@ class ToolConcurrencyController(KnownArguments):
     Args:
         config: The limits and the strategy.
         clock: Seconds, monotonic; for tests.
+        leases: Gives units of limits that processes share; None: all limits are its own.
 
     Example:
         >>> controller = ToolConcurrencyController(ConcurrencyConfig(bucket_limits={"http": 5}))
@@ -69,6 +73,7 @@ class ToolConcurrencyController(KnownArguments):
         config: ConcurrencyConfig | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
+        leases: LeaseSource | None = None,
     ) -> None:
         self.config = config = config or ConcurrencyConfig()
         self._clock = clock
@@ -76,6 +81,8 @@ class ToolConcurrencyController(KnownArguments):
         # The same as in the pool, one step nearer to the path of every call.
         self._gate, self._queue, self._layout = pool.gate, pool.queue, pool.layout
         self._view = ControllerView(pool, clock)
+        if leases is not None:
+            import_module("tool_engine.admission.cluster.leasing").LeaseDesk(pool, leases)
         self._requests: dict[str | None, AdmissionRequest] = {}
         self._user: AdmissionUser | None = None
         self.on_configure: list[Callable[[], None]] = []
@@ -94,7 +101,7 @@ class ToolConcurrencyController(KnownArguments):
             )
         self._user = self._view.user = user
         self.on_configure.append(user.forget_plans)
-        self._layout.on_adapted = user.note_limit
+        self._layout.on_limit_adapted = user.note_limit
 
     def admit_nowait(  # noqa: C901 - the path of every call, without a step in between
         self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
@@ -344,7 +351,9 @@ class ToolConcurrencyController(KnownArguments):
             # Limits may have shrunk below the weight of a call, which would wait without an end.
             error = refusal.impossible(waiter.request, waiter.lane, pool.limit)
             if error is not None and waiter.resumes is None:
-                pool.dismiss(waiter, error)
+                pool.reject_waiter(waiter, error)
+            elif (lease := waiter.lane.bucket.lease) is not None:
+                lease.note_waiter(waiter)
         pool.update_gate()
         pool.hand_over_all()
         pool.refuse_behind_open()
@@ -451,7 +460,7 @@ class ToolConcurrencyController(KnownArguments):
         for lane in list(self._layout.lanes.values()):
             for waiter in lane.waiting_calls():
                 if waiter.resumes is None:
-                    self._pool.dismiss(waiter, refusal.closed("closed"))
+                    self._pool.reject_waiter(waiter, refusal.closed("closed"))
         self._pool.hand_over_all()
         self._pool.wake_idle()
 
@@ -515,12 +524,7 @@ class ToolConcurrencyController(KnownArguments):
         self._pool.count_timeout()
 
     def __repr__(self) -> str:
-        pool = self._pool
-        return (
-            f"<ToolConcurrencyController {pool.used}/{pool.limit} in use, "
-            f"{self._queue.waiting} wait, {pool.zombies} zombies, "
-            f"{self._gate.closed_because or 'open'}>"
-        )
+        return f"<ToolConcurrencyController {self._view.describe()}>"
 
     # What becomes of a call that cannot run at once?
 

@@ -216,7 +216,7 @@ class Forecast:
         copy = self._bucket_copies.get(bucket)
         if copy is None:
             copy = self._bucket_copies[bucket] = Bucket(bucket.name, self._queue.root)
-            copy.set_limit(bucket.limit)
+            copy.set_limit(_guess_limit(bucket))
             copy.adaptive = bucket.adaptive  # only read
             copy.throttle = _copy_throttle(bucket)
             copy.paused_until = bucket.paused_until
@@ -233,6 +233,14 @@ class Forecast:
             # Only read: which lanes have lent a slot out, and for how long is not known.
             copy.lanes = key.lanes
         return copy
+
+
+def _guess_limit(bucket: Bucket) -> int | None:
+    """Return the limit of its calls here: what other processes do with units is unknown."""
+    if bucket.lease is None:
+        return bucket.limit
+    units: int = max(bucket.lease.most, bucket.used, 1)
+    return units if bucket.limit is None else min(units, bucket.limit)
 
 
 def _never_expire(waiter: Waiter, timeout: float) -> None:

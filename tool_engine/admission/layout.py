@@ -35,7 +35,8 @@ class Layout:
         "buckets",
         "keys",
         "lanes",
-        "on_adapted",
+        "leases",
+        "on_limit_adapted",
         "root",
     )
 
@@ -48,7 +49,9 @@ class Layout:
         self._tool_counts: dict[tuple[str, int | None], ToolCounts] = {}
         self._config = config
         self._is_observed = False
-        self.on_adapted: Callable[[dict[str, Any]], object] = dict
+        self.leases: Any = None
+        """The `LeaseDesk`, where units are had that processes share; None: none are."""
+        self.on_limit_adapted: Callable[[dict[str, Any]], object] = dict
         """Called as adaptive limits change; see `AdmissionUser.note_limit`."""
         self.configure(config)
 
@@ -71,6 +74,12 @@ class Layout:
         for lane in self.lanes.values():
             lane.update(is_observed=is_observed)
 
+    def gate(self, bucket: Bucket) -> None:
+        """Look again whether more is to be done for the calls of a bucket than to count them."""
+        for lane in self.lanes.values():
+            if lane.bucket is bucket:
+                lane.update(is_observed=self._is_observed)
+
     def lines(self) -> list[Line]:
         """All lines, those below before those above."""
         return [*self.lanes.values(), *self._tool_lines.values(), *self.buckets.values()]
@@ -90,6 +99,9 @@ class Layout:
         if bucket is None:
             bucket = self.buckets[name] = Bucket(name, self.root)
             self._set_up(bucket)
+        if bucket.lease is None and self.leases is not None:
+            bucket.lease = self.leases.lease_of(bucket)
+            bucket.update_most()
         return bucket
 
     def open(self, request: AdmissionRequest) -> Lane:
@@ -186,7 +198,7 @@ class Layout:
             def report(before: int, now: int, reason: str) -> None:
                 if bucket.adaptive is adaptive:
                     facts = {"bucket": bucket.name, "previous": before}
-                    self.on_adapted({**facts, "limit": now, "reason": reason})
+                    self.on_limit_adapted({**facts, "limit": now, "reason": reason})
 
             adaptive = AdaptiveLimit(policy, limit, use, report)
         else:

@@ -127,6 +127,7 @@ class Bucket(Line):
     __slots__ = (
         "adaptive",
         "counts",
+        "lease",
         "limit",
         "most",
         "name",
@@ -152,6 +153,8 @@ class Bucket(Line):
         """Finds the limit; None: the configuration says it."""
         self.overload: OverloadWatch | None = None
         """None: it has no rules of its own for calls that wait too long."""
+        self.lease: Any = None
+        """The `Lease` of what it shares with other processes; None: it shares nothing."""
         self.counts = Counts()
         self.paused_until: float | None = None
         self.used = 0
@@ -170,8 +173,13 @@ class Bucket(Line):
     def set_limit(self, limit: int | None) -> None:
         """None: only the global limit applies."""
         self.limit = limit
+        self.update_most()
+
+    def update_most(self) -> None:
+        """Take note of another limit, lease or pause."""
         if self.paused_until is None:
-            self.most = sys.maxsize if limit is None else limit
+            most = sys.maxsize if self.limit is None else self.limit
+            self.most = most if self.lease is None else min(most, self.lease.most)
 
     def pause(self, until: float) -> None:
         """Give no slots until then; a shorter pause does not end a longer one."""
@@ -206,8 +214,10 @@ class Bucket(Line):
             if self.used or (waiter.resumes is None and self.adaptive is None):
                 return False
             if waiter.resumes is not None:
-                return True
+                return self.lease is None or waiter.weight <= self.lease.most
             # A limit that found itself never shuts out what its bounds allow: it would not learn.
+        if self.lease is not None and self.used + waiter.weight > self.lease.most:
+            return False
         if self.throttle is None and self.paused_until is None:
             return True
         return self.delay(waiter, now) <= 0
@@ -268,6 +278,7 @@ class Lane(Line):
             or self.breakers
             or self.bucket.adaptive is not None
             or self.bucket.overload is not None
+            or (self.bucket.lease is not None and self.bucket.lease.is_watched)
         )
 
     def best(self) -> tuple[Order, Waiter] | None:

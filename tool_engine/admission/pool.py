@@ -11,10 +11,12 @@ import asyncio
 from asyncio import get_running_loop
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 from tool_engine.admission import collision, refusal
 from tool_engine.admission.announcing import Announcer
 from tool_engine.admission.breaker import OPEN
+from tool_engine.admission.gate import Gate
 from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Lane, Line
 from tool_engine.admission.load.adaptive import void_samples
@@ -43,7 +45,7 @@ class SlotPool:
     """The slots of one controller, their sums, and the hand-over to those that wait.
 
     At any moment `acquired == released + active + zombies`, and `queue.enqueued == granted +
-    expired + cancelled + dismissed + turned_away + queue.waiting`.
+    timed_out_in_queue + cancelled + rejected_in_queue + turned_away + queue.waiting`.
 
     Args:
         config: The limits.
@@ -51,15 +53,13 @@ class SlotPool:
     """
 
     __slots__ = (
-        "_clock",
         "acquired",
         "aging",
         "announcer",
         "bypass_active",
         "cancelled",
+        "clock",
         "config",
-        "dismissed",
-        "expired",
         "gate",
         "granted",
         "held",
@@ -67,26 +67,31 @@ class SlotPool:
         "idle",
         "is_shut",
         "layout",
+        "leases",
         "limit",
         "most_used",
         "most_waiting",
         "parked",
         "queue",
         "rejected",
+        "rejected_in_queue",
         "released",
         "timed_out",
+        "timed_out_in_queue",
         "turned_away",
         "used",
         "zombies",
     )
 
     def __init__(self, config: ConcurrencyConfig, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self.clock = clock
         self.announcer = Announcer()
         self.gate = Gate()
         self.is_shut = False
         """Whether a new call may not just pass, whatever the gate's reason."""
         self.layout = Layout(config)
+        self.leases: Any = None
+        """The `LeaseDesk`; None: all limits are this process's own."""
         self.queue = Queue(self.layout, clock, self._wake_later, self._expire_waiter)
         self.idle: list[asyncio.Future[None]] = []
         """Those who wait until nothing runs and nothing waits."""
@@ -104,7 +109,7 @@ class SlotPool:
         """Calls refused without waiting."""
         self.turned_away = 0
         """Those of them that stood in line for a moment."""
-        self.granted = self.expired = self.cancelled = self.dismissed = 0
+        self.granted = self.timed_out_in_queue = self.cancelled = self.rejected_in_queue = 0
         """Waits that ended: with a slot, by their time, by a cancellation, by the controller."""
         self.timed_out = 0
         """Calls whose time ran out, waiting or running."""
@@ -149,6 +154,8 @@ class SlotPool:
         self.released += 1
         held = now - slot.acquired_at - slot.counted
         self.held_seconds += held
+        if bucket.lease is not None:
+            bucket.lease.take_back(slot)
         if self.queue.waiting:
             bucket.served.append(held)
             self.hand_over(lane, now)
@@ -194,7 +201,7 @@ class SlotPool:
     def release_special(self, slot: ConcurrencySlot, state: str, outcome: bool | None) -> None:
         """Take back a slot that is not active: it bypassed, is lent, or is a zombie's."""
         slot.state = RELEASED
-        now = self._clock()
+        now = self.clock()
         self.end_probes(slot, outcome, now)
         if self.announcer and not slot.is_bypass:
             self.announcer.released(slot, now)
@@ -226,7 +233,7 @@ class SlotPool:
         slot.lane.lent.add(slot)
         # How long it takes from here on is the affair of other calls.
         void_samples(slot)
-        self.put_back(slot, self._clock())
+        self.put_back(slot, self.clock())
 
     def ask_back(self, slot: ConcurrencySlot) -> Waiter | None:
         """Let a lent slot stand in line, before all that ask for a new one, if all is ready."""
@@ -237,7 +244,7 @@ class SlotPool:
             return None
         number = self.acquired + self.queue.enqueued
         order = (-inf, slot.arrival, number)
-        request, now, future = slot.request, self._clock(), get_running_loop().create_future()
+        request, now, future = slot.request, self.clock(), get_running_loop().create_future()
         waiter = Waiter(slot.lane, request, request.weight, order, now, future, slot.call_id)
         waiter.resumes, slot.resuming = slot, waiter
         self.join(waiter)
@@ -248,7 +255,7 @@ class SlotPool:
         """Stop waiting for a lent slot: it is not wanted back after all, or not yet."""
         waiter, slot.resuming = slot.resuming, None
         if waiter is not None and waiter.is_waiting:
-            self.dismiss(waiter, None)
+            self.reject_waiter(waiter, None)
             self.hand_over(waiter.lane)
 
     def count_zombies(self, more: int) -> None:
@@ -283,18 +290,23 @@ class SlotPool:
         if collision.is_refused(request):
             return refusal.collides(request)
         for waiter in collision.give_way(request, lane, excess):
-            self.dismiss(waiter, refusal.superseded(request))
+            self.reject_waiter(waiter, refusal.superseded(request))
             self.hand_over(waiter.lane)
         return None
 
     def join(self, waiter: Waiter) -> None:
         """Put a waiter in its line, and let it through at once if it may run."""
-        if self.queue.join(waiter):
-            self.hand_over(waiter.lane)
+        is_first, lane = self.queue.join(waiter), waiter.lane
+        if is_first:
+            self.hand_over(lane)
+        if waiter.is_waiting and (lease := lane.bucket.lease) is not None:
+            lease.note_waiter(waiter)
 
     def leave(self, waiter: Waiter) -> None:
         """Take a waiter out of its line, whatever became of it."""
         self.queue.leave(waiter)
+        if (lease := waiter.lane.bucket.lease) is not None:
+            lease.withdraw(waiter)
 
     def grant(self, waiter: Waiter, now: float) -> None:
         """Give a waiter its slot."""
@@ -348,10 +360,10 @@ class SlotPool:
         self.held.add(slot)
         waiter.wake()
 
-    def dismiss(self, waiter: Waiter, error: AdmissionError | None) -> None:
+    def reject_waiter(self, waiter: Waiter, error: AdmissionError | None) -> None:
         """End a wait without a slot."""
         self.leave(waiter)
-        self.dismissed += 1
+        self.rejected_in_queue += 1
         waiter.wake(error)
         self._announce_end(waiter, error)
 
@@ -366,10 +378,10 @@ class SlotPool:
 
     def _expire_waiter(self, waiter: Waiter, timeout: float) -> None:
         """End a wait whose time is over."""
-        self.expired += 1
+        self.timed_out_in_queue += 1
         self.timed_out += 1
         self.leave(waiter)
-        delay = waiter.lane.delay_of(waiter, self._clock())
+        delay = waiter.lane.delay_of(waiter, self.clock())
         if delay > 0:
             error: AdmissionError = refusal.still_too_fast(waiter, timeout, delay)
         else:
@@ -386,7 +398,7 @@ class SlotPool:
 
     def _announce_end(self, waiter: Waiter, error: AdmissionError | None) -> None:
         if self.announcer and waiter.resumes is None:
-            self.announcer.ended(waiter, self._clock(), error)
+            self.announcer.ended(waiter, self.clock(), error)
 
     def refuse_wait(self, waiter: Waiter, now: float) -> AdmissionError | None:
         """Return why a call that stands in line already may not wait, if it may not."""
@@ -409,7 +421,7 @@ class SlotPool:
         self.rejected += 1
         lane.bucket.rejected += 1
         if self.announcer:
-            self.announcer.refused(request, self._clock(), error)
+            self.announcer.refused(request, self.clock(), error)
         return error
 
     def count_timeout(self) -> None:
@@ -425,9 +437,11 @@ class SlotPool:
 
     def hand_over(self, lane: Lane, now: float | None = None) -> None:
         """Give out all slots that can be given, after something changed in `lane`."""
-        now, queue = self._clock() if now is None else now, self.queue
-        if queue.waiting == lane.waiting and not (
-            lane.is_gated or self.parked or self.is_shut or lane.bucket.paused_until
+        now, queue = self.clock() if now is None else now, self.queue
+        if (
+            queue.waiting == lane.waiting
+            and not (lane.is_gated or self.parked or self.is_shut or lane.bucket.paused_until)
+            and lane.bucket.lease is None
         ):
             while (head := queue.next_alone(lane, self.used, self.limit)) is not None:
                 self.pass_on(head, now)
@@ -443,18 +457,20 @@ class SlotPool:
     def give_out(self, now: float | None = None) -> None:
         """Give slots to those at the front, as long as there are any."""
         queue, gate = self.queue, self.gate
-        now = self._clock() if now is None else now
+        now = self.clock() if now is None else now
         while head := queue.next(self.used, self.limit, now, is_paused=gate.is_paused):
             lane: Lane = head.lane
             is_asked = lane.is_gated and head.resumes is None
-            error = self._refuse_head(head, lane, now) if is_asked else None
+            error = self.refuse_head(head, lane, now) if is_asked else None
             if error is not None:
-                self.dismiss(head, error)
+                self.reject_waiter(head, error)
             else:
                 self.grant(head, now)
             queue.refresh(lane, now)
+        if self.leases is not None:
+            self.leases.ask_again()
 
-    def _refuse_head(self, head: Waiter, lane: Lane, now: float) -> AdmissionError | None:
+    def refuse_head(self, head: Waiter, lane: Lane, now: float) -> AdmissionError | None:
         """Return why a call whose turn has come is not made any more, if it is not."""
         overload = lane.bucket.overload
         if overload is not None and head.is_queued and overload.refuses(head, now):
@@ -490,7 +506,7 @@ class SlotPool:
 
     def refuse_behind_open(self) -> None:
         """After a change of the limits, an open breaker may stand above those that wait."""
-        now = self._clock()
+        now = self.clock()
         lanes = self.layout.lanes.values()
         for lane in [each for each in lanes if each.waiting and each.breakers]:
             if any(breaker.state(now) == OPEN for breaker in lane.breakers):
@@ -500,7 +516,7 @@ class SlotPool:
         for waiter in lane.waiting_calls():
             error = refusal.broken(lane, now)
             if error is not None and waiter.resumes is None:
-                self.dismiss(waiter, error)
+                self.reject_waiter(waiter, error)
         self.hand_over(lane)
 
     # Places in line.
@@ -545,49 +561,3 @@ class SlotPool:
             for future in self.idle:
                 if not future.done():
                     future.set_result(None)
-
-
-class Gate:
-    """Open, paused, draining, closed, or shut because too many zombies hold slots."""
-
-    __slots__ = ("_is_flooded", "closed_because", "is_paused")
-
-    def __init__(self) -> None:
-        self.closed_because: str | None = None
-        """`closed`, `draining` or why the process may not use it; None: none of them."""
-        self.is_paused = False
-        """Whether no call gets a slot that has not run before."""
-        self._is_flooded = False
-
-    def update(self, zombies: int, most: int | None) -> bool:
-        """Return whether new calls may not just pass, with so many zombies of at most so many."""
-        self._is_flooded = most is not None and zombies >= most
-        return self.is_paused or self._is_flooded or self.closed_because is not None
-
-    def resume(self) -> None:
-        """End a pause or a drain."""
-        if self.closed_because == "draining":
-            self.closed_because = None
-        self.is_paused = False
-
-    def shut(self, because: str) -> None:
-        """Refuse new calls: `draining`, or `closed` for good."""
-        # What is closed stays so: a drain that comes later must not open it to calls of calls.
-        if self.closed_because in (None, "draining") and because != self.closed_because:
-            self.closed_because = because
-
-    def disown(self, reason: str) -> None:
-        """Refuse all calls for good: the process has forked."""
-        self.closed_because = reason
-
-    def lets_bypass(self, request: AdmissionRequest) -> bool:
-        """Return whether a call may come in that the limits do not apply to."""
-        because = self.closed_because
-        return because is None or (because == "draining" and request.parent is not None)
-
-    def refuse(self, request: AdmissionRequest, zombies: int) -> AdmissionError | None:
-        """Return why a call may not even wait, if it may not."""
-        because = self.closed_because
-        if because is not None and (because != "draining" or request.parent is None):
-            return refusal.closed(because)
-        return refusal.flooded(zombies) if self._is_flooded else None

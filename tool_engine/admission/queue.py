@@ -12,14 +12,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop
 
-from tool_engine.admission.deadlines import Deadlines
 from tool_engine.admission.fairness import join, serve, turn_in_line
 from tool_engine.admission.key import COMES_LAST, Key
 from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Bucket, Lane, Line
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, ZOMBIE, ConcurrencySlot, Order
-from tool_engine.admission.waiting import Waiter
+from tool_engine.admission.waiting import Deadlines, Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolEngineError
 
@@ -151,7 +150,7 @@ class Queue:
             now: The time on the controller's clock.
             is_paused: Whether only calls may go on that have run before.
         """
-        while (best := self._find_first()) is not None:
+        while (best := self.find_first()) is not None:
             head = best[1]
             if used >= limit or (is_paused and head.resumes is None):
                 return None
@@ -175,6 +174,9 @@ class Queue:
         best, bucket = lane.best(), lane.bucket
         if best is None:
             self.settle()
+            if lane.offered is not None:
+                # While others waited, too, it stood above for a call that has left.
+                self.refresh(lane)
             return None
         if self.lone is not lane:
             self.settle()
@@ -195,7 +197,8 @@ class Queue:
         if lane is not None:
             self.refresh(lane)
 
-    def _find_first(self) -> tuple[Order, Waiter] | None:
+    def find_first(self) -> tuple[Order, Waiter] | None:
+        """Return the first call that no line below the controller's own holds up."""
         if self.lone is not None:
             self.settle()
         while self._changed_keys:
@@ -292,6 +295,8 @@ class Queue:
         delay = line.delay(head, now)
         if delay > 0:  # else a slot that is given back brings its bucket back
             self._wake_later(line, delay)
+        elif isinstance(line, Bucket) and line.lease is not None:
+            line.lease.note_blocked()
 
     def _refresh_key(self, key: Key) -> None:
         """Let go what there is room for among the lanes that a key blocked."""

@@ -19,8 +19,7 @@ from tool_engine.errors import (
     SlotRejectedError,
     SupersededError,
 )
-from tool_engine.model.settings.concurrency import CollisionPolicy
-from tool_engine.model.settings.load import OverloadPolicy
+from tool_engine.model.settings.concurrency import CollisionPolicy, OverloadPolicy
 
 _CLOSED: Final = {
     "closed": "the controller is closed and gives no more slots",

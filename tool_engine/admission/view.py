@@ -14,13 +14,15 @@ from tool_engine.admission.forecast import Forecast
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane
 from tool_engine.admission.pool import SlotPool
-from tool_engine.admission.reason import Reason, name_of, reason_of
 from tool_engine.admission.slot import ACTIVE, BYPASS, PARKED, ZOMBIE, ConcurrencySlot, Order
 from tool_engine.admission.snapshot import (
     ConcurrencySnapshot,
     HeldSlot,
+    Reason,
     WaitExplanation,
     WaitingCall,
+    name_of,
+    reason_of,
 )
 from tool_engine.admission.waiting import Waiter
 from tool_engine.interfaces import AdmissionUser
@@ -59,6 +61,14 @@ class ControllerView:
         self._clock = clock
         self.user: AdmissionUser | None = None
         """The engine, if there is one: knows which call runs, and which call follows which."""
+
+    def describe(self) -> str:
+        """Return what `repr` shows."""
+        pool = self._pool
+        return (
+            f"{pool.used}/{pool.limit} in use, {pool.queue.waiting} wait, "
+            f"{pool.zombies} zombies, {pool.gate.closed_because or 'open'}"
+        )
 
     def metrics(self) -> ConcurrencyMetrics:
         """Return all sums."""
@@ -134,9 +144,9 @@ class ControllerView:
             total_enqueued=enqueued,
             total_dequeued=enqueued - queue.waiting,
             total_granted=pool.granted,
-            total_queue_timeout=pool.expired,
+            total_queue_timeout=pool.timed_out_in_queue,
             total_cancelled=pool.cancelled,
-            total_rejected_in_queue=pool.dismissed,
+            total_rejected_in_queue=pool.rejected_in_queue,
             total_execution_time=pool.held_seconds,
             max_concurrent_observed=pool.most_used,
             max_queue_length_observed=pool.most_waiting,

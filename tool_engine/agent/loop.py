@@ -28,7 +28,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.redaction import shorten_words, words_of
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables.read_labels import UNKNOWN
+from tool_engine.session.variables.labels import UNKNOWN
 
 _METHODS: Final = ("user_message", "reply")
 _VALUES: Final = ("name", "protocol")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, Self, TypeAlias
@@ -18,6 +17,7 @@ import msgspec
 
 from tool_engine.approval.scopes import IS_SHARED
 from tool_engine.approval.waiting import Waiting
+from tool_engine.clock import read_time
 from tool_engine.errors import ApprovalError, RecordsUnavailableError
 from tool_engine.interfaces import ApprovalStorage
 from tool_engine.logger import get_logger
@@ -100,7 +100,7 @@ class ApprovalBook:
         self.storage = storage
         self._timekeeper: Any = storage if timekeeper is None else timekeeper
         if clock is None:
-            clock = getattr(self._timekeeper, "read_clock", time.time)
+            clock = getattr(self._timekeeper, "read_clock", read_time)
         self._clock: Callable[[], float] = clock
         self._is_of_all = is_of_all
         self.find_desk = find_desk

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from tool_engine.background.backlog import Backlog
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import MOST, Places
 from tool_engine.background.run import TaskRun, make_running
@@ -62,6 +63,7 @@ class Feeding:
         self.records = engine.store.storage if is_plain and storage.is_shared else None
         self.writer = writer
         self.places = Places()
+        self.backlog = Backlog()
         self.clock = clock
         self._live = live
         self.worker = secrets.token_hex(8)
@@ -70,7 +72,7 @@ class Feeding:
         self._runs: dict[str, TaskRun] = {}
         # The arguments of those that only this process can run.
         self._bound: dict[str, KeptTask] = {}
-        self._is_behind = self._is_closing = self._is_cut_off = self._is_for_own = False
+        self._is_closing = self._is_cut_off = self._is_for_own = False
         self._news = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._seen: dict[str, tuple[int, float]] = {}
@@ -94,10 +96,11 @@ class Feeding:
             return
         if self._loops:
             if self._is_for_own and not is_for_own:
-                self._is_for_own, self._is_behind = False, self.storage.is_shared
-                self._news.set()
+                self._is_for_own = False
+                self._expect_others()
             return
-        self._is_behind, self._is_for_own = self.storage.is_shared, is_for_own
+        self._is_for_own = is_for_own
+        self._expect_others()
         for work in (self._feed_line(), self._tend_tasks(), self._show_progress()):
             # Of no call: what a task does belongs to no caller.
             task = asyncio.get_running_loop().create_task(work, context=Context())
@@ -112,7 +115,7 @@ class Feeding:
         """Return True if a new task need not wait for others."""
         return (
             (kept.is_bound if self._is_for_own else bool(self._loops))
-            and not self._is_behind
+            and not self.backlog.may_hold(kept.state.tool_name)
             and self.places.room > 0
             and kept.state.tool_name not in self.places.full
         )
@@ -125,6 +128,8 @@ class Feeding:
         if kept.slot is None:
             pipeline.present.forget_id(call_id)
         else:
+            # A request that may come again must find what it has begun, whatever happens between.
+            kept.is_settled = kept.key is not None
             kept.state = make_running(kept.state, call_id, self.clock.now())
 
     def release_slot(self, kept: KeptTask) -> None:
@@ -150,7 +155,7 @@ class Feeding:
         if kept.worker == self.worker:
             self._begin_run(kept)
         else:
-            self._is_behind = True
+            self.backlog.note_waiting(kept.state.tool_name)
             if kept.state.tool_name not in self.places.full:
                 self._news.set()
 
@@ -158,6 +163,11 @@ class Feeding:
         """Return True if this engine has taken the task, and no other one has it by now."""
         run = self._runs.get(kept.state.id)
         return run is not None and not run.is_lost
+
+    def has_ended(self, kept: KeptTask) -> bool:
+        """Return True if the call of a task has ended that this engine has taken."""
+        run = self._runs.get(kept.state.id)
+        return run is None or run.is_over
 
     async def end_run(self, kept: KeptTask, refusal: Refusal) -> bool:
         """Have a task end that this engine has taken, and wait until it has.
@@ -242,7 +252,14 @@ class Feeding:
 
     def look_in_line(self) -> None:
         """Take more tasks, since a place has come free."""
-        if self._is_behind:
+        if self.backlog.has_any:
+            self.backlog.is_due = True
+            self._news.set()
+
+    def _expect_others(self) -> None:
+        """Look first for what others have left."""
+        if self.storage.is_shared:
+            self.backlog.expect_any()
             self._news.set()
 
     async def _feed_line(self) -> None:
@@ -257,18 +274,19 @@ class Feeding:
             await self._news.wait()
 
     async def _claim_some(self) -> None:
-        while self._is_behind and not self._is_closing:
+        backlog = self.backlog
+        while backlog.is_due and not self._is_closing:
             full, share = set(self.places.full), self.places.share
             if share <= 0:
+                # What waits there comes before new ones, whose places may come free first.
+                backlog.expect_any()
                 return
+            backlog.begin_look()
             tasks = await self.storage.claim(self.worker, share, full, is_own=self._is_for_own)
             self._is_cut_off = False
+            backlog.end_look(full, is_whole=len(tasks) < share)
             for kept in tasks:
                 self._begin_claimed(kept)
-            if not tasks:
-                # What was kept meanwhile is asked for again.
-                self._is_behind = bool(full) or self._news.is_set()
-                return
 
     def _begin_claimed(self, found: KeptTask) -> None:
         """Run a task that has waited; it ends at once where its time is over."""
@@ -292,7 +310,8 @@ class Feeding:
 
     def _begin_run(self, kept: KeptTask) -> TaskRun:
         self._runs[kept.state.id] = run = TaskRun(self._engine, kept, self)
-        run.join_line()
+        if kept.slot is None:
+            run.join_line()
         self._watch_expiry(kept.state.expires_at)
         loop = asyncio.get_running_loop()
         run.task = loop.create_task(self._run_task(run), context=kept.run_in or Context())
@@ -391,7 +410,7 @@ class Feeding:
             # An heir finds it, once this engine counts as dead.
             _log.warning("task_not_written", task_id=kept.state.id, error=str(error))
         else:
-            self._is_behind = True
+            self.backlog.note_waiting(kept.state.tool_name)
             self._news.set()
 
     def _watch_expiry(self, expires: datetime) -> None:
@@ -451,7 +470,7 @@ class Feeding:
             for kept in inherited:
                 await self._take_over(kept)
             await self._close_questions({kept.state.id for kept in inherited})
-        self._is_behind = True
+        self.backlog.is_due = True
         self._news.set()
 
     async def _look_at_own(self) -> None:

@@ -108,7 +108,8 @@ class TaskRun(msgspec.Struct, eq=False):
     _is_plain: bool = False
     """Whether its call comes to its slot without a wait, so that its tool is still the same."""
     _has_started: bool = False
-    _is_over: bool = False
+    is_over: bool = False
+    """Whether its call has ended, if not its task: that is written."""
 
     def join_line(self) -> None:
         """Take a place among the tasks that wait for a slot."""
@@ -142,12 +143,12 @@ class TaskRun(msgspec.Struct, eq=False):
                 raise
             result = self.result
         finally:
-            self._is_over = True
+            self.is_over = True
         return result
 
     def refuse(self, refusal: Refusal) -> ToolExecutionResult:
         """End the call without its tool: one result, one record, one event."""
-        self._is_over = True
+        self.is_over = True
         kept = self.kept
         own = self._own_context()
         return self._engine.refuse(kept.state.tool_name, kept.params, own, refusal)
@@ -165,7 +166,7 @@ class TaskRun(msgspec.Struct, eq=False):
 
     def end(self, refusal: Refusal) -> bool:
         """Have the task end for a reason; False: it has ended."""
-        if self._is_over or self.ending is not None or self.task is None:
+        if self.is_over or self.ending is not None or self.task is None:
             return False
         self.ending = refusal
         if self._wait is not None:
@@ -178,7 +179,7 @@ class TaskRun(msgspec.Struct, eq=False):
     @property
     def is_held(self) -> bool:
         """True if the storage should say that this engine has the task, which has not ended."""
-        return self.kept.is_kept and not (self.is_lost or self._is_over)
+        return self.kept.is_kept and not (self.is_lost or self.is_over)
 
     def lose(self) -> None:
         """End the run, since another engine has the task: nothing more of it is written."""

@@ -7,8 +7,6 @@ in the storage. So a task is no part of the queue that callers wait in, and its 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from datetime import datetime, timedelta
@@ -22,7 +20,8 @@ from msgspec.structs import replace
 from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.quotas import Quotas
-from tool_engine.calls.call import ANONYMOUS
+from tool_engine.background.request_digest import digest_request
+from tool_engine.calls.call import ANONYMOUS, name_task
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
     ConfigurationError,
@@ -33,6 +32,7 @@ from tool_engine.errors import (
 )
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.knowledge.shared_clock import SharedClock
+from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.logger import current_call
 from tool_engine.model.call import (
     Refusal,
@@ -42,7 +42,8 @@ from tool_engine.model.call import (
 )
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.context_check import check_context
-from tool_engine.model.json.copying import copied, live
+from tool_engine.model.json.copying import live
+from tool_engine.model.json.plain import copied
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.task import (
     FINAL,
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _LOOK: Final = 0.25
 """Seconds between two looks at a task that another engine runs."""
+_TURNS: Final = 4
+"""Turns of the loop that a tool gets to end before the disk is asked to have its task."""
 _LONGEST_KEY: Final = 512
 _LONGEST_TTL: Final = 10 * 365 * 86_400.0
 
@@ -87,7 +90,7 @@ class EngineTasks:
         self._clock: SharedClock = getattr(storage, "clock", None) or SharedClock(storage.read_time)
         self._live: WeakValueDictionary[str, KeptTask] = WeakValueDictionary()
         self._validator = ToolParameterValidator(strict=engine.config.strict_validation)
-        self._writer = TaskWriter(storage)
+        self._writer, self._harmless = TaskWriter(storage), Harmless()
         self._quotas = Quotas(storage, self._clock, engine.config.max_tasks_per_owner)
         self.feeding = Feeding(engine, storage, self._writer, self._clock, self._live)
 
@@ -153,7 +156,7 @@ class EngineTasks:
             kept.is_kept, kept.is_late = False, True
             self._take_task(kept)
             found = kept
-        elif self._storage.is_shared and kept.worker is not None and not is_hopeless:
+        elif kept.worker is not None and not is_hopeless:
             feeding.hold_slot(kept)
         if found is None:
             found = await self._keep_task(kept)
@@ -181,18 +184,30 @@ class EngineTasks:
 
     async def _keep_now(self, kept: KeptTask) -> KeptTask:
         try:
-            found = await self._quotas.take_room(kept)
+            found = None if kept.state.owner is None else await self._quotas.take_room(kept)
             if found is None:
                 try:
                     found = await self._storage.put(kept)
                 finally:
-                    self._quotas.leave(kept)
+                    if kept.state.owner is not None:
+                        self._quotas.leave(kept)
             if found is kept:
                 self._take_task(kept)
+                if not kept.is_settled:
+                    await self._settle_late(kept)
         finally:
             if kept.slot is not None and not self.feeding.has_run(kept):
                 self.feeding.give_up_slot(kept)
         return found
+
+    async def _settle_late(self, kept: KeptTask) -> None:
+        """Wait until a task outlives a loss of power, which one commit can do for several."""
+        for _ in range(_TURNS):
+            # A tool that ends at once has the end of its task written: the disk is asked once.
+            await asyncio.sleep(0)
+            if self.feeding.has_ended(kept):
+                break
+        await self._storage.settle(kept)
 
     def _take_task(self, kept: KeptTask) -> None:
         if self._storage.is_shared or not kept.is_kept:
@@ -455,15 +470,13 @@ class EngineTasks:
         if priority is None:
             priority = 5 if tool is None else tool.concurrency.priority
         given = params if params is not None else {}
-        is_bound = is_shared and not _can_be_kept(tool, given, context)
+        is_bound = is_shared and not self._can_be_kept(tool, given, context)
         digest = ""
         if key is not None:
-            said = fields_of(context)
-            asked = [tool_name, key, given, ttl, *(said[name] for name in _OF_REQUEST)]
-            digest = _digest_of(asked, is_secret=is_bound)
+            digest = digest_request([tool_name, key, given, ttl], context, is_secret=is_bound)
         return KeptTask(
             state=TaskState(
-                id=secrets.token_hex(16),
+                id=name_task(),
                 tool_name=str(tool_name),
                 owner=context.caller_id,
                 created_at=now,
@@ -481,6 +494,21 @@ class EngineTasks:
             digest=digest,
         )
 
+    def _can_be_kept(self, tool: Tool | None, params: Any, context: ToolExecutionContext) -> bool:
+        """Return True if a database may keep the call such that another process can make it."""
+        if tool is not None and (tool.secret_names or tool.secret_parts):
+            return False
+        if context.on_progress is not None or context.deadline is not None:
+            return False
+        kept = params if context is ANONYMOUS else [params, fields_of(context)]
+        try:
+            if msgspec.json.decode(msgspec.json.encode(kept)) != kept:
+                return False
+            self._harmless.refresh()
+            return self._harmless.is_so(params) or bool(redact(params) == params)
+        except Exception:  # noqa: BLE001 - a foreign value may raise anything
+            return False
+
     @property
     def runs_here(self) -> bool:
         """True if this engine runs what it starts, and leaves it to no other."""
@@ -494,11 +522,13 @@ class EngineTasks:
 
     def _open_for(self, kept: KeptTask) -> None:
         """Run tasks from now on, unless this engine leaves them to others."""
+        if self.feeding.runs_all:
+            return
         if self.runs_here:
             self.feeding.open()
         elif kept.is_awaited and kept.is_bound:
             self.feeding.open(is_for_own=True)
-        elif kept.is_bound and not self.feeding.runs_all:
+        elif kept.is_bound:
             raise TaskError(
                 "no other program can run this call: its arguments are secret or no JSON values, "
                 "and so stay here; let this engine run tasks, with run_tasks=True"
@@ -539,41 +569,6 @@ def _check_start(context: ToolExecutionContext, ttl: float, key: str | None) -> 
         raise ConfigurationError(
             f"idempotency_key must be a text of 1 to {_LONGEST_KEY} characters, got {key!r:.80}"
         )
-
-
-def _can_be_kept(tool: Tool | None, params: Any, context: ToolExecutionContext) -> bool:
-    """Return True if a database may keep the call such that another process can make it."""
-    if tool is not None and (tool.secret_names or tool.secret_parts):
-        return False
-    if context.on_progress is not None or context.deadline is not None:
-        return False
-    kept = [params, fields_of(context)]
-    try:
-        again = msgspec.json.decode(msgspec.json.encode(kept))
-        return bool(again == kept and redact(params) == params)
-    except Exception:  # noqa: BLE001 - a foreign value may raise anything
-        return False
-
-
-_SECRET: Final = secrets.token_bytes(16)
-"""Without it, a reader of the database could find a short secret by trying."""
-
-
-_OF_REQUEST: Final = (
-    *("conversation_id", "workflow_id", "session_id", "timeout", "priority", "max_retries"),
-    "variables",
-)
-"""What of a context is a part of what is asked for; who asks has keys of their own, and which try
-it is, or over which way it comes, makes no other request of it."""
-
-
-def _digest_of(asked: Sequence[Any], *, is_secret: bool) -> str:
-    """Return what distinguishes a request from another one with the same key."""
-    try:
-        parts = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode(asked)
-    except Exception:  # noqa: BLE001 - a foreign value, and MessagePack has no numbers beyond 64 bits
-        parts = repr(asked).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(parts, digest_size=16, key=_SECRET if is_secret else b"").hexdigest()
 
 
 def _missing_error(task_id: object) -> TaskNotFoundError:

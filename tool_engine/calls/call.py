@@ -1,10 +1,16 @@
-"""What is the state of a call, and why did its run end as it did?"""
+"""Which id and context does a call have, how far has it come, and why did its run end as it did?
+
+A caller who has seen a number could go on counting, and two processes would count alike: those
+that a server forked, and those that began in one millisecond. So each id ends in a mark that is
+drawn from the system, in a supply that a forked process does not share.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import partial
@@ -14,6 +20,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 from msgspec.structs import force_setattr
 
+from tool_engine.approval.scopes import narrow_scope
 from tool_engine.backends.task import ABORTED, STOPPED, SUPERSEDED, ToolTask
 from tool_engine.calls.failure import Failure, failure_of
 from tool_engine.calls.plan import Plan
@@ -22,7 +29,9 @@ from tool_engine.interfaces import Run, Slot
 from tool_engine.knowledge.entry import VisibleCall
 from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult, ValidationError
+from tool_engine.model.context_check import check_context, heard_by, is_of_own
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
+from tool_engine.model.progress import ToolProgress
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.settings.settable import settable
 from tool_engine.model.tool import Tool
@@ -37,6 +46,13 @@ _SUPERSEDED: Final = Failure(
 _first_helper: Final = threading.Lock()
 """Held while a call notes its first helping task; two loops may do so at once."""
 _ABORTED: Final = Failure("engine_closed", "the engine was closed while the tool ran")
+_SUPPLY: Final = 256
+"""Marks that are drawn at once: a request to the system for each would cost more than a tool."""
+_BYTES: Final = 10
+"""The bytes of one mark: enough that two calls of an engine never share an id."""
+_TASK_DIGITS: Final = 32
+_marks: Final[list[str]] = []
+_take: Final = _marks.pop
 
 
 @settable
@@ -126,6 +142,9 @@ class Call(msgspec.Struct, eq=False):
         maker: Call | None = self.context.bound_call
         if maker is not None:
             maker.note_inside(tool)
+
+    def is_owned_by(self, owner: object) -> bool:
+        return self.owner is owner
 
     def of(self, owner: Any) -> Call | None:
         """Return the nearest call of `owner`: this one or one above it.
@@ -361,3 +380,107 @@ def ended_error(call_id: str | None, tool_name: str) -> UnboundContextError:
         f"cannot call {tool_name!r}: the call {call_id} that this context is bound to has "
         "ended, or has to end"
     )
+
+
+class _Unnamed(ToolExecutionContext):
+    """The context of a call that comes with a listener alone."""
+
+
+def nested_context(
+    outer: ToolExecutionContext, context: ToolExecutionContext | None, timeout: float | None
+) -> ToolExecutionContext:
+    """Return the context of an inner call: by default its maker's, which no one hears."""
+    # The maker's own listener hears of the maker alone: `bind` leaves it out.
+    heard = None if context is None else context.on_progress
+    if isinstance(context, _Unnamed) and context.bound_call is None:
+        context = None
+    source = outer if context is None else context
+    check_context(source)
+    # The maker may reveal what it learns there, however the call ends.
+    outer.bound_call.note_inside()
+    # Of what is bound to a call that has ended, or to another one, the deadline is its own.
+    own = None if source.bound_call is not None else source.deadline
+    deadlines = [each for each in (outer.deadline, own) if each is not None]
+    return ToolExecutionContext(
+        source.caller_id,
+        source.caller_type,
+        source.conversation_id,
+        source.workflow_id,
+        timeout if context is None else context.timeout,
+        0,
+        source.max_retries,
+        source.variables,
+        priority=outer.priority if source.priority is None else source.priority,
+        parent_call_id=outer.call_id,
+        task_id=outer.task_id,
+        deadline=min(deadlines, default=None),
+        session_id=source.session_id or outer.session_id,
+        # A tool cannot do what its conversation forbids, nor act for another conversation.
+        scope=outer.scope if source is outer else narrow_scope(outer.scope, source.scope),
+        on_progress=heard,
+        _is_for_tool=context is None,
+        _is_of_own=source.bound_call is None and is_of_own(source),
+    )
+
+
+def context_of(
+    context: ToolExecutionContext | None, listener: Callable[[ToolProgress], object] | None
+) -> ToolExecutionContext:
+    """Return the context of a call that `listener` hears; see `heard_by`."""
+    if context is None:
+        return ANONYMOUS if listener is None else _Unnamed(on_progress=listener)
+    is_unchanged = type(context) is ToolExecutionContext and not context._is_changed  # noqa: SLF001 - the engine's own
+    if listener is None and (is_unchanged or check_context(context)):
+        # One that is as it was made was checked then.
+        return context
+    return heard_by(listener, context)
+
+
+def inner_context(maker: Call, context: ToolExecutionContext) -> ToolExecutionContext:
+    """Return the context of an inner call: its time while that runs, and all else for ever."""
+    outer = maker.bind(None if maker.is_over else maker.deadline)
+    return nested_context(outer, None if context is ANONYMOUS else context, None)
+
+
+def joined_context(near: Call, inner: ToolExecutionContext) -> ToolExecutionContext:
+    """Return the context of an inner call that is part of another call, too."""
+    joined = nested_context(near.bind(near.deadline), inner, None)
+    joined._is_for_tool = inner.is_for_tool  # noqa: SLF001 - the engine's own
+    return joined
+
+
+def name_call(engine: str) -> str:
+    """Return a new call id: the engine's name and twenty digits.
+
+    Args:
+        engine: What `name_engine` gave.
+    """
+    try:
+        return engine + _take()
+    except IndexError:
+        return engine + _draw_marks()
+
+
+def name_task() -> str:
+    """Return a new task id: 128 random bits as hexadecimal digits."""
+    try:
+        return (_take() + _take())[:_TASK_DIGITS]
+    except IndexError:
+        return (_draw_marks() + _draw_marks())[:_TASK_DIGITS]
+
+
+def _draw_marks() -> str:
+    drawn = os.urandom(_SUPPLY * _BYTES).hex("-", _BYTES).split("-")
+    mark = drawn.pop()
+    # Another thread may be drawing, too.
+    _marks.extend(drawn)
+    return mark
+
+
+def name_engine() -> str:
+    """Return the beginning of all call ids of one engine."""
+    return f"call-{os.urandom(4).hex()}-"
+
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=_marks.clear)

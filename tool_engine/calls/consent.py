@@ -21,7 +21,7 @@ from tool_engine.interfaces import CallScope
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.json.copying import copied
+from tool_engine.model.json.plain import copied
 from tool_engine.model.json.unpacking import LARGE
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool, is_same

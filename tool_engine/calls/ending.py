@@ -74,7 +74,7 @@ class CallEnding:
         seconds = now - slot.acquired_at
         limited, output, kept = ready
         context, request, queue_wait = call.context, slot.request, slot.queue_wait
-        facts, attempts = plan.facts, 1
+        task, facts, attempts = context._task, plan.facts, 1  # noqa: SLF001 - the engine's own
         call.run = None  # the run knows its call: without a cycle both are freed at once
         if call.reports is not None:
             call.reports.end()
@@ -119,7 +119,7 @@ class CallEnding:
         )
         if limited is not None or (context.scope is not None and len(kept) > _SHORT):
             output = _give_output(call, ready, metadata, entry)
-        (self._append if context.task is None else context.task.keep_record)(entry)
+        (self._append if task is None else task.keep_record)(entry)
         notes, name = _list_findings(call) if call.findings else [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:

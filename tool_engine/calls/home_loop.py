@@ -61,10 +61,6 @@ class HomeLoop:
                     disown_in_child(self._owner)
         return self.loop is loop
 
-    def is_here(self) -> bool:
-        """Return True if the running loop is known to be the one; False: it may be."""
-        return self.loop is asyncio.get_running_loop()
-
     def forget(self) -> None:
         """Have no loop any more, in a process that was forked."""
         self.loop = None
@@ -160,7 +156,7 @@ def at_home(
 
     @wraps(method)
     async def run(self: _Lives, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if self._home.is_here():
+        if self._home.loop is asyncio.get_running_loop():
             return await method(self, *args, **kwargs)
         done: _T = await self._run_at_home(partial(method, self, *args, **kwargs))
         return done

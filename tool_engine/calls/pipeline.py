@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import get_running_loop
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -25,24 +25,27 @@ from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import (
     ANONYMOUS,
     Call,
+    context_of,
     end_of,
     end_work_of,
     ended_error,
+    inner_context,
+    joined_context,
+    name_call,
+    nested_context,
     slot_of_this_call,
 )
-from tool_engine.calls.call_id import name_call
 from tool_engine.calls.consent import Consents, freeze_arguments, let_others_run
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
-from tool_engine.calls.nesting import context_of, inner_context, joined_context, nested_context
 from tool_engine.calls.plan import Plan, Planner
 from tool_engine.calls.present import QUEUED, PresentCalls, StoppedError, Wait
 from tool_engine.calls.progress import take_report
 from tool_engine.calls.retrying import Retries
 from tool_engine.calls.returned_value import Ready
 from tool_engine.calls.sharing import Flight, Flights
-from tool_engine.calls.uses import Use, is_use, take_uses
+from tool_engine.calls.uses import is_use, take_uses
 from tool_engine.errors import (
     AdmissionError,
     EngineClosedError,
@@ -190,7 +193,7 @@ class Pipeline:
                 plan, arguments = await self._prepare_call(call, params, packed, arguments, parent)
                 if call.result is not None:
                     return call.result
-            request = self._make_request(plan, context, arguments, parent)
+            request = self._choose_request(plan, context, arguments, parent)
         asked = context._task or self._controller  # noqa: SLF001 - its own
         call.slot = slot = asked.admit_nowait(request, self._time(), call.call_id)
         if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
@@ -276,8 +279,7 @@ class Pipeline:
     ) -> ToolExecutionResult:
         """Make a call for the tool of `near`, or for work that it has started."""
         self.present.check_inner(call_id)
-        is_here = near.owner is self
-        if not is_here:
+        if not near.is_owned_by(self):
             return await self._make_across(near, tool_name, params, context)
         if near.is_over:
             if near.is_broken_off:
@@ -374,7 +376,8 @@ class Pipeline:
         parent: Slot | None,
     ) -> ToolExecutionResult:
         """Run a tool's inner call, and count it as a use where a conversation counts."""
-        uses = self._take_uses(tool_name, inner)
+        tool = None if inner.scope is None else self._find_shared(tool_name, inner)
+        uses = take_uses(inner.scope, tool_name, tool, self.consents.home)
         if isinstance(uses, Refusal):
             return self.refuse(tool_name, params, inner, uses)
         result = await self.execute(tool_name, params, inner, parent=parent)
@@ -383,16 +386,9 @@ class Pipeline:
                 each.give_back()
         return result
 
-    def _take_uses(self, name: str, context: ToolExecutionContext) -> Refusal | Iterable[Use]:
-        """Count a tool's inner call; one without an existing tool is not counted."""
-        scope = context.scope
-        if scope is None or not isinstance(name, str):
-            return ()
-        tool = None if is_of_own(context) else self._find(name)
-        if tool is not None:
-            return take_uses(scope, tool, self.consents.home)
-        own = scope.own(name)
-        return () if own is None else take_uses(scope, own[0], None)
+    def _find_shared(self, name: object, context: ToolExecutionContext) -> Tool | None:
+        """Return the tool of the engine that a call names; None: there is none."""
+        return self._find(name) if isinstance(name, str) and not is_of_own(context) else None
 
     def refuse(
         self, tool_name: str, params: Any, context: ToolExecutionContext | None, refusal: Refusal
@@ -441,7 +437,7 @@ class Pipeline:
         if self._is_closed:
             return Failure("engine_closed", "the engine is closed and takes no more calls")
         name, scope, is_own = call.tool_name, call.context.scope, is_of_own(call.context)
-        tool = self._find(name) if isinstance(name, str) and not is_own else None
+        tool = self._find_shared(name, call.context)
         if tool is None and scope is not None and (is_own or not self.consents.is_guest(call)):
             own = scope.own(name)
             if own is not None:
@@ -458,25 +454,30 @@ class Pipeline:
                 return failure_of(ToolExecutionError(str(error)))
         return plan
 
-    def _make_request(
+    def _choose_request(
         self,
         plan: Plan,
         context: ToolExecutionContext,
         arguments: dict[str, Any],
         parent: Slot | None,
     ) -> AdmissionRequest:
+        """Return what one call asks the controller for: mostly what all calls of the tool do."""
+        config, usual = self._controller.config, plan.request
         if parent is _UNASKED:
             parent = None
         elif (maker := context.bound_call) is not None:
             maker.note_inside(plan.tool)
-        return plan.make_request(self._controller.config, context, arguments, parent)
+        is_plain = parent is None and not plan.is_keyed
+        if is_plain and config.ignores_caller(context, is_bypass=usual.is_bypass):
+            return usual
+        return plan.make_request(config, context, arguments, parent)
 
     def hold_slot(self, name: str, context: ToolExecutionContext, call_id: str) -> Slot | None:
         """Return a slot for a call that will be made; None: there is none, or it asks for more."""
         plan = self._plans.get(name)
         if plan is None or plan.is_special:
             return None
-        request = plan.make_request(self._controller.config, context, {}, None)
+        request = self._choose_request(plan, context, {}, _UNASKED)
         return self._controller.admit_nowait(request, self._time(), call_id)
 
     async def _wait_for_slot(

@@ -148,14 +148,9 @@ class Plan:
         arguments: dict[str, Any],
         parent: Slot | None,
     ) -> AdmissionRequest:
-        """Return what one call asks the controller for: mostly what all calls of the tool do."""
-        request = self.request
-        if not self.is_keyed and not config.has_keys and parent is None:
-            is_bypass = context.caller_type in config.bypass_caller_types
-            if is_bypass is request.is_bypass and context.priority is None:
-                return request
+        """Return what one call asks the controller for on behalf of its caller."""
         key = None if self.is_shared else tool_key_of(self.tool, context, arguments)
-        return request.for_caller(config, context, key, parent)
+        return self.request.for_caller(config, context, key, parent)
 
 
 def _accept_convertible(accept: _Accept, misfits: _Misfits) -> _Accept:

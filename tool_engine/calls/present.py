@@ -10,15 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import STOPPED, task_of
-from tool_engine.calls.call_id import name_call
+from tool_engine.calls.call import Call, name_call
 from tool_engine.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from tool_engine.calls.call import Call
 
 ASKING: Final = "asking"
 QUEUED: Final = "queued"

@@ -51,14 +51,26 @@ if hasattr(os, "register_at_fork"):  # there is no fork on Windows
     os.register_at_fork(after_in_child=Counting.begin_anew)
 
 
-def take_uses(scope: Any, tool: Tool, engine: object) -> Refusal | Iterable[Use]:
+def take_uses(
+    scope: Any, tool_name: object, tool: Tool | None, engine: object
+) -> Refusal | Iterable[Use]:
     """Count a tool's call in all conversations that it is part of, or in none.
 
+    One without an existing tool is not counted.
+
     Args:
-        scope: What these add to the call.
-        tool: What is called.
-        engine: Which engine has it; None: only a conversation does.
+        scope: What these add to the call; None: it is part of none.
+        tool_name: The name that is called.
+        tool: What it names in the engine; None: at most a conversation has it.
+        engine: The engine.
     """
+    if scope is None or not isinstance(tool_name, str):
+        return ()
+    if tool is None:
+        own = scope.own(tool_name)
+        if own is None:
+            return ()
+        tool, engine = own[0], None
     find = getattr(scope, "uses_of", None)
     uses: Iterable[Use] = () if find is None else find(tool, engine)
     if not uses:

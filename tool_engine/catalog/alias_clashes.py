@@ -6,7 +6,7 @@ The tools themselves stay: each is called by its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.errors import DefinitionProblem
@@ -14,22 +14,29 @@ from tool_engine.model.checks.aliases import JOINTS, list_commands
 from tool_engine.model.tool import Tool
 
 
-def clashes_of(index: ToolIndex, only: Tool | None = None) -> list[DefinitionProblem]:
+def clashes_of(index: ToolIndex, only: Container[str] | None = None) -> list[DefinitionProblem]:
     """Return a problem for each tool and further name of it that is not clear.
 
     Args:
         index: The tools.
-        only: The tool whose names are looked at; None: every tool.
+        only: The names of the tools that are looked at; None: every tool.
     """
-    found = []
+    return [problem for _, problem in find_clashes(index, only)]
+
+
+def find_clashes(
+    index: ToolIndex, only: Container[str] | None = None
+) -> Iterator[tuple[str, DefinitionProblem]]:
+    """Yield the name of each tool with a further name that is not clear, and the problem."""
     for claim, names in index.aliases.items():
+        if only is not None and not any(name in only for name in names):
+            continue
         holders = [each for each in map(index.get, names) if each is not None]
         named = list(_find_named(claim, index)) if isinstance(claim, str) else []
-        for tool in holders if only is None else [each for each in holders if each is only]:
+        for tool in holders if only is None else [each for each in holders if each.name in only]:
             others = [each for each in (*named, *holders) if each is not tool]
             if others:
-                found.append(_describe_clash(tool, claim, others))
-    return found
+                yield tool.name, _describe_clash(tool, claim, others)
 
 
 def _find_named(alias: str, index: ToolIndex) -> Iterator[Tool]:

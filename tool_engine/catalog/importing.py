@@ -20,8 +20,8 @@ from tool_engine.errors import ConfigurationError, DefinitionError
 from tool_engine.interfaces import CatalogSource, ListedTool, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.unawaited import is_async
-from tool_engine.model.json.copying import copied
 from tool_engine.model.json.output import shown
+from tool_engine.model.json.plain import copied
 from tool_engine.model.json.references import Steps, copy_schemas, split_pointer, write_pointer
 from tool_engine.model.tool import Tool
 

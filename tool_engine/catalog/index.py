@@ -104,11 +104,11 @@ class ToolIndex:
             raise ToolNotFoundError(f"there is no tool named {shown}{hint}")
         return tool
 
-    def find_clashes(self, only: Tool | None = None) -> list[DefinitionProblem]:
+    def find_clashes(self, only: Container[str] | None = None) -> list[DefinitionProblem]:
         """Return a problem for each tool and further name of it that is not clear.
 
         Args:
-            only: The tool whose names are looked at; None: every tool.
+            only: The names of the tools that are looked at; None: every tool.
         """
         if not self.aliases.items():
             return []
@@ -183,8 +183,14 @@ class ToolIndex:
         Raises:
             DuplicateToolError: The name is taken, and `replace` is false.
         """
+        if not replace:
+            self.check_free(tool)
+        return self.with_changes({tool.name: tool})
+
+    def check_free(self, tool: Tool) -> None:
+        """Raise `DuplicateToolError` if the name of `tool` is taken."""
         present = self._tools.get(tool.name)
-        if present is not None and not replace:
+        if present is not None:
             raise DuplicateToolError(
                 DefinitionProblem(
                     f"the tool {tool.name!r} is already defined in {present.source or '<code>'}; "
@@ -193,7 +199,6 @@ class ToolIndex:
                     path="name",
                 )
             )
-        return self.with_changes({tool.name: tool})
 
     def without(self, name: str) -> ToolIndex:
         """Return a snapshot without the tool of this name."""

@@ -19,8 +19,7 @@ import msgspec
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.lint_rules.descriptions import DESCRIPTION_RULES
 from tool_engine.catalog.lint_rules.effects import EFFECT_RULES
-from tool_engine.catalog.lint_rules.examples import EXAMPLE_RULES
-from tool_engine.catalog.lint_rules.parameters import PARAMETER_RULES
+from tool_engine.catalog.lint_rules.parameters import EXAMPLE_RULES, PARAMETER_RULES
 from tool_engine.catalog.lint_rules.rule import WARNING, Flaw, LintRule
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.yaml.document import Document, Path, format_path

@@ -74,7 +74,7 @@ _PANELS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         ),
         "simulate": (
             "calls",
-            "Replay recorded calls under other limits: waits, refusals, use, beside the original.",
+            "Replay recorded calls under other limits, or propose limits: waits, refusals, use.",
         ),
     },
     "Give them to models and programs": {

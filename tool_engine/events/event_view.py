@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tool_engine.events.buffer import DROP_OLDEST
 from tool_engine.events.bus import EventBus, Subscription
 from tool_engine.events.event_filter import EventTypes, Names
+from tool_engine.events.missed import MissedEvents
 from tool_engine.events.stream import EventStream
 from tool_engine.interfaces import EventCallback
 from tool_engine.model.checks.bounds import check_count
@@ -85,6 +87,19 @@ class EventsView:
             policy=policy,
             after=after,
         )
+
+    async def find_missed_events(self, numbers: Sequence[int]) -> MissedEvents:
+        """Return what a reader has missed in other engines that keep events in this database.
+
+        Args:
+            numbers: The number of the event that it read last, and those of the last ones that it
+                read of other engines; none: it begins now.
+
+        Raises:
+            ConfigurationError: The engine is not loaded.
+            RecordsUnavailableError: The database does not answer.
+        """
+        return await MissedEvents.find(self._bus.log, numbers)
 
     async def read_call_events(self, call_id: str, limit: int = 1_000) -> list[ToolEngineEvent]:
         """Return the events of a call that `keep_events` kept, the oldest first.

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import force_setattr, replace
 
 from tool_engine.errors import ConfigurationError, EventsExpiredError
-from tool_engine.interfaces import EventStorage
+from tool_engine.interfaces import EventLife, EventStorage
 from tool_engine.interfaces.failing_storage import ask_for_all, ask_storage
 from tool_engine.logger import get_logger
 from tool_engine.model.event import PASSING, ToolEngineEvent
@@ -56,6 +56,16 @@ class EventLog:
         if self._sequence is None and self._storage is not None:
             self._sequence = self._storage.newest
         return self._sequence
+
+    @property
+    def first(self) -> int:
+        """The number with which this engine begins, once the storage is open."""
+        return getattr(self._storage, "first", 1)
+
+    @property
+    def has_lives(self) -> bool:
+        """True if the storage has events of other engines, each with its own numbers."""
+        return getattr(self._storage, "list_lives", None) is not None
 
     async def open(self) -> None:
         """Open the storage."""
@@ -109,6 +119,15 @@ class EventLog:
         if self._storage is None:
             return []
         return await ask_for_all("event", self._storage, "read", ToolEngineEvent, after, limit)
+
+    async def list_lives(self) -> Sequence[EventLife]:
+        """Return the numbers of other engines; see `interfaces.EventStorage`."""
+        return await ask_for_all("event", self._storage, "list_lives", EventLife)
+
+    async def read_life(self, after: int, until: int, limit: int) -> Sequence[ToolEngineEvent]:
+        """Return kept events of another engine; see `interfaces.EventStorage`."""
+        wanted = (after, until, limit)
+        return await ask_for_all("event", self._storage, "read_life", ToolEngineEvent, *wanted)
 
     async def read_call(self, call_id: str, limit: int) -> Sequence[ToolEngineEvent]:
         """Return the kept events of a call, the oldest first; at most `limit`."""

@@ -72,13 +72,19 @@ class MemoryEventStorage:
             return list(islice(self._events, start, start + limit))
 
 
-def event_storage_for(config: ToolEngineConfig) -> EventStorage | None:
-    """Return the event storage of the settings, not opened yet; None: none are kept."""
+def event_storage_for(config: ToolEngineConfig, records: str | None = None) -> EventStorage | None:
+    """Return the event storage of the settings, not opened yet; None: none are kept.
+
+    Args:
+        config: The settings.
+        records: The URL of the database; None: the one of the settings.
+    """
+    records = config.records if records is None else records
     if not config.keep_events:
         return None
-    if config.records is None:
+    if records is None:
         return MemoryEventStorage(config.keep_events)
     # Loaded late: most engines keep their events in memory.
     module = import_module("tool_engine.knowledge.sql.sql_events")
-    storage: EventStorage = module.SQLEventStorage(config.records, config.keep_events)
+    storage: EventStorage = module.SQLEventStorage(records, config.keep_events)
     return storage

@@ -16,7 +16,8 @@ from tool_engine.events.log import EventLog
 from tool_engine.events.mailbox import CutError, Mailbox
 from tool_engine.model.event import PASSING, ToolEngineEvent
 
-_PAGE: Final = 500
+_PAGE: Final = 100
+"""Events that are read at once: each may have an output of 64 KiB."""
 
 
 class Replay:

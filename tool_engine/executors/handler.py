@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
+from types import FunctionType
 from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError, ToolExecutionError
@@ -29,9 +30,11 @@ class AsyncHandlerExecutor:
     is_async = True
     """`execute` returns the handler's own coroutine, which saves a coroutine per call."""
 
-    def __init__(self, handler: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+    def __init__(
+        self, handler: Callable[..., Coroutine[Any, Any, Any]], has_context: bool | None = None
+    ) -> None:
         self.handler = handler
-        self._wants_context = _wants_context(handler)
+        self._wants_context = _has_context(handler) if has_context is None else has_context
         self.misfits = _misfits_of(handler)
         self.direct = None if self._wants_context else handler
         """What may be called with the parameters as keywords in place of `execute`, or None."""
@@ -50,9 +53,9 @@ class AsyncHandlerExecutor:
 class SyncHandlerExecutor:
     """The executor of a plain function; its plain `execute` runs in a thread."""
 
-    def __init__(self, handler: Callable[..., Any]) -> None:
+    def __init__(self, handler: Callable[..., Any], has_context: bool | None = None) -> None:
         self.handler = handler
-        self._wants_context = _wants_context(handler)
+        self._wants_context = _has_context(handler) if has_context is None else has_context
         self.misfits = _misfits_of(handler)
 
     def __repr__(self) -> str:
@@ -71,29 +74,68 @@ class SyncHandlerExecutor:
         return value
 
 
+class PreparedHandler:
+    """A handler whose signature was read: once, for any number of tools.
+
+    Args:
+        handler: An async or plain function.
+        like: Other handlers by `signature_key`, whose signature is not read again.
+
+    Raises:
+        ConfigurationError: It cannot be called, or is a generator.
+    """
+
+    __slots__ = ("_handler", "executor", "signature")
+
+    def __init__(
+        self, handler: Callable[..., Any], like: Mapping[object, PreparedHandler] | None = None
+    ) -> None:
+        _check_callable(handler)
+        alike = like and like.get(signature_key(handler))
+        self._handler = handler
+        self.signature: inspect.Signature | None = (
+            alike.signature if alike else _read_signature(handler)
+        )
+        wanted = self.signature is not None and wants_context(self.signature)
+        made = AsyncHandlerExecutor if is_async(handler) else SyncHandlerExecutor
+        # A plain `execute` is part of the executor's contract; the Protocol shows the async form.
+        self.executor: ToolExecutor = made(handler, wanted)
+
+    def check(self, tool: Tool) -> None:
+        """Raise `ConfigurationError` unless it takes exactly what `tool` declares.
+
+        Otherwise a misfit would show only when the tool is called.
+        """
+        if self.signature is not None:
+            check_signature(self.signature, _name_of_handler(self._handler), tool)
+
+
+def signature_key(handler: Any) -> object:
+    """Return what functions with the same signature have in common; itself: it is alone.
+
+    One `def` in a loop makes thousands of functions, with one code.
+    """
+    is_plain = type(handler) is FunctionType and not handler.__dict__
+    if is_plain and handler.__defaults__ is handler.__kwdefaults__ is None:
+        return handler.__code__
+    return id(handler)
+
+
 def executor_for(handler: Callable[..., Any], tool: Tool | None = None) -> ToolExecutor:
     """Return the executor for an async or plain function, checked against `tool`.
 
     Raises:
         ConfigurationError: `handler` cannot be called, or does not fit the tool.
     """
-    _check_callable(handler)
+    prepared = PreparedHandler(handler)
     if tool is not None:
-        check_handler(handler, tool)
-    if is_async(handler):
-        return AsyncHandlerExecutor(handler)
-    # A plain `execute` is part of the executor's contract; the Protocol shows the async form.
-    return SyncHandlerExecutor(handler)
+        prepared.check(tool)
+    return prepared.executor
 
 
 def check_handler(handler: Callable[..., Any], tool: Tool) -> None:
-    """Raise `ConfigurationError` unless `handler` takes exactly what `tool` declares.
-
-    Otherwise a misfit would show only when the tool is called.
-    """
-    signature = _read_signature(handler)
-    if signature is not None:
-        check_signature(signature, _name_of_handler(handler), tool)
+    """Raise `ConfigurationError` unless `handler` takes exactly what `tool` declares."""
+    PreparedHandler(handler).check(tool)
 
 
 def check_signature(signature: inspect.Signature, name: str, tool: Tool) -> None:
@@ -194,7 +236,7 @@ def _read_signature(handler: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-def _wants_context(handler: Callable[..., Any]) -> bool:
+def _has_context(handler: Callable[..., Any]) -> bool:
     signature = _read_signature(handler)
     return signature is not None and wants_context(signature)
 

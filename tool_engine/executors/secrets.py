@@ -2,7 +2,8 @@
 
 Only the text of a definition may name a secret. Each call resolves its secrets anew, in a
 `SecretScope`, which hides them again in everything that the call brings back: a server that
-echoes the request headers would otherwise hand a token to the model.
+echoes the request headers would otherwise hand a token to the model. The files are what containers
+mount: short texts that may change while the program runs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import stat
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
@@ -17,11 +19,13 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.secret_file import read_secret_file
 from tool_engine.redaction import HIDDEN, remember_secret, secret_forms
 
 _MIN_LENGTH: Final = 4
 _BARE_ORIGIN: Final = re.compile(r"(?:https?://)?[A-Za-z0-9.\-:\[\]]+/?", re.ASCII)
+MAX_SECRET_BYTES: Final = 64 * 1024
+# A pipe without a writer must not hold the call up; Windows has no such files.
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class SecretPart(msgspec.Struct, frozen=True):
@@ -134,3 +138,43 @@ def read_variable(name: str, use: str) -> str:
             f"the environment variable {name} {state}; {use}: set it before the engine starts"
         )
     return value
+
+
+def read_secret_file(path: str) -> str:
+    """Return the file's text, without line breaks at its end. Blocks.
+
+    Raises:
+        ToolExecutionError: It is missing, empty, larger than 64 KiB, or no text.
+    """
+    try:
+        data = _read_bytes(path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise _unusable_error(
+            path, f"cannot be read ({reason})", "create it, or let the engine's user read it"
+        ) from None
+    if len(data) > MAX_SECRET_BYTES:
+        raise _unusable_error(
+            path, f"is larger than {MAX_SECRET_BYTES} bytes", "name the file of one secret"
+        )
+    try:
+        text = data.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise _unusable_error(path, "is not text in UTF-8", "write the secret into it as text")
+    if not text:
+        raise _unusable_error(path, "is empty", "write the secret into it")
+    return text
+
+
+def _read_bytes(path: str) -> bytes:
+    descriptor = os.open(path, _FLAGS)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "not a regular file")
+        return file.read(MAX_SECRET_BYTES + 1)
+
+
+def _unusable_error(path: str, state: str, cure: str) -> ToolExecutionError:
+    return ToolExecutionError(f"the secret file {path} {state}; the tool needs it: {cure}")

@@ -21,6 +21,7 @@ from tool_engine.interfaces.scope import CallScope
 from tool_engine.interfaces.source import CallsTools, Source, ToolSource
 from tool_engine.interfaces.storage import (
     ApprovalStorage,
+    EventLife,
     EventStorage,
     RecordStorage,
     SessionStorage,
@@ -37,6 +38,7 @@ __all__ = [
     "CatalogSource",
     "ChatModel",
     "EventCallback",
+    "EventLife",
     "EventStorage",
     "ExecutionBackend",
     "FindCall",

@@ -42,6 +42,8 @@ class CatalogSource(Protocol):
     when the source was removed, which waits for nothing, or by the engine when it closes. Calls of
     its tools may still run after it was removed, and it may wait for them.
 
+    One that not every engine may add has `def check_free(self)`, which raises `ConfigurationError`.
+
     One with a text `prefix` has it put before those of its tools' names that are taken, as
     `PREFIX_name`; without one these tools are left out. Its executor then finds out by `entry`
     which tool is meant, and not by the name.

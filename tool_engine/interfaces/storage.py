@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.record import KeptCall, RecordQuery, RecordTotals, ToolCallRecord
@@ -36,14 +36,26 @@ class RecordStorage(Protocol):
         """Return the totals of the matching records; limit and offset do not count."""
 
 
+class EventLife(NamedTuple):
+    """The numbers that one engine has given to events, from its opening to its end."""
+
+    first: int
+    last: int | None
+    """None: it is at work, or it was killed, and which one was the last is not known."""
+
+
 class EventStorage(Protocol):
     """Keeps events, so that they can be replayed.
 
     `append` is called where events are published, from any thread, in the order of their numbers:
     it never waits and never raises. A storage that has to be opened has `async def open(self)`,
     awaited when the engine is loaded; one that holds resources has `async def close(self)`, which
-    writes what is left. One whose numbers go on after a restart has `goes_on = True`. One that
-    finds the events of a call faster than by reading all has
+    writes what is left. One whose numbers go on after a restart has `goes_on = True`; with
+    `first`, the number with which the present engine begins, `async def list_lives(self)`, which
+    gives the `EventLife` of each other engine, lowest first, and
+    `async def read_life(self, after, until, limit)`, which gives kept events with numbers above
+    `after` up to `until`, lowest first, a reader is led through the events of other engines. One
+    that finds the events of a call faster than by reading all has
     `async def read_call(self, call_id, limit)`, which gives at most `limit`, lowest first.
     """
 

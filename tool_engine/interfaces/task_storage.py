@@ -29,7 +29,14 @@ class TaskStorage(Protocol):
         """Return the Unix time for all that share it, in seconds; None: that of the program."""
 
     async def put(self, task: KeptTask) -> KeptTask:
-        """Keep a new task, and return it; or the one with its owner and its `key`, if there is."""
+        """Keep a new task, and return it; or the one with its owner and its `key`, if there is.
+
+        From then on it outlives its process. One that is not `is_settled` need not outlive a loss
+        of power before `settle` has returned, and stays so only where that makes a difference.
+        """
+
+    async def settle(self, task: KeptTask) -> None:
+        """Wait until a task that was put outlives a loss of power."""
 
     async def get(self, task_id: str) -> KeptTask | None:
         """Return a task, or None."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from tool_engine.clock import read_time
 from tool_engine.errors import SessionError
 from tool_engine.knowledge.conversation import copy_data
 from tool_engine.knowledge.frozen_session import run_aside, size_of
@@ -155,14 +155,15 @@ class MemoryApprovalStorage(KnownArguments):
 
     Args:
         max_requests: The most requests that are kept, and the most decisions.
-        clock: Unix time in seconds.
+        clock: Unix time in seconds; as a rule the one that goes on however that of the machine is
+            set.
 
     Raises:
         ConfigurationError: The bound is not a whole number of 1 or more.
     """
 
     def __init__(
-        self, max_requests: int = 10_000, *, clock: Callable[[], float] = time.time
+        self, max_requests: int = 10_000, *, clock: Callable[[], float] = read_time
     ) -> None:
         check_count("max_requests", max_requests, minimum=1)
         self.max_requests = max_requests
@@ -175,6 +176,10 @@ class MemoryApprovalStorage(KnownArguments):
     def __repr__(self) -> str:
         is_open = sum(each is not None for each in self._requests.values())
         return f"<MemoryApprovalStorage {is_open} open, {len(self._decisions)} decisions>"
+
+    def read_clock(self) -> float:
+        """The time by which requests expire, Unix time in seconds."""
+        return self._clock()
 
     async def put(self, request: ApprovalRequest) -> None:
         """Keeps an open request; one that was put before, answered or not, is left as it is.

@@ -50,12 +50,15 @@ class MemoryTaskStorage:
             kept = self._by_key.setdefault((task.state.owner, task.key), task)
             if kept is not task:
                 return kept
-        task.number = next(self._numbers)
+        task.number, task.is_settled = next(self._numbers), True
         self._tasks[task.state.id] = task
         self._by_owner.setdefault(task.state.owner, {})[task.state.id] = task
         if task.state.status == QUEUED and task.worker is None:
             self._queue_task(task)
         return task
+
+    async def settle(self, task: KeptTask) -> None:
+        """Do nothing: memory ends with its program."""
 
     async def get(self, task_id: str) -> KeptTask | None:
         """Return a task, or None."""

@@ -5,14 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Final
 
-from tool_engine.knowledge.uptime import read_uptime
+from tool_engine.clock import read_uptime
 
 _HOLDS: Final = 60.0
 """Seconds for which a program need not ask for the time again."""
 _SLOW: Final = 0.05
 """Seconds after which an answer is asked for once more."""
+
+
+@cache
+def find_boot() -> str | None:
+    """Return the id of this start of this machine; None: it is not known. Reads a small file."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip() or None
+    except (OSError, UnicodeError):
+        return None
 
 
 class SharedClock:

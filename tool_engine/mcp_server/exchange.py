@@ -65,13 +65,9 @@ class ModernRequests:
         self._server = server
         self._path = path
         self._app = app
-        self._is_open = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, self._note_stage(send))
-            return
-        asked = self._read_request(scope)
+        asked = None if scope["type"] == "lifespan" else self._read_request(scope)
         if asked is None:
             await self._app(scope, receive, send)
             return
@@ -79,17 +75,10 @@ class ModernRequests:
             exchange = _Exchange(asked, scope, send, values)
             await exchange.run(exchange.answer(self._server), receive)
 
-    def _note_stage(self, send: Any) -> Any:
-        async def send_on(message: Any) -> None:
-            self._is_open = message["type"] == "lifespan.startup.complete"
-            await send(message)
-
-        return send_on
-
     def _read_request(self, scope: Any) -> _Asked | None:
         """Return what is asked; None: it is the SDK's to answer."""
         message = scope.get("message")
-        if not self._is_open or scope["inner_path"] != self._path or not _is_request(message):
+        if scope["inner_path"] != self._path or not _is_request(message):
             return None
         if message["method"] == "subscriptions/listen":
             return None

@@ -24,6 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tool_engine.access.guard import Guard
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.listening import serve_app
+from tool_engine.access.living import LivingApp
 from tool_engine.access.open_requests import MOST, OpenRequests
 from tool_engine.access.texts import list_texts
 from tool_engine.access.tokens import TokenFile
@@ -90,6 +91,7 @@ _HOLDS: Final[dict[CacheableMethod, CacheHint]] = {
     "resources/read": CacheHint(ttl_ms=0, scope="private"),
 }
 _MOST_OF_PAGE: Final = 10_000
+_OTHER_LOOP: Final = "make another MCPServer of the engine for each loop"
 
 
 @live("make another one")
@@ -153,6 +155,8 @@ class MCPServer:
         self._engine = engine
         self._principal = principal
         self._served = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Where it is served, as long as it is."""
         self._ends: list[Callable[[], object]] = []
         self._changes = Changes()
         self._logs = Logs()
@@ -270,6 +274,9 @@ class MCPServer:
     def _make_app(self, path: str) -> Any:
         if not isinstance(path, str) or not path.startswith("/"):
             raise ConfigurationError(f"path must begin with /, such as /mcp, got {path!r}")
+        return LivingApp(partial(self._make_served, path), self._engine, _OTHER_LOOP)
+
+    def _make_served(self, path: str) -> Any:
         served = self._server.streamable_http_app(
             streamable_http_path=path, transport_security=_NO_GUARD
         )
@@ -322,6 +329,11 @@ class MCPServer:
         # A file is read: not on the event loop.
         app = await asyncio.to_thread(make)
         await serve_app(app, host, port, on_ready, path)
+
+    @property
+    def sdk_server(self) -> Server[str | None]:
+        """The SDK's server, for its `Client` in this process; `MCPSource(in_memory=)` finds it."""
+        return self._server
 
     @property
     def names(self) -> list[str]:
@@ -383,6 +395,14 @@ class MCPServer:
     @contextlib.asynccontextmanager
     async def _follow_engine(self, _server: Server[str | None]) -> AsyncIterator[str | None]:
         # One server may be served in several ways at once: its events are heard once.
+        loop, before = asyncio.get_running_loop(), self._loop
+        if self._served and before is not loop and before is not None:
+            if not before.is_closed():
+                raise ConfigurationError(
+                    f"this MCPServer is served on another event loop; {_OTHER_LOOP}"
+                )
+            self._served = 0  # what was served there ended with its loop
+        self._loop = loop
         self._served += 1
         if self._served == 1:
             subscribe = self._engine.subscribe

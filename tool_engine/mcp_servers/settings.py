@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.catalog.definition.server_variables import MARK, VARIABLE
+from tool_engine.catalog.definition.server_definition import MARK, VARIABLE
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.errors import ConfigurationError
 from tool_engine.executors.mcp.server_settings import MCPServerSettings

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from tool_engine.clock import read_uptime_ns
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.outcome import ErrorType
@@ -63,6 +64,8 @@ class FollowedCall(msgspec.Struct, eq=False):
     """The bucket under which it is counted."""
     began: int
     """When it began, in nanoseconds of the wall clock: waiting is a part of the call."""
+    since: int
+    """The `read_uptime_ns` of that moment."""
     is_queued: bool = False
     is_running: bool = False
     error: str | None = None
@@ -71,6 +74,10 @@ class FollowedCall(msgspec.Struct, eq=False):
     """True if it ran nothing and got the result of another call."""
     span: Any = None
     """The span that a tracer keeps for it."""
+
+    def read_time(self) -> int:
+        """Return the time as the clock was set when it began: a clock that is set ends no span."""
+        return self.began + read_uptime_ns() - self.since
 
 
 class CallListener(Protocol):
@@ -147,7 +154,7 @@ class CallFollower:
             # Of a call whose start was not seen, only the end is reported.
             if self._is_closing or event.event_type is _RETRIED:
                 return
-            call = self._calls[call_id] = self._make_call(event, time_ns())
+            call = self._calls[call_id] = self._make_call(event)
         if event.event_type is _QUEUED:
             call.is_queued = True
             _call_listeners(self._queued, call, event)
@@ -160,23 +167,23 @@ class CallFollower:
     def _end_call(
         self, call: FollowedCall | None, event: ToolEngineEvent, result: ToolExecutionResult
     ) -> None:
-        now = time_ns()
         if self._is_closing:
             if not self._calls:
                 self._unsubscribe()
             if call is None:
                 return
         if call is None:
-            call = self._make_call(event, now - _duration_of(result))
+            call = self._make_call(event, _duration_of(result))
             call.is_shared = "shared_with" in result.metadata
         if result.error_type is not None:
             call.error = self._errors.label(result.error_type)
-        _call_listeners(self._ended, call, event, result, now)
+        _call_listeners(self._ended, call, event, result, call.read_time())
 
-    def _make_call(self, event: ToolEngineEvent, began: int) -> FollowedCall:
+    def _make_call(self, event: ToolEngineEvent, ago: int = 0) -> FollowedCall:
         tool = None if event.tool is None else event.tool.name
         bucket = event.data.get("bucket")
-        return FollowedCall(self._tools.label(tool), self._buckets.label(bucket), began)
+        began, since = time_ns() - ago, read_uptime_ns() - ago
+        return FollowedCall(self._tools.label(tool), self._buckets.label(bucket), began, since)
 
 
 def _call_listeners(listeners: Sequence[Callable[..., None]], *step: Any) -> None:

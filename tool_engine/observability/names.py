@@ -73,6 +73,7 @@ FACTS: Final[dict[str, Fact]] = {
     "record_refused": Fact("error", "the database refused a record for what it says"),
     "agent_listener_failed": Fact("warning", "who listens to a turn of the agent loop failed"),
     "approval_listener_failed": Fact("warning", "who is told of requests for approval failed"),
+    "cluster_refused": Fact("error", "the database of a cluster cannot coordinate it"),
     "approver_failed": Fact("warning", "an approver raised: its call is refused"),
     "consent_failed": Fact(
         "warning", "no approver could be asked whether a call may run: it is refused"

@@ -26,9 +26,7 @@ try:
     from opentelemetry.trace import TracerProvider, get_tracer
 
     from tool_engine.observability.instruments import CallInstruments
-    from tool_engine.observability.propagation import TraceHeaders
-    from tool_engine.observability.span_content import CallContent
-    from tool_engine.observability.spans import CallSpans
+    from tool_engine.observability.spans import CallContent, CallSpans, TraceHeaders
 except ImportError as error:
     raise MissingExtraError(
         f"OpenTelemetry is not installed ({error.name}): pip install 'tool-engine[otel]'"

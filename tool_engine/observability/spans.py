@@ -1,4 +1,4 @@
-"""Which span does a call get, and which attributes does it have?
+"""Which span does a call get, with which attributes and content, and who receives its trace?
 
 One span per call, by OpenTelemetry's semantic conventions for generative AI (`execute_tool NAME`),
 with a child for the time that it waited for a slot. While a tool runs, its span is the current one,
@@ -7,9 +7,9 @@ for whatever the tool calls.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
-from time import time_ns
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -17,13 +17,17 @@ from opentelemetry import context as current
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace import set_span_in_context as with_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from tool_engine.errors import ConfigurationError
+from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.foreign import ends_caller
 from tool_engine.model.settings.concurrency import CollisionPolicy
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.model.trace import TraceCarrier, trace_carrier
-from tool_engine.observability.call_follower import FollowedCall
+from tool_engine.observability.call_follower import FollowedCall, ObservedEngine
 
 _MAX_LEADERS: Final = 1_000
 _MAX_TEXT: Final = 1_000
@@ -37,8 +41,10 @@ _DATA: Final = {
     "conversation_id": "gen_ai.conversation.id",
 }
 """Attributes whose values are in the event's data."""
-
 EndSpan = Callable[[Span, ToolEngineEvent, ToolExecutionResult, int], None]
+_log: Final = get_logger(__name__)
+_MAX_CONTENT: Final = 32_768
+"""The most characters of arguments, and of a result, in a span."""
 
 
 class _OpenSpan(msgspec.Struct, eq=False):
@@ -86,7 +92,7 @@ class CallSpans:
 
     def started(self, call: FollowedCall, event: ToolEngineEvent, was_queued: bool) -> None:
         """End the wait, and make the span the current one for the tool."""
-        started = time_ns() if was_queued else call.began
+        started = call.read_time() if was_queued else call.began
         opened: _OpenSpan = self._begin_span(call, event) if call.span is None else call.span
         if opened.wait is not None:
             opened.wait.end(started)
@@ -110,7 +116,7 @@ class CallSpans:
                 "tool_engine.delay": facts["delay"],
                 "error.type": facts["error_type"],
             },
-            timestamp=time_ns() - int(facts["delay"] * 1e9),
+            timestamp=call.read_time() - int(facts["delay"] * 1e9),
         )
 
     def ended(
@@ -214,3 +220,101 @@ def _mark_failure(span: Span, result: ToolExecutionResult) -> None:
     if not result.is_success:
         span.set_attribute("error.type", result.error_type or "_OTHER")
         span.set_status(Status(StatusCode.ERROR, (result.error or "")[:_MAX_TEXT]))
+
+
+class CallContent:
+    """Ends spans with the call's arguments and result, secrets hidden.
+
+    Events have no arguments: they are read from the record of the call, shortly after its end.
+
+    Args:
+        engine: Has the records.
+    """
+
+    def __init__(self, engine: ObservedEngine) -> None:
+        self._engine = engine
+        self._reading: set[asyncio.Task[None]] = set()
+
+    def end(
+        self, span: Span, event: ToolEngineEvent, result: ToolExecutionResult, now: int
+    ) -> None:
+        """End the span as of `now`, as soon as its contents are known."""
+        if result.is_success:
+            span.set_attribute("gen_ai.tool.call.result", _encode_text(result.output))
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # a call that was left behind by a loop which is no more
+            span.end(now)
+            return
+        task = loop.create_task(
+            self._finish_span(span, event.call_id, now), name="tool_engine.spans"
+        )
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def flush(self) -> None:
+        """Wait until the spans of ended calls of this event loop have ended."""
+        loop = asyncio.get_running_loop()
+        while here := [task for task in self._reading if task.get_loop() is loop]:
+            await asyncio.wait(here)
+
+    async def _finish_span(self, span: Span, call_id: str | None, now: int) -> None:
+        try:
+            for record in await self._engine.query_call_records(call_id=call_id, limit=1):
+                span.set_attribute("gen_ai.tool.call.arguments", _encode_text(record.params))
+        except BaseException as error:  # a storage may fail in any way
+            if ends_caller(error):
+                raise
+            _log.warning("arguments_not_captured", call_id=call_id, error=type(error).__name__)
+        finally:
+            span.end(now)
+
+
+def _encode_text(value: Any) -> str:
+    try:
+        text = msgspec.json.encode(value, enc_hook=repr).decode()
+    except (TypeError, ValueError, RecursionError):
+        text = repr(value)
+    if len(text) <= _MAX_CONTENT:
+        return text
+    return f"{text[:_MAX_CONTENT]}… [{len(text):,} characters in all]"
+
+
+class TraceHeaders:
+    """Trace headers for the allowed hosts; see `TraceCarrier`.
+
+    Args:
+        hosts: Names of hosts; `*.example.com` stands for all below that, `*` for all there are.
+
+    Raises:
+        ConfigurationError: A host is not a text of that form.
+    """
+
+    def __init__(self, hosts: Iterable[str] = ()) -> None:
+        names = [hosts] if isinstance(hosts, str) else list(hosts)
+        for name in names:
+            if not isinstance(name, str) or not _is_pattern(name):
+                raise ConfigurationError(
+                    f"propagate_to: {name!r} is not a host; write api.example.com, *.example.com "
+                    "or *, without scheme, port and path"
+                )
+        self._all = "*" in names
+        self._hosts = frozenset(name.lower() for name in names)
+        self._propagator = TraceContextTextMapPropagator()
+
+    def headers_for(self, host: str | None) -> dict[str, str]:
+        """Return `traceparent` and `tracestate` of the current span; none for other hosts."""
+        headers: dict[str, str] = {}
+        if host is None or self._all or self._is_named(host.lower().rstrip(".")):
+            self._propagator.inject(headers)
+        return headers
+
+    def _is_named(self, host: str) -> bool:
+        above = host.split(".")[1:]
+        parents = (".".join(above[start:]) for start in range(len(above)))
+        return host in self._hosts or any(f"*.{parent}" in self._hosts for parent in parents)
+
+
+def _is_pattern(name: str) -> bool:
+    rest = name.removeprefix("*.") if name != "*" else "all"
+    return bool(rest) and not any(mark in rest for mark in "*/:@? ")

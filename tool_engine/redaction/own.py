@@ -23,8 +23,7 @@ from tool_engine.model.json.output import stand_in, to_text
 from tool_engine.model.tool import values_under
 from tool_engine.redaction.known import FEW, GRAM, LONGEST_CODED, grams_in, secret_forms
 from tool_engine.redaction.spelling import Span, find_spelled, spans_of
-from tool_engine.redaction.splitting import splits_secret
-from tool_engine.redaction.text import HIDDEN, hide_spans, secret_spans
+from tool_engine.redaction.text import HIDDEN, hide_spans, secret_spans, splits_secret
 from tool_engine.redaction.value import redact
 
 SHORTEST: Final = 4

@@ -1,4 +1,4 @@
-"""How are secrets in a text found and hidden?"""
+"""How are secrets in a text found and hidden, and where may it be cut without half of one?"""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from tool_engine.redaction.spelling import Span, merge_spans
 HIDDEN: Final = "[hidden]"
 """The text that replaces a secret."""
 _WORDS: Final = re.compile(r"[A-Za-z0-9 ]*")
+_WINDOW: Final = 4_096
+"""Characters on each side of a cut that are checked; private keys are about as long."""
+_NEAR: Final = 64
+"""Characters up to which the next place is twice as far, and four times as far from there on."""
 
 
 def redact_text(text: str) -> str:
@@ -52,3 +56,42 @@ def hide_spans(text: str, spans: list[Span]) -> str:
     spans = merge_spans(spans)
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     return HIDDEN.join(map(text.__getitem__, map(slice, (0, *ends), (*starts, len(text)))))
+
+
+def splits_secret(text: str, place: int, hide: Callable[[str], str] = redact_text) -> bool:
+    """Return True if a cut before `place` splits something that is hidden.
+
+    `hide` hides what is secret here, such as `OwnSecrets.text`.
+    """
+    before = text[max(0, place - _WINDOW) : place]
+    behind = text[place : place + _WINDOW]
+    around = before + behind
+    hidden = hide(around)
+    # Mostly there is nothing to hide, and so nothing to split: one search says it.
+    return hidden != around and hidden != hide(before) + hide(behind)
+
+
+def place_to_cut(
+    text: str, place: int, step: int = -1, hide: Callable[[str], str] = redact_text
+) -> int:
+    """Return a place near `place` where a cut splits nothing hidden, such as the end of a line.
+
+    Args:
+        text: The text to cut.
+        place: The place wanted.
+        step: -1 to look before `place`, 1 to look behind it.
+        hide: Hides what is secret here, such as `OwnSecrets.text`.
+    """
+    if not 0 < place < len(text) or not splits_secret(text, place, hide):
+        return min(max(place, 0), len(text))
+    # A line ends near most places, and hardly ever within a secret.
+    start = max(0, place - _WINDOW)
+    line = 1 + (text.rfind("\n", start, place) if step < 0 else text.find("\n", place))
+    if 0 < abs(place - line) <= _WINDOW and line and not splits_secret(text, line, hide):
+        return line
+    # Each look takes milliseconds where the text is full of secrets.
+    while True:
+        place = min(max(place + step, 0), len(text))
+        if not 0 < place < len(text) or not splits_secret(text, place, hide):
+            return place
+        step *= 2 if abs(step) < _NEAR else 4

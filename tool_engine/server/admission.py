@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,6 +14,7 @@ from tool_engine.access.problem import Problem
 from tool_engine.admission.snapshot import ConcurrencySnapshot, HeldSlot, WaitingCall
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.settings.limit_proposal import LimitProposals
 from tool_engine.server.operation import Asked, serve_at
 
 
@@ -124,6 +126,40 @@ async def simulate_limits(asked: Asked) -> Any:
     )
 
 
+class ProposalRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """For which buckets, and from which calls?"""
+
+    buckets: list[Annotated[str, Meta(min_length=1)]] | None = None
+    """Null: all with enough calls."""
+    last: Annotated[int, Meta(ge=1, le=100_000, description="The newest calls.")] = 1000
+
+
+@serve_at(
+    "POST",
+    "/v1/limits/proposals",
+    scope="operate",
+    answer=LimitProposals,
+    body=ProposalRequest,
+    errors=(409,),
+)
+async def propose_limits(asked: Asked) -> Any:
+    """Propose limits for buckets from the newest calls, each with its reason and its certainty.
+
+    What a proposal does not know, it says. Nothing is changed.
+    """
+    proposing = import_module("tool_engine.testing.proposal")
+    body: ProposalRequest = asked.body
+    records = await asked.engine.query_call_records(limit=body.last)
+    config = asked.engine.controller.config
+    try:
+        found: LimitProposals = await asyncio.to_thread(
+            proposing.propose_limits, records, config, buckets=body.buckets
+        )
+    except ConfigurationError as error:
+        raise Problem(409, "too-few-calls", str(error)) from error
+    return found
+
+
 @serve_at("GET", "/v1/limits", scope="read", answer=PresentLimits)
 async def get_limits(asked: Asked) -> Any:
     """Show the limits that hold now."""
@@ -168,4 +204,4 @@ def _describe_limits(config: ConcurrencyConfig) -> PresentLimits:
     )
 
 
-OPERATIONS = (get_admission, get_limits, set_limits, simulate_limits)
+OPERATIONS = (get_admission, get_limits, set_limits, propose_limits, simulate_limits)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from tool_engine.access.principal import Principal
-from tool_engine.access.problem import Problem, make_ended
+from tool_engine.access.problem import Problem, make_ended, make_unknown
 from tool_engine.access.stepping import go_on
 from tool_engine.access.streams import leave_when_unknown
 from tool_engine.errors import (
@@ -50,7 +50,8 @@ class Endpoint:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             asked = await self._read_request(scope)
-            answer = await self._do_operation(asked, receive)
+            client = _Client(receive, scope["is_known"])
+            answer = await self._do_operation(asked, client)
         except Problem as problem:
             status, body, headers = problem.write()
             await _send_body(send, status, body, headers)
@@ -59,8 +60,7 @@ class Endpoint:
             return  # its client has left
         reply = answer if isinstance(answer, Reply) else Reply(answer)
         if reply.stream is not None and scope["method"] != "HEAD":
-            receive = leave_when_unknown(receive, scope["is_known"])
-            await _send_stream(reply, self._operation.name, receive, send)
+            await _send_stream(reply, self._operation.name, client, send)
             return
         status = reply.status if reply.status != 200 else self._operation.status
         headers = {"content-type": _JSON, **reply.headers}
@@ -77,11 +77,11 @@ class Endpoint:
             body = await write_json(reply.value)
         await _send_body(send, status, body, headers)
 
-    async def _do_operation(self, asked: Asked, receive: Any) -> Any:
+    async def _do_operation(self, asked: Asked, client: _Client) -> Any:
         work = self._operation.handler(asked)
         try:
             if self._operation.is_cancelled_with_client:
-                return await _while_client_waits(work, receive)
+                return await _while_client_waits(work, client)
             return await work
         except Exception as error:
             raise _explain_failure(error, self._operation.name) from error
@@ -126,10 +126,37 @@ def _explain_failure(error: Exception, operation: str) -> Problem:
     return Problem(500, "server-error", "the server has failed; its log says how")
 
 
-async def _while_client_waits(work: Any, receive: Any) -> Any:
+class _Client:
+    """Who waits for an answer.
+
+    Args:
+        receive: Its messages.
+        is_known: Says whether its token is taken.
+    """
+
+    def __init__(self, receive: Any, is_known: Callable[[], Awaitable[bool]]) -> None:
+        self._receive = leave_when_unknown(receive, self._check_token)
+        self._is_known = is_known
+        self.is_taken = True
+        """Whether its token is taken, as far as is known."""
+
+    async def wait_for_end(self) -> None:
+        """Wait until it has left, or its token is not taken any more."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _check_token(self) -> bool:
+        self.is_taken = await self._is_known()
+        return self.is_taken
+
+
+async def _while_client_waits(work: Any, client: _Client) -> Any:
     """Return what the work returns; None: its client has left, and the work was cancelled.
 
     Work that is done soon costs its client no watching, and work that never waits no timer.
+
+    Raises:
+        Problem: The token of the client is not taken any more, and the work was cancelled.
     """
     task: Any = asyncio.current_task()
     watches: list[Any] = []
@@ -137,8 +164,7 @@ async def _while_client_waits(work: Any, receive: Any) -> Any:
 
     async def watch() -> None:
         nonlocal has_left
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await client.wait_for_end()
         has_left = True
         task.cancel()
 
@@ -150,12 +176,14 @@ async def _while_client_waits(work: Any, receive: Any) -> Any:
     try:
         return await _do_work(work, begin_watch)
     except asyncio.CancelledError:
-        if has_left and task.uncancel() == 0:
-            return None
-        raise
+        if not has_left or task.uncancel():
+            raise
     finally:
         for each in watches:
             each.cancel()
+    if not client.is_taken:
+        raise make_unknown()
+    return None
 
 
 async def _do_work(work: Any, on_wait: Callable[[], None]) -> Any:
@@ -199,7 +227,7 @@ _ALWAYS: Final = [
 ]
 
 
-async def _send_stream(reply: Reply, operation: str, receive: Any, send: Any) -> None:
+async def _send_stream(reply: Reply, operation: str, client: _Client, send: Any) -> None:
     """Send events until they end or the client has left; the last may be a problem."""
     raw = [(b"content-type", _EVENTS.encode()), _NOT_KEPT, *_ALWAYS, (b"x-accel-buffering", b"no")]
     await send({"type": "http.response.start", "status": reply.status, "headers": raw})
@@ -210,13 +238,12 @@ async def _send_stream(reply: Reply, operation: str, receive: Any, send: Any) ->
     stream = reply.stream
     assert stream is not None  # noqa: S101 - the caller has looked
     try:
-        await _while_client_listens(stream(write), receive)
+        await _while_client_listens(stream(write), client)
     except asyncio.CancelledError:
         await write(_write_problem(make_ended()))
         raise
     except Exception as error:  # noqa: BLE001 - the head of the answer is sent already
         await write(_write_problem(_explain_failure(error, operation)))
-    # Also where it is taken for one that has left: its token is not taken any more.
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -225,15 +252,14 @@ def _write_problem(problem: Problem) -> bytes:
     return b"event: problem\ndata: %s\n\n" % problem.write()[1]
 
 
-async def _while_client_listens(work: Any, receive: Any) -> None:
-    """Write until the end, or until the client has left."""
+async def _while_client_listens(work: Any, client: _Client) -> None:
+    """Write until the end, or until the client has left.
+
+    Raises:
+        Problem: Its token is not taken any more.
+    """
     writing = asyncio.ensure_future(work)
-
-    async def wait_for_end() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    leaving = asyncio.create_task(wait_for_end())
+    leaving = asyncio.create_task(client.wait_for_end())
     try:
         await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if writing.done():
@@ -242,3 +268,5 @@ async def _while_client_listens(work: Any, receive: Any) -> None:
         for each in (writing, leaving):
             each.cancel()
         await asyncio.gather(writing, leaving, return_exceptions=True)
+    if not client.is_taken:
+        raise make_unknown()

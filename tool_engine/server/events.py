@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -12,6 +11,8 @@ from msgspec import Meta
 
 from tool_engine.access.problem import Problem
 from tool_engine.errors import EventsExpiredError
+from tool_engine.events.event_filter import WantedEvents
+from tool_engine.events.missed import MOST_PLACES, Gap, MissedEvents
 from tool_engine.events.stream import EventStream
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.server.operation import Asked, Reply, serve_at
@@ -24,7 +25,9 @@ from tool_engine.server.streaming import (
     write_event,
 )
 
-_PLACE: Final = re.compile(r"[0-9]{1,18}(-[0-9a-f]{1,16})?")
+_PLACE: Final = re.compile(
+    rf"[0-9]{{1,18}}(_[0-9]{{1,18}}){{0,{MOST_PLACES - 1}}}(-[0-9a-f]{{1,16}})?"
+)
 _OF_TOOLS: Final = frozenset(
     (
         ToolEngineEventType.TOOL_LOADED,
@@ -67,9 +70,11 @@ async def stream_events(asked: Asked) -> Any:
 
     They are about tools, and about calls of the principal's own; one that operates hears all. To
     go back takes an engine that keeps its events. Each has its type as `event`, what to go on after
-    as `id`, and a JSON object as `data`. A client that has missed some gets an event `dropped`
-    with how many at most, or null where that is not known: the server was started anew.
-    The stream ends when its token is not taken any more.
+    as `id`, and a JSON object as `data`. It is about one server; a client that comes back after a
+    restart, or to another server, first gets what others that use the database kept meanwhile. One
+    that has missed some gets an event `dropped` with how many at most, or null where that is not
+    known: a server was killed or still goes on, or keeps its events in memory. The stream ends
+    when its token is not taken any more.
     """
     query: EventQuery = asked.query
     place, last = query.after, asked.header("last-event-id")
@@ -77,30 +82,27 @@ async def stream_events(asked: Asked) -> Any:
         if _PLACE.fullmatch(last) is None:
             raise make_invalid(f"Last-Event-ID must be the id of an event, got {last[:80]!r}")
         place = last
-    number, is_ours = _read_place(asked, place)
-    open_stream = partial(
-        asked.engine.events,
-        None if query.types is None else query.types.split(","),
-        query.tool_name,
-        call_id=query.call_id,
-        conversation_id=query.conversation_id,
-    )
-    reader = _Reader(asked, open_stream, number)
+    missed, is_ours = await _find_missed(asked, place)
+    types = None if query.types is None else query.types.split(",")
+    said = (types, query.tool_name, query.call_id, query.conversation_id)
+    reader = _Reader(asked, said, missed, is_returning=place is not None)
     return Reply(stream=partial(reader.write_all, is_whole=is_ours))
 
 
-def _read_place(asked: Asked, place: str | None) -> tuple[int | None, bool]:
-    """Return the number to go on after, and whether it is of this engine's numbers."""
+async def _find_missed(asked: Asked, place: str | None) -> tuple[MissedEvents, bool]:
+    """Return what a client has missed, and whether it comes back to numbers that it knows."""
+    engine = asked.engine
     if place is None:
-        return None, True
+        return await engine.find_missed_events(()), True
     text, _, epoch = place.partition("-")
     if epoch and epoch != asked.served.epoch:
-        return 0, False
-    number, newest = int(text), asked.engine.get_event_statistics()["sequence"] or 0
-    if number > newest:
-        detail = f"there is no event {number} yet, the newest is {newest}; go on after an id"
+        return await engine.find_missed_events((0,)), False
+    missed = await engine.find_missed_events(list(map(int, text.split("_"))))
+    newest = engine.get_event_statistics()["sequence"] or 0
+    if missed.after > newest:
+        detail = f"there is no event {missed.after} yet, the newest is {newest}; go on after an id"
         raise Problem(409, "unknown-event", detail)
-    return number, True
+    return missed, True
 
 
 class _Reader:
@@ -108,16 +110,27 @@ class _Reader:
 
     Args:
         asked: Its request.
-        open_stream: Opens a stream after a number.
-        after: The number; None: from now on.
+        said: The filters: types, tool, call and conversation.
+        missed: What it has missed.
+        is_returning: Whether it goes on after an event that it has heard.
     """
 
     def __init__(
-        self, asked: Asked, open_stream: Callable[..., EventStream], after: int | None
+        self, asked: Asked, said: tuple[Any, ...], missed: MissedEvents, *, is_returning: bool
     ) -> None:
+        types, tool_name, call_id, conversation_id = said
         self._asked = asked
-        self._open = open_stream
-        self._events = open_stream(after=after)
+        self._wanted = WantedEvents.of(types, tool_name, call_id, conversation_id)
+        self._open = partial(
+            asked.engine.events,
+            types,
+            tool_name,
+            call_id=call_id,
+            conversation_id=conversation_id,
+        )
+        self._missed = missed
+        self._others: tuple[int, ...] = ()
+        self._events: EventStream = self._open(after=missed.after if is_returning else None)
         self._dropped = 0
 
     async def write_all(self, write: Write, *, is_whole: bool) -> None:
@@ -125,6 +138,7 @@ class _Reader:
         await send_heartbeat(write)  # so that the client knows that it is heard
         if not is_whole:
             await _write_dropped(write, None)
+        await self._write_missed(write)
         while True:
             try:
                 async with self._events:
@@ -136,6 +150,18 @@ class _Reader:
                 await _write_dropped(write, error.missed)
                 self._events = self._open(after=error.oldest - 1)
 
+    async def _write_missed(self, write: Write) -> None:
+        """Write what other engines of the database have kept since the client left."""
+        async for each in self._missed.read(self._wanted):
+            if isinstance(each, Gap):
+                await _write_dropped(write, each.missing)
+            elif _may_hear(self._asked, each):
+                others = self._missed.others_of(each)
+                await write(write_engine_event(each, self._asked.served.epoch, others))
+            if self._asked.served.ending.is_set():
+                return
+        self._others = self._missed.others
+
     async def _take_event(self, write: Write, event: ToolEngineEvent | None) -> bool:
         if self._events.dropped > self._dropped:
             await _write_dropped(write, self._events.dropped - self._dropped)
@@ -143,7 +169,7 @@ class _Reader:
         if event is None:
             await send_heartbeat(write)
         elif _may_hear(self._asked, event):
-            await write(write_engine_event(event, self._asked.served.epoch))
+            await write(write_engine_event(event, self._asked.served.epoch, self._others))
         return False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -29,8 +29,19 @@ def write_event(name: str, value: Any, place: str = "") -> bytes:
     return head + b"data: " + to_json(value) + b"\n\n"
 
 
-def write_engine_event(event: ToolEngineEvent, epoch: str = "") -> bytes:
-    """Return an event of the engine as it stands on the wire; made once for all clients."""
+def write_engine_event(
+    event: ToolEngineEvent, epoch: str = "", others: Sequence[int] = ()
+) -> bytes:
+    """Return an event of the engine as it stands on the wire; made once for most clients.
+
+    Args:
+        event: The event.
+        epoch: Whose numbers those of events are; empty: they go on after a restart.
+        others: Where this client is among the events of other engines.
+    """
+    if others and event.sequence is not None:
+        place = write_place(event.sequence, epoch, others)
+        return write_event(event.event_type.value, describe_event(event), place)
     known = _written.get(id(event))
     if known is not None and known[0] is event:
         return known[1]
@@ -42,9 +53,9 @@ def write_engine_event(event: ToolEngineEvent, epoch: str = "") -> bytes:
     return made
 
 
-def write_place(number: int, epoch: str) -> str:
-    """Return what a client goes on after: a number, and whose numbers they are."""
-    return f"{number}-{epoch}" if epoch else str(number)
+def write_place(number: int, epoch: str, others: Sequence[int] = ()) -> str:
+    """Return what a client goes on after: numbers, and whose they are."""
+    return f"{number}-{epoch}" if epoch else "_".join(map(str, (number, *others)))
 
 
 def describe_event(event: ToolEngineEvent) -> dict[str, Any]:

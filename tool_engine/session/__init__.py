@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         ToolDiscoveryService,
         create_tool_discovery_service,
     )
-    from tool_engine.session.toolbox.placing import GroupState, Placed
+    from tool_engine.session.toolbox.standing import GroupState, Placed
     from tool_engine.session.toolbox.toolbox import Toolbox
     from tool_engine.sources.composition import (
         combine,
@@ -41,7 +41,7 @@ __all__ = [
 
 _MODULES = {
     "discovery": "ToolDiscoveryService create_tool_discovery_service",
-    "toolbox.placing": "GroupState Placed",
+    "toolbox.standing": "GroupState Placed",
     "toolbox.toolbox": "Toolbox",
     ".interfaces.source": "Source",
     ".sources.composition": "combine keep prefix prepare rename",

@@ -29,6 +29,7 @@ from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed_call import Yes
 from tool_engine.protocols.written_arguments import is_written
 from tool_engine.redaction import hide_quotes
+from tool_engine.session.bounds import Meter
 from tool_engine.session.deferral import (
     Deferred,
     check_engine,
@@ -38,18 +39,25 @@ from tool_engine.session.deferral import (
     join_scopes,
     note_deferred,
 )
+from tool_engine.session.formatting import LIMIT
 from tool_engine.session.keeping import ResultKeeper
+from tool_engine.session.narrowing import find_limit
 from tool_engine.session.parts import SessionParts
-from tool_engine.session.reading.presentation import LIMIT, without_hidden_limit
-from tool_engine.session.reading.result import SessionResult, as_session_result
-from tool_engine.session.scope import ConversationParts, SessionScope, refuse_changed
-from tool_engine.session.showing import Showing
-from tool_engine.session.spending import Spending
-from tool_engine.session.toolbox.placing import Placed
-from tool_engine.session.tools import Called
+from tool_engine.session.reading.presentation import without_hidden_limit
+from tool_engine.session.reading.result import SessionResult, as_session_result, find_show
+from tool_engine.session.scope import (
+    Called,
+    ConversationParts,
+    SessionScope,
+    Showing,
+    refuse_changed,
+)
+from tool_engine.session.toolbox.standing import Placed
+from tool_engine.session.toolbox.toolbox import Found
 from tool_engine.session.variables.references import (
     Expanded,
     expand,
+    expand_written,
     has_typed,
     make_ready,
     may_refer,
@@ -60,7 +68,6 @@ from tool_engine.session.variables.variable_definitions import (
     WRITE_VAR,
     check_arguments,
 )
-from tool_engine.session.variables.written import expand_written
 from tool_engine.sources.identity import source_of
 from tool_engine.sources.naming import named_twice, refusal_named
 
@@ -83,7 +90,7 @@ class _Ready(msgspec.Struct, frozen=True, eq=False):
     source: str
     """The source of the tool among several; see `source_of`."""
     expanded: Expanded
-    paid: tuple[Spending, ...]
+    paid: tuple[Meter, ...]
     """Where it was counted."""
     called: Called | None = None
     """The tool as it was looked up; None: the call was approved before."""
@@ -94,7 +101,10 @@ class SessionCalls:
 
     def __init__(self, parts: SessionParts) -> None:
         self._tools = parts.tools
+        self._toolbox = parts.tools.toolbox
         self._source = parts.tools.source
+        self._called: tuple[Found | None, dict[str, Called]] = None, {}
+        """What was found of called tools, and how the tools stood then."""
         self._caller = parts.caller
         self._variables = parts.variables
         self._read_labels = parts.read_labels
@@ -118,7 +128,7 @@ class SessionCalls:
         self._keeper = ResultKeeper(parts)
         self.news: list[str] = []
         """Results of deferred calls that the model has not read yet."""
-        parts.tools.toolbox.on_toggle = partial(
+        self._toolbox.on_toggle = partial(
             tell_toggle,
             parts.tools.source,
             session_id=self._caller.session_id,
@@ -171,7 +181,7 @@ class SessionCalls:
                 await asyncio.sleep(0)
         if self._variables.has_large and isinstance(params, dict) and may_refer(params):
             await make_ready(params, self._variables)
-        called = self._tools.find_called(tool_name) if isinstance(tool_name, str) else None
+        called = self._find_called(tool_name) if isinstance(tool_name, str) else None
         # An invalid tool name may be any object that a program or a model made up.
         tool_name = str(tool_name) if called is None else called.placed.name
         checked: _Ready | Refusal
@@ -194,7 +204,7 @@ class SessionCalls:
         if is_of_own(context):
             result = self._source.refuse(tool_name, params, context, refusal)
             return as_session_result(result)
-        bound = self._bind_refused(context, self._tools.toolbox.find(tool_name))
+        bound = self._bind_refused(context, self._toolbox.find(tool_name))
         return as_session_result(self._source.refuse(tool_name, params, bound, refusal))
 
     async def resume(self, token: str, decision: Answer) -> SessionResult:
@@ -234,7 +244,7 @@ class SessionCalls:
             return await self._end_refused(name, None, request.params, None, refusal)
         if request.kind == "result":
             return await self._keeper.finish_later(tool, name, request, kept)
-        placed = self._tools.toolbox.find(name)
+        placed = self._toolbox.find(name)
         off = self._find_refusal_later(tool, request, kept)
         if off is None and not is_of_here:
             # Where it was asked about it was counted, and here it is a call like any other.
@@ -345,6 +355,25 @@ class SessionCalls:
             # What is wrong with it can be put right: that is no use of the tool.
             self._meter.give_back(tool_name, scope.paid, is_asked_for=not is_nested)
         return await self._keeper.finish(tool_name, placed, params, expanded, result, scope)
+
+    def _find_called(self, tool_name: str) -> Called | None:
+        """Return the one tool of a shown name, on or off, or None."""
+        found, (seen, known) = self._toolbox.find_present(), self._called
+        if found is not seen:
+            known = {}
+            self._called = found, known
+        called = known.get(tool_name)
+        if called is None and (placed := self._toolbox.find(tool_name)) is not None:
+            # Further names of a tool mean the same one.
+            name = placed.name
+            source, config = "" if placed.is_own else source_of(self._source, name), found.config
+            limit, show = (
+                find_limit(config, placed.tool, name),
+                find_show(config, name, placed.tool),
+            )
+            called = Called(placed, self._tools.identify(name), source, found, limit, show)
+            known[name] = called
+        return called
 
     def _prepare_call(self, called: Called, params: Any) -> _Ready | Refusal:
         """Check a call, count it, and replace the references in its arguments."""

@@ -13,9 +13,9 @@ from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.tool import Tool
+from tool_engine.session.bounds import Meter
 from tool_engine.session.reading.result import SessionResult, withhold_result
 from tool_engine.session.scope import SessionScope
-from tool_engine.session.spending import Spending
 from tool_engine.session.tools import SessionTools
 from tool_engine.sources.identity import engine_of
 
@@ -43,7 +43,7 @@ class Deferred(NamedTuple):
     """The scopes of all conversations that must agree, the outermost first."""
     scope: CallScope | None = None
     """The one of them that is this conversation's."""
-    paid: tuple[Spending, ...] = ()
+    paid: tuple[Meter, ...] = ()
     """What it was counted against when its approval was requested."""
     asker: Asker | None = None
     """The session whose call it is, if it is in this process: another one may answer."""

@@ -16,7 +16,7 @@ from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.prompts import prompt
 from tool_engine.session.config import ToolCallConfig, as_config
-from tool_engine.session.toolbox.placing import split_name
+from tool_engine.session.toolbox.standing import split_name
 from tool_engine.session.toolbox.toolbox import Toolbox
 
 MethodFilter = Callable[[Tool], bool]

@@ -19,43 +19,41 @@ from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import SHORT, is_quick
 from tool_engine.session.deferral import Deferred, finish_result, note_deferred
-from tool_engine.session.formatting import data_of
+from tool_engine.session.formatting import data_of, may_present_later, present_short
 from tool_engine.session.narrowing import find_limit, find_replies
 from tool_engine.session.parts import SessionParts
 from tool_engine.session.prompt.skills import READING
-from tool_engine.session.reading.hiding import find_show, hide_result, least_shown
 from tool_engine.session.reading.presentation import (
     WHOLE,
     Presentation,
     Presented,
-    may_present_later,
     present,
     present_in_time,
-    present_short,
     with_limit,
 )
 from tool_engine.session.reading.result import (
     SessionResult,
     UnreadTexts,
+    find_show,
+    hide_result,
+    least_shown,
     make_session_result,
     withhold_result,
 )
 from tool_engine.session.scope import SessionScope
-from tool_engine.session.toolbox.placing import Placed
-from tool_engine.session.variables.labels import find_result_labels
-from tool_engine.session.variables.references import Expanded
-from tool_engine.session.variables.unmade import (
+from tool_engine.session.toolbox.standing import Placed
+from tool_engine.session.variables.call_variables import (
+    NamesOfCall,
     PackedCall,
+    keep_call_in_time,
     keep_packed,
+    name_variables,
     pack_call,
     unpack_output,
 )
+from tool_engine.session.variables.labels import find_result_labels
+from tool_engine.session.variables.references import Expanded
 from tool_engine.session.variables.variable_definitions import WRITE_VAR
-from tool_engine.session.variables.variable_tools import (
-    NamesOfCall,
-    keep_call_in_time,
-    name_variables,
-)
 from tool_engine.sources.identity import engine_of, source_of
 from tool_engine.sources.naming import refusal_named
 

@@ -25,7 +25,7 @@ from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.deferral import Deferred
 from tool_engine.session.parts import SessionParts
 from tool_engine.session.session_storage import check_arguments, check_storage, load_data, save_data
-from tool_engine.session.variables.read_labels import UNKNOWN
+from tool_engine.session.variables.labels import UNKNOWN
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.sources.moving import Moves, sources_of
 

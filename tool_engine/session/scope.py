@@ -8,6 +8,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.approval.principal import engine_asked
 from tool_engine.approval.scopes import token_of
@@ -18,18 +20,21 @@ from tool_engine.interfaces.source import Source
 from tool_engine.knowledge.snapshot import TOO_DEEP, TRUNCATED
 from tool_engine.model.approval import ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal
-from tool_engine.model.json.copying import copied, live
+from tool_engine.model.json.copying import live
+from tool_engine.model.json.plain import copied
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same
-from tool_engine.session.bounds import find_reply_bounds
+from tool_engine.session.bounds import InnerUse, Meter, find_reply_bounds
+from tool_engine.session.caller import Caller
 from tool_engine.session.narrowing import find_reply_marks
 from tool_engine.session.policy import SessionPolicy, find_reply_rules, hold_rules
-from tool_engine.session.showing import Showing
-from tool_engine.session.spending import InnerUse, Spending
-from tool_engine.session.tools import Called, SessionTools
-from tool_engine.session.variables.labels import refuse_content, refuse_typing
+from tool_engine.session.toolbox.standing import Placed
+from tool_engine.session.toolbox.toolbox import Found
+from tool_engine.session.tools import SessionTools
+from tool_engine.session.variables.accepts import refuse_content, refuse_typing
+from tool_engine.session.variables.labels import ShownResults
 from tool_engine.session.variables.references import Expanded
 from tool_engine.sources.identity import engine_of, source_text
 from tool_engine.sources.owners import engine_of_inner, leaf_of
@@ -41,6 +46,76 @@ _FOREIGN: Final = "source 0"
 
 FindOwn = Callable[[str], tuple[Tool, ToolExecutor] | None]
 """Finds a tool that only one conversation has, with its executor."""
+
+
+class Called(msgspec.Struct, eq=False):
+    """A tool as a conversation calls it: what its calls share until tools or settings change."""
+
+    placed: Placed
+    identity: str
+    """What says which tool it is, whatever its name."""
+    source: str
+    """The source of the tool among several; see `source_of`."""
+    found: Found
+    """How the tools and settings stood."""
+    limit: int
+    """The most characters that a model reads of its results; 0 or -1: all. S7."""
+    show: str
+    """How much of its results a model reads."""
+    timeout: float | None = None
+    """Seconds for a call whose caller says nothing; None: not found yet, or not always the same."""
+    free: Tool | None = None
+    """The engine's tool, once it was found that nothing but its arguments can forbid a call, nor
+    ask about its result, until something changes."""
+
+
+class Showing:
+    """Decide which tools and results a conversation may see.
+
+    `search_tools` and `read_result` know the whole engine. They must not show a tool that is off
+    in, or missing from, the conversation, nor a result that its model has not been shown; and what
+    is read carries the labels of the call that it came from.
+
+    Args:
+        tools: Those of the conversation.
+        caller: In whose name its calls run.
+        policy: Decides which results need approval.
+        results: What became of its results.
+    """
+
+    def __init__(
+        self, tools: SessionTools, caller: Caller, policy: SessionPolicy, results: ShownResults
+    ) -> None:
+        self._tools = tools
+        self._caller = caller
+        self._policy = policy
+        self._results = results
+
+    def find_tool(self, tool: Tool) -> Tool | None:
+        """Return an engine's tool as the model knows it, or None."""
+        names = self._tools.toolbox.shown_names(tool)
+        return next(filter(None, map(self._tools.get, names)), None)
+
+    def result_policy(self, tool: Tool) -> ResultPolicy:
+        """Return when a tool's result needs approval, whatever its arguments."""
+        return self._policy.result_policy(tool)
+
+    def find_labels(self, record: ToolCallRecord) -> frozenset[str] | Refusal:
+        """Return a result's labels, or why it may not be read."""
+        call_id = record.call_id or ""
+        # The contents of a result of an inner call, or of another process, are unknown here.
+        known = self._results.labels_of(call_id)
+        if known is not None and self._is_own(record) and not self._results.is_withheld(call_id):
+            return known
+        return Refusal(
+            ErrorType.RESULT_REJECTED.value,
+            f"the result of the call {record.call_id} was not shown in this conversation, and is "
+            "not read here: call the tool again",
+        )
+
+    def _is_own(self, record: ToolCallRecord) -> bool:
+        root, made = self._caller.root_id, record.session_id or ""
+        return made == root or made.startswith(f"{root}/")
 
 
 class ConversationParts(NamedTuple):
@@ -56,7 +131,7 @@ class ConversationParts(NamedTuple):
     """Decides which tools and results the conversation may see."""
     catalog: Source
     """What has its other tools."""
-    line: tuple[Spending, ...]
+    line: tuple[Meter, ...]
     """What the conversation has spent, then those that it works for; see `Meter`."""
     home: HomeLoop
     """Where it is asked, whatever loop a call runs on."""
@@ -121,7 +196,7 @@ class SessionScope:
         *,
         called: Called | None = None,
         yes: bool | None = None,
-        paid: tuple[Spending, ...] = (),
+        paid: tuple[Meter, ...] = (),
         source: str = "",
         called_name: str = "",
         is_nested: bool = False,
@@ -166,7 +241,7 @@ class SessionScope:
         return f"<SessionScope of {self.called_name!r}>"
 
     @property
-    def line(self) -> tuple[Spending, ...]:
+    def line(self) -> tuple[Meter, ...]:
         """What the conversation has spent, then those that it works for."""
         return self.parts.line
 
@@ -260,7 +335,10 @@ class SessionScope:
         """Return why the call may not run after all, by what was turned off since; None: it may."""
         if self._find_off is not None:
             return self._find_off()
-        return None if self.called is None else self.parts.tools.find_refusal_since(self.called)
+        called, tools = self.called, self.parts.tools
+        if called is None or (tools.toolbox.found is called.found and tools.parent is None):
+            return None
+        return tools.find_refusal(called.placed.name)
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Return why the call may not run; None: it may."""

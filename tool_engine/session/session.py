@@ -32,10 +32,9 @@ from tool_engine.protocols.cycle_options import BeforeExecute, OnProgress, OnRes
 from tool_engine.session.bounds import Usage
 from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.deriving import hand_down, plan_helper
 from tool_engine.session.discovery import DiscoveredTool, MethodFilter, ToolDiscoveryService
 from tool_engine.session.narrowing import narrow_settings
-from tool_engine.session.parts import SessionParts, make_parts
+from tool_engine.session.parts import SessionParts, hand_down, make_parts, plan_helper
 from tool_engine.session.reading.presentation import Presentation
 from tool_engine.session.reading.result import SessionResult
 from tool_engine.session.replies import ReplyRunner

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ToolConflictError, ToolNotFoundError
 from tool_engine.executors.handler import executor_for
@@ -15,39 +13,15 @@ from tool_engine.model.call import Refusal
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.narrowing import find_limit
 from tool_engine.session.prompt.prompt import SessionPrompt
-from tool_engine.session.reading.hiding import find_show
-from tool_engine.session.toolbox.placing import Placed
-from tool_engine.session.toolbox.toolbox import Found, Toolbox
-from tool_engine.session.variables.read_labels import ReadLabels
+from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.session.variables.labels import ReadLabels
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.session.variables.variable_tools import VariableTools
 from tool_engine.sources.composition import Prepare
-from tool_engine.sources.identity import identity_of, identity_of_own, source_of
+from tool_engine.sources.identity import identity_of, identity_of_own
 
 _LONGEST: Final = 200
-
-
-class Called(msgspec.Struct, eq=False):
-    """A tool as a conversation calls it: what its calls share until tools or settings change."""
-
-    placed: Placed
-    identity: str
-    """What says which tool it is, whatever its name."""
-    source: str
-    """The source of the tool among several; see `source_of`."""
-    found: Found
-    """How the tools and settings stood."""
-    limit: int
-    """The most characters that a model reads of its results; 0 or -1: all. S7."""
-    show: str
-    """How much of its results a model reads."""
-    timeout: float | None = None
-    """Seconds for a call whose caller says nothing; None: not found yet, or not always the same."""
-    free: Tool | None = None
-    """The engine's tool, once it was found that nothing but its arguments can forbid a call, nor
-    ask about its result, until something changes."""
 
 
 class SessionTools:
@@ -78,8 +52,6 @@ class SessionTools:
         self.registered: Final = self.toolbox.registered
         """The tools that were registered for this conversation only, with their executors."""
         self.prompt = SessionPrompt(self.toolbox, variables, config.language)
-        self._called: tuple[Found | None, dict[str, Called]] = None, {}
-        """What was found of called tools, and how the tools stood then."""
 
     @property
     def config(self) -> ToolCallConfig:
@@ -124,25 +96,6 @@ class SessionTools:
         """Return the message for a tool that the conversation does not have."""
         shown = str(tool_name)[:_LONGEST]
         return f"there is no tool {shown!r} in this conversation{self.toolbox.hint(shown)}"
-
-    def find_called(self, tool_name: str) -> Called | None:
-        """Return the one tool of a shown name, on or off, or None."""
-        found, (seen, known) = self.toolbox.find_present(), self._called
-        if found is not seen:
-            known = {}
-            self._called = found, known
-        called = known.get(tool_name)
-        if called is None and (placed := self.toolbox.find(tool_name)) is not None:
-            # Further names of a tool mean the same one.
-            name = placed.name
-            source, config = "" if placed.is_own else source_of(self.source, name), found.config
-            limit, show = (
-                find_limit(config, placed.tool, name),
-                find_show(config, name, placed.tool),
-            )
-            called = Called(placed, self.identify(name), source, found, limit, show)
-            known[name] = called
-        return called
 
     def find_own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         """Return a tool that only this conversation has, with its executor."""
@@ -192,13 +145,8 @@ class SessionTools:
         message = f"the tool {tool_name!r} is there, but not enabled in this conversation"
         return Refusal(ErrorType.REJECTED.value, message)
 
-    def find_refusal_since(self, called: Called) -> Refusal | None:
-        """Do the same for a tool that was on when it was looked up."""
-        is_as_it_was = self.toolbox.found is called.found and self.parent is None
-        return None if is_as_it_was else self.find_refusal(called.placed.name)
-
     def find_refusal_later(self, tool_name: str, *, is_nested: bool) -> Refusal | None:
-        """Do the same for a call that was approved later.
+        """Do the same as `find_refusal` for a call that was approved later.
 
         A tool that another tool calls may be unknown to the model.
         """

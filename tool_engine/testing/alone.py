@@ -18,7 +18,7 @@ import msgspec
 from tool_engine.config import ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolExecutionError, ToolNotFoundError
-from tool_engine.executors.commands.process_group import ProcessGroup
+from tool_engine.executors.commands.own_thread import ProcessGroup
 from tool_engine.executors.commands.supervisor import Command, End
 from tool_engine.redaction import redact_text
 from tool_engine.testing.report import ToolReport

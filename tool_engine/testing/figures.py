@@ -27,6 +27,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     wait_mean: float
     wait_p50: float
     wait_p90: float
+    wait_p95: float
     wait_p99: float
     wait_max: float
     makespan: float
@@ -76,6 +77,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
             wait_mean=_round_seconds(math.fsum(waits) / len(waits) if waits else 0.0),
             wait_p50=_find_percentile(waits, 0.5),
             wait_p90=_find_percentile(waits, 0.9),
+            wait_p95=_find_percentile(waits, 0.95),
             wait_p99=_find_percentile(waits, 0.99),
             wait_max=waits[-1] if waits else 0.0,
             makespan=_round_seconds(makespan),

@@ -18,8 +18,7 @@ from tool_engine.executors.http.addresses import AllowList
 from tool_engine.executors.http.http_executor import HTTPExecutor
 from tool_engine.executors.http.response_entry import SavePlan
 from tool_engine.testing.exchanges import Recording, SentRequest
-from tool_engine.testing.scratch import ScratchFolder
-from tool_engine.testing.scratch_files import scratch_plan
+from tool_engine.testing.scratch import ScratchFolder, scratch_plan
 
 
 class RecordedHTTPExecutor(HTTPExecutor):

@@ -1,4 +1,7 @@
-"""Where do tools read and write files during a test?"""
+"""Where do tools read and write files during a test, and how do they stay there?
+
+The executors are the real ones; they only open another root than the definition names.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,23 @@ import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.entry_reader import CompiledEntries
+from tool_engine.executors.files.editing import FileEditExecutor
+from tool_engine.executors.files.file_entry import FileEntry, compile_entry
+from tool_engine.executors.files.file_reading import FileReadExecutor
+from tool_engine.executors.files.listing import FolderReadExecutor
 from tool_engine.executors.files.root import FileRoot, Place
+from tool_engine.executors.files.searching import FileSearchExecutor
+from tool_engine.executors.files.writing import FileWriteExecutor
+from tool_engine.executors.http.response_entry import SavePlan
+from tool_engine.model.tool import Tool
 from tool_engine.testing.comparison import json_line
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
@@ -99,6 +113,10 @@ class ScratchFolder:
             os.close(file)
 
 
+Scratch = Callable[[], ScratchFolder | None]
+"""Returns the folder of the running test; None: it has none."""
+
+
 class UntouchedRoot(FileRoot):
     """A real folder in which tests write nothing, without a scratch."""
 
@@ -126,3 +144,79 @@ def _make_untouched_error(path: str) -> ToolExecutionError:
         f"{path!r} would be written to the real folder of the tool, which a test leaves alone; "
         "give the test a folder of its own: files: {}, or the files that it is to have"
     )
+
+
+class _Entries(CompiledEntries[FileEntry]):
+    """The entries of file tools, with the root of the running test."""
+
+    def __init__(self, scratch: Scratch) -> None:
+        super().__init__(compile_entry)
+        self._scratch = scratch
+
+    def of(self, tool: Tool) -> FileEntry:
+        entry = super().of(tool)
+        fields = {name: getattr(entry, name) for name in FileEntry.__struct_fields__}
+        return _ScratchEntry(**fields, scratch=self._scratch())
+
+
+class _ScratchEntry(FileEntry, frozen=True, kw_only=True):
+    scratch: ScratchFolder | None
+
+    def open(self) -> FileRoot:
+        return _choose_root(self.scratch, super().open)
+
+
+class _ScratchPlan(SavePlan, frozen=True, kw_only=True):
+    scratch: ScratchFolder | None
+
+    def open(self) -> FileRoot:
+        return _choose_root(self.scratch, super().open)
+
+
+def _choose_root(scratch: ScratchFolder | None, real: Callable[[], FileRoot]) -> FileRoot:
+    return UntouchedRoot(*real()) if scratch is None else scratch.root
+
+
+def scratch_plan(plan: SavePlan, scratch: ScratchFolder | None) -> SavePlan:
+    """Return the plan of a download into a test's folder, or nowhere."""
+    return _ScratchPlan(**msgspec.structs.asdict(plan), scratch=scratch)
+
+
+class _Reader(FileReadExecutor):
+    def __init__(self, scratch: Scratch) -> None:
+        super().__init__()
+        self._entries = _Entries(scratch)
+
+
+class _Writer(FileWriteExecutor):
+    def __init__(self, scratch: Scratch) -> None:
+        super().__init__()
+        self._entries = _Entries(scratch)
+
+
+class _Editor(FileEditExecutor):
+    def __init__(self, scratch: Scratch) -> None:
+        super().__init__()
+        self._entries = _Entries(scratch)
+
+
+class _FolderReader(FolderReadExecutor):
+    def __init__(self, scratch: Scratch) -> None:
+        super().__init__()
+        self._entries = _Entries(scratch)
+
+
+class _Searcher(FileSearchExecutor):
+    def __init__(self, scratch: Scratch) -> None:
+        super().__init__()
+        self._entries = _Entries(scratch)
+
+
+FILE_EXECUTORS: Final[Mapping[str, tuple[type[Any], Callable[[Scratch], Any]]]] = {
+    "read_file": (FileReadExecutor, _Reader),
+    "write_file": (FileWriteExecutor, _Writer),
+    "edit_file": (FileEditExecutor, _Editor),
+    "read_folder": (FolderReadExecutor, _FolderReader),
+    "search_files": (FileSearchExecutor, _Searcher),
+}
+"""Handler -> the executor that runs it, and its replacement in tests."""

@@ -15,12 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import AdmissionError, ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.testing.figures import RunFigures
+from tool_engine.testing.services import Service, Services, Station
 from tool_engine.testing.trace import Trace, TraceCall
 from tool_engine.testing.virtual_loop import run
 
@@ -65,6 +67,7 @@ def simulate(
     config: ConcurrencyConfig | None = None,
     *,
     seed: int = 0,
+    services: Services | None = None,
 ) -> SimulationReport:
     """Replay recorded calls under other limits, on a virtual clock.
 
@@ -76,6 +79,8 @@ def simulate(
         config: The limits and the strategy.
         seed: 0: what happens at the same instant happens in the order of the trace. Any other
             number shuffles it: a figure that changes with the seed depends on luck.
+        services: What `learn_services` found in these calls: each runs as the service behind it
+            would run it beside those of the simulation. None: as long as it ran.
 
     Raises:
         ConfigurationError: The trace holds no calls, or none that ran.
@@ -91,7 +96,8 @@ def simulate(
     begin = found.calls[0].enqueued_at
     calls = tuple(_shift_call(call, begin) for call in found.calls)
     medians = _median_services(calls)
-    replayed = run(_replay_calls(calls, medians, limits), seed=seed or None)
+    replay = _Replay(calls, medians, limits, services)
+    replayed = run(replay.run(), seed=seed or None)
     unlimited = limits.bypass_caller_types
     return SimulationReport(
         config=limits,
@@ -100,50 +106,85 @@ def simulate(
         simulated=RunFigures.of(replayed, partial(_slots_of, limits), unlimited),
         original_calls=calls,
         simulated_calls=tuple(replayed),
-        notes=tuple(_list_notes(found, medians, limits)),
+        notes=tuple(_list_notes(found, medians, limits, services)),
     )
 
 
-async def _replay_calls(
-    calls: tuple[TraceCall, ...], medians: Mapping[str | None, float], config: ConcurrencyConfig
-) -> list[TraceCall]:
-    loop = asyncio.get_running_loop()
-    controller = ToolConcurrencyController(config, clock=loop.time)
-    async with asyncio.TaskGroup() as group:
-        tasks = []
-        for call in calls:
-            if call.enqueued_at > loop.time():
-                # Not `sleep`, which adds up rounding errors: the very time of the trace.
-                due = loop.create_future()
-                loop.call_at(call.enqueued_at, due.set_result, None)
-                await due
+class _Replay:
+    """The calls of a trace under other limits, on the clock of the running loop."""
+
+    def __init__(
+        self,
+        calls: tuple[TraceCall, ...],
+        medians: Mapping[str | None, float],
+        config: ConcurrencyConfig,
+        services: Services | None,
+    ) -> None:
+        self._calls, self._medians, self._config = calls, medians, config
+        self._works = (None,) * len(calls) if services is None else services.works
+        known = {} if services is None else services.by_bucket
+        self._stations = {bucket: Station(service) for bucket, service in known.items()}
+
+    async def run(self) -> list[TraceCall]:
+        loop = asyncio.get_running_loop()
+        self._controller = ToolConcurrencyController(self._config, clock=loop.time)
+        async with asyncio.TaskGroup() as group:
+            tasks = []
+            for call, work in zip(self._calls, self._works, strict=True):
+                if call.enqueued_at > loop.time():
+                    # Not `sleep`, which adds up rounding errors: the very time of the trace.
+                    due = loop.create_future()
+                    loop.call_at(call.enqueued_at, due.set_result, None)
+                    await due
+                tasks.append(group.create_task(self._run_call(call, work)))
+        self._controller.close()
+        return [task.result() for task in tasks]
+
+    async def _run_call(self, call: TraceCall, work: float | None) -> TraceCall:
+        loop, controller = asyncio.get_running_loop(), self._controller
+        asked = loop.time()
+        options: dict[str, Any] = {} if call.key is None else {"key": call.key}
+        if call.caller_type in controller.config.bypass_caller_types:
+            options["context"] = ToolExecutionContext(caller_type=call.caller_type)
+        try:
+            slot = await controller.acquire(
+                call.bucket, priority=call.priority, weight=call.weight, **options
+            )
+        except AdmissionError as error:
+            return _replace_times(call, asked, None, loop.time(), error.error_type)
+        started = loop.time()
+        station = self._stations.get(call.bucket)
+        was_refused = station is not None and station.is_full
+        # A call that was refused then and runs now has no error that is known of.
+        is_new = call.service is None or (station is not None and call.was_refused)
+        kept = None if is_new else call.error_type
+        if station is None:
             service = call.service
-            seconds = medians[call.bucket] if service is None else service
-            tasks.append(group.create_task(_replay_one(controller, call, seconds)))
-    controller.close()
-    return [task.result() for task in tasks]
+            await asyncio.sleep(self._medians[call.bucket] if service is None else service)
+        elif was_refused:
+            kept = "execution_error"
+            await self._refuse_call(slot, call.bucket, station.service)
+        else:
+            await station.work(self._estimate_work(call, station) if work is None else work)
+        controller.release(slot, outcome=_OUTCOMES.get(kept))
+        ended = _replace_times(call, asked, started, loop.time(), kept)
+        return msgspec.structs.replace(ended, was_refused=was_refused) if station else ended
 
+    def _estimate_work(self, call: TraceCall, station: Station) -> float:
+        """Return how long a call would have run that had no slot, or was refused."""
+        known = station.service.works
+        if call.tool_name in known:
+            return known[call.tool_name]
+        return statistics.median(known.values()) if known else self._medians.get(call.bucket, 0.0)
 
-async def _replay_one(
-    controller: ToolConcurrencyController, call: TraceCall, service: float
-) -> TraceCall:
-    loop = asyncio.get_running_loop()
-    asked = loop.time()
-    options: dict[str, Any] = {} if call.key is None else {"key": call.key}
-    if call.caller_type in controller.config.bypass_caller_types:
-        options["context"] = ToolExecutionContext(caller_type=call.caller_type)
-    try:
-        slot = await controller.acquire(
-            call.bucket, priority=call.priority, weight=call.weight, **options
-        )
-    except AdmissionError as error:
-        return _replace_times(call, asked, None, loop.time(), error.error_type)
-    started = loop.time()
-    # A call that was refused then and runs now has no error that is known of.
-    kept = None if call.service is None else call.error_type
-    await asyncio.sleep(service)
-    controller.release(slot, outcome=_OUTCOMES.get(kept))
-    return _replace_times(call, asked, started, loop.time(), kept)
+    async def _refuse_call(
+        self, slot: ConcurrencySlot, bucket: str | None, service: Service
+    ) -> None:
+        """Let the service refuse a call, and ask for the pause that it is known to ask for."""
+        await asyncio.sleep(service.refusal_time)
+        self._controller.note_overload(slot)
+        if bucket is not None and service.pause:
+            self._controller.pause_bucket(bucket, service.pause)
 
 
 def _replace_times(
@@ -159,6 +200,7 @@ def _replace_times(
         started_at=started_at,
         ended_at=ended_at,
         error_type=error_type,
+        was_refused=call.was_refused and started_at is not None,
     )
 
 
@@ -197,17 +239,20 @@ def _median_services(calls: Iterable[TraceCall]) -> dict[str | None, float]:
 
 
 def _list_notes(
-    trace: Trace, medians: Mapping[str | None, float], config: ConcurrencyConfig
+    trace: Trace,
+    medians: Mapping[str | None, float],
+    config: ConcurrencyConfig,
+    services: Services | None,
 ) -> Iterable[str]:
     calls = trace.calls
     if medians:
         never = sum(call.started_at is None for call in calls)
-        services = ", ".join(
+        each_median = ", ".join(
             f"{bucket or 'no bucket'} {each:g} s" for bucket, each in medians.items()
         )
         yield (
             f"recorded calls that never ran: {never}; how long they would have run is estimated as "
-            f"the median of their bucket: {services}"
+            f"the median of their bucket: {each_median}"
         )
     if any(call.error_type == "queue_timeout" and not call.wait for call in calls):
         yield (
@@ -222,6 +267,11 @@ def _list_notes(
         )
     if trace.left_out:
         yield f"recorded calls that never asked for a slot and are left out: {trace.left_out}"
+    if config.adaptive and services is None:
+        yield (
+            f"adaptive limits ({', '.join(sorted(config.adaptive))}) learn from times as they were "
+            "recorded, which do not grow with the limit as those of a busy service do"
+        )
     yield from _unused_limits(trace, config)
 
 

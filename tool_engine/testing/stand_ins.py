@@ -25,8 +25,7 @@ from tool_engine.testing.recorded_commands import (
     RecordedShellExecutor,
 )
 from tool_engine.testing.recorded_http import RecordedHTTPExecutor
-from tool_engine.testing.scratch import ScratchFolder
-from tool_engine.testing.scratch_files import FILE_EXECUTORS
+from tool_engine.testing.scratch import FILE_EXECUTORS, ScratchFolder
 from tool_engine.testing.scratch_sources import ScratchSources, ScratchSQLExecutor
 
 

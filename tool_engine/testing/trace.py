@@ -13,6 +13,7 @@ a call that never had a slot. A line may also be what `ToolCallRecord.to_dict()`
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from io import BytesIO
@@ -32,6 +33,8 @@ _REFUSALS: Final = frozenset(
     {kind.error_type for kind in AdmissionError.__subclasses__()} | {"cancelled"}
 )
 """Error types of calls that asked for a slot and never had one."""
+_REFUSED: Final = re.compile(r" answered (?:429|503)\b")
+"""In the error of a call whose service had no room; a record does not keep the number itself."""
 _EXAMPLE: Final = (
     '{"call_id": "c1", "tool_name": "search", "bucket": "http", "enqueued_at": 0.0, '
     '"started_at": 0.2, "ended_at": 1.7}'
@@ -71,6 +74,8 @@ class TraceCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     caller_type: str | None = None
     """Decides whether the limits applied to it at all."""
     parent_call_id: str | None = None
+    was_refused: bool = False
+    """Whether it ran, and the service behind it had no room: an answer 429 or 503."""
 
     @property
     def wait(self) -> float:
@@ -106,6 +111,7 @@ class _CallLine(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     error_type: str | None = None
     caller_type: str | None = None
     parent_call_id: str | None = None
+    was_refused: bool = False
 
     def to_call(self) -> TraceCall:
         fields = msgspec.structs.asdict(self)
@@ -132,6 +138,7 @@ class _RecordLine(msgspec.Struct, kw_only=True):
     error_type: str | None = None
     caller_type: str | None = None
     parent_call_id: str | None = None
+    error: str | None = None
 
     def to_call(self) -> TraceCall | None:
         """Return the call; None if it never asked for a slot."""
@@ -156,6 +163,7 @@ class _RecordLine(msgspec.Struct, kw_only=True):
                 error_type=self.error_type,
                 caller_type=self.caller_type,
                 parent_call_id=self.parent_call_id,
+                was_refused=ran and _REFUSED.search(self.error or "") is not None,
             )
         )
 

@@ -14,7 +14,7 @@ from tests.agent.models.asking import ADD, CALLS, PROVIDERS, TIMEOUT, asked, cli
 from tests.agent.models.servers import Turn, failing, play
 from tool_engine.agent.models import RecordedModel, record
 from tool_engine.agent.models.carried import CarriedProtocol
-from tool_engine.agent.models.rendering import render_reply
+from tool_engine.agent.models.recorded import render_reply
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ChatModel
 from tool_engine.model.chat import ChatRequest

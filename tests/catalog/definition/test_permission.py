@@ -15,7 +15,7 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.variables.labels import list_refused_labels
+from tool_engine.session.variables.accepts import list_refused_labels
 
 HEAD = "name: t\ndescription: d\n"
 

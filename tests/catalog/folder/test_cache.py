@@ -23,8 +23,8 @@ from tool_engine.catalog.folder import cache, cache_file
 from tool_engine.catalog.folder import folder_reading as reload_module
 from tool_engine.catalog.folder.cache import AUTO, CachedLoader, cache_path, default_directory
 from tool_engine.catalog.folder.cache_file import read_cache
-from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import Catalog
+from tool_engine.catalog.folder.merging import FolderOutcome
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionProblem

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from tool_engine.catalog.folder.folder_outcome import FileOutcome
+from tool_engine.catalog.folder.merging import FileOutcome
 from tool_engine.catalog.loader import ToolConfigLoader
 
 TEXTS = [f"name: tool_{number}\ndescription: d\n" for number in range(3)]

@@ -13,9 +13,8 @@ import pytest
 from tests.catalog.scanning import Folder, changes
 from tool_engine.catalog.definition_files import FolderError, read_once
 from tool_engine.catalog.folder import folder_reading as reload_module
-from tool_engine.catalog.folder.folder_outcome import FolderOutcome
 from tool_engine.catalog.folder.folder_reading import Catalog
-from tool_engine.catalog.folder.merging import merge_folder
+from tool_engine.catalog.folder.merging import FolderOutcome, merge_folder
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionProblem

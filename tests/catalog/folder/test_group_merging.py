@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tool_engine.catalog.folder.group_merging import group_changes, merged_groups, with_registered
+from tool_engine.catalog.folder.merging import group_changes, merged_groups, with_registered
 from tool_engine.model.group import ToolGroup
 
 

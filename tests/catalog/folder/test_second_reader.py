@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from tool_engine.catalog.folder import cache, second_reader
-from tool_engine.catalog.folder.cached_text import entry_of
-from tool_engine.catalog.folder.folder_outcome import FolderOutcome
+from tool_engine.catalog.folder.cache_file import entry_of
 from tool_engine.catalog.folder.folder_reading import Catalog
+from tool_engine.catalog.folder.merging import FolderOutcome
 from tool_engine.catalog.folder.second_reader import SecondReader, serve
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import ToolConfigLoader

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tool_engine.testing import read_trace
+from tests.testing.test_proposal import busy_calls
+from tool_engine.testing import Service, read_trace, write_trace
 
 Command = Callable[..., Any]
 
@@ -193,3 +194,59 @@ def test_help_and_completion(command: Command, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("COMP_CWORD", "4")
     monkeypatch.setenv("COMP_WORDS", "tool-engine simulate x --strategy f")
     assert command().out.split() == ["fifo", "fair"]
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> str:
+    """Four hundred calls of half a second, four at once, that come faster than they go."""
+    path = tmp_path / "busy.jsonl"
+    write_trace(path, busy_calls(Service(), 4))
+    return str(path)
+
+
+def test_limits_are_proposed(command: Command, busy: str) -> None:
+    """M3: a line for a bucket, why, how sure, and what is not known; the curve on demand."""
+    ended = command("simulate", busy, "--propose", "--bucket", "http")
+    assert (ended.code, ended.err) == (0, "")
+    first, *others = ended.out.splitlines()
+    assert first.startswith("http 4 -> ")
+    assert first.endswith(" s, provider refusals +0")
+    text = "\n".join(others)
+    assert "  because calls wait" in text
+    assert "  certainty: low, from 400 calls that ran" in text
+    assert "  not known: the limit of now: taken for 4" in text
+    assert "proposed" not in text
+    curve = command("simulate", busy, "--propose", "--bucket", "http=4", "--curve").out
+    assert "4 now" in curve
+    assert "proposed" in curve
+    assert "taken for" not in curve
+    found = json.loads(command("simulate", busy, "--propose", "--json").out)
+    assert found["proposals"][0]["now"]["limit"] == 4
+    assert len(found["proposals"][0]["curve"]) > 4
+
+
+def test_limits_of_the_project_are_those_of_now(
+    command: Command, busy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its settings say of slots holds where no option says more."""
+    monkeypatch.chdir(tmp_path)
+    limits = "{max_concurrent = 50, bucket_limits = {http = 5}, queue_size = 10000}"
+    (tmp_path / "tool-engine.toml").write_text(f"concurrency = {limits}\n")
+    assert command("simulate", busy, "--propose").out.startswith("http 5 ")
+    assert command("simulate", busy, "--propose", "--bucket", "http=4").out.startswith("http 4 -> ")
+
+
+def test_records_are_replayed(command: Command, tmp_path: Path) -> None:
+    """Without a trace the newest records are it."""
+    url = f"sqlite:///{tmp_path / 'calls.db'}"
+    empty = command("--records", "none", "simulate", "--propose")
+    assert (empty.code, "kept nowhere" in empty.err) == (2, True)
+    for number in range(3):
+        command("--records", url, "call", "echo", f"message={number}")
+    found = json.loads(command("--records", url, "simulate", "--last", "2", "--json").out)
+    assert found["original"]["total"]["calls"] == 2
+    few = command("--records", url, "simulate", "--propose")
+    assert (few.code, "too few calls ran for a proposal" in few.err) == (2, True)
+    assert "since 2000" not in command("--records", url, "simulate", "--since", "1h").err
+    none = command("--records", url, "simulate", "--since", "2100-01-01")
+    assert "there are no records of calls that asked for a slot since 2100-01-01" in none.err

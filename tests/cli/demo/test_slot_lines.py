@@ -1,6 +1,6 @@
 """Who held which slot is drawn as it was."""
 
-from tool_engine.cli.demo.slot_lines import draw_slots
+from tool_engine.cli.demo.steps import draw_slots
 from tool_engine.model.call import ToolExecutionResult
 
 

@@ -373,3 +373,35 @@ def test_the_program_approves_the_same(
 
     asyncio.run(approve())
     assert ToolLock.read(str(lock)).tools["greet"] == by_command
+
+
+def test_other_programs_read_what_is_not_approved(command: Command, tools: Path) -> None:
+    """GitHub, CI servers and code scanning see it at the file; the cure is a command that works."""
+    command("lock")
+    edit(tools)
+    ended = command("lock", "--check", "--format", "github")
+    assert ended.code == 1
+    (line,) = ended.out.splitlines()
+    assert line.startswith(f"::error file={tools / 'echo.yaml'},title=changed::echo 1.0.0 -> 1.0.1")
+    assert line.endswith("run tool-engine lock --approve echo")
+    (result,) = command("lock", "--check", "--format", "sarif").json["runs"][0]["results"]
+    assert result["ruleId"] == "changed"
+    assert 'failures="1"' in command("lock", "--check", "--format", "junit").out
+    assert command("lock", "--approve", "echo").code == 0
+    assert command("lock", "--check", "--format", "github").out == ""
+
+
+def test_report_of_a_broken_file_and_of_one_that_is_gone(command: Command, tools: Path) -> None:
+    command("lock")
+    (tools / "echo.yaml").write_text("name: echo\n", encoding="utf-8")
+    (tools / "fetch.yaml").unlink()
+    lines = command("lock", "--check", "--format", "github").out.splitlines()
+    assert any("title=unreadable" in line and "echo.yaml" in line for line in lines)
+    assert any("title=gone::fetch" in line and "tools.lock" in line for line in lines)
+
+
+def test_report_only_checks(command: Command) -> None:
+    """A report of what was just approved would say nothing."""
+    ended = command("lock", "--format", "github")
+    assert ended.code == 2
+    assert "add --check" in ended.err

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,7 @@ def test_place_that_cannot_be_used_fails_no_call(
     elif kind == "no database":
         path.write_text("something else" * 100)
     elif kind == "newer":
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             for table in ("tool_definitions", "tool_values", "tool_calls"):
                 connection.execute(f"CREATE TABLE {table} (x)")
             connection.execute("CREATE TABLE tool_engine_schema (version INTEGER)")

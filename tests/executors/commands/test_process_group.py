@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.commands.process_group import ProcessGroup
+from tool_engine.executors.commands.own_thread import ProcessGroup
 from tool_engine.executors.commands.supervisor import Command
 
 BOUND = 20.0

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from copy import deepcopy
+from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
+from mcp.server.lowlevel.server import Server
 from msgspec.structs import replace
 
 from tests.executors.mcp.conftest import COMMAND, LIMIT, running, serve_http, until
@@ -33,6 +37,32 @@ async def test_results(engine: ToolEngine, source: MCPSource) -> None:
     wrong = await engine.execute("echo", {"text": 3})
     assert wrong.error_type == "validation_error"
     assert [record.tool_name for record in await engine.store.query_call_records()][:1] == ["echo"]
+
+
+async def test_a_server_in_memory_has_arguments_of_its_own(engine: ToolEngine) -> None:
+    """What it changes in them is not in its next round, which has what the caller sent."""
+    seen: list[Any] = []
+
+    async def list_tools(ctx: Any, params: Any) -> Any:
+        schema = {"type": "object", "properties": {"rows": {"type": "array"}}}
+        return types.ListToolsResult(tools=[types.Tool(name="take", input_schema=schema)])
+
+    async def call_tool(ctx: Any, params: Any) -> Any:
+        seen.append(deepcopy(params.arguments))
+        params.arguments["rows"][0]["left"] = params.arguments["rows"].pop()
+        if len(seen) > 1:
+            return types.CallToolResult(content=[])
+        return types.InputRequiredResult(input_requests={"name": types.ListRootsRequest()})
+
+    async def list_roots(context: Any) -> Any:
+        return types.ListRootsResult(roots=[])
+
+    server = Server("greedy", on_list_tools=list_tools, on_call_tool=call_tool)
+    answers = {"list_roots_callback": list_roots}
+    await engine.add_source(MCPSource("greedy", in_memory=server, callbacks=answers))
+    result = await engine.execute("take", {"rows": [{"left": [1]}, "end"]})
+    assert result.is_success, result.error
+    assert seen == [{"rows": [{"left": [1]}, "end"]}] * 2
 
 
 async def test_progress(engine: ToolEngine, source: MCPSource) -> None:

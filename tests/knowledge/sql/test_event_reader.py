@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -249,7 +249,7 @@ async def test_a_file_that_was_replaced(tmp_path: Path) -> None:
         tail = await reader.tail()
     clear(tmp_path)
     assert await read(tail) == []  # no file: there may be another one soon
-    with sqlite3.connect(path) as empty:
+    with closing(sqlite3.connect(path)) as empty, empty:
         empty.execute("CREATE TABLE something (id INTEGER)")
     empty.close()
     with pytest.raises(RecordsUnavailableError):

@@ -9,7 +9,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -585,7 +585,8 @@ async def test_a_database_that_does_not_answer(tmp_path: Path, gate: Gate, name:
     arguments = {"add": {"a": 1, "b": 2}, "report": {"year": 2026}}[name]
     async with open_engine(tmp_path, f"sqlite:///{tmp_path / 'kept.db'}", gate) as engine:
         assert await engine.tasks.list() == []
-        with sqlite3.connect(tmp_path / "kept.db", BOUND, isolation_level=None) as connection:
+        kept = sqlite3.connect(tmp_path / "kept.db", timeout=BOUND, isolation_level=None)
+        with closing(kept) as connection:
             connection.execute(
                 "CREATE TRIGGER full BEFORE INSERT ON tool_tasks "
                 "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.model.json.copying import copied
+from tool_engine.model.json.plain import copied
 
 
 class Colour(str, Enum):

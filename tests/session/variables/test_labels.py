@@ -1,4 +1,4 @@
-"""Where does a content come from, and may it get to a tool?"""
+"""Where does a content come from, and where has a model read from, however much it was?"""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
-from tool_engine.session.variables.labels import (
-    find_result_labels,
-    list_refused_labels,
-    refuse_content,
-    refuse_typing,
-)
-from tool_engine.session.variables.references import expand, reference
-from tool_engine.session.variables.store import Variable, VariableStore
+from tool_engine.session.variables.accepts import list_refused_labels
+from tool_engine.session.variables.labels import ReadLabels, find_result_labels, without_host
 
 WEB = "tool:fetch_page effect:read host:evil.example"
+
+
 SUM = "tool:calculator effect:read"
-PAGE = "The quarterly figures of the northern branch are not to be shown to anybody outside."
 
 
 def make_tool(name: str = "tool", **keys: Any) -> Tool:
@@ -31,61 +25,11 @@ def make_tool(name: str = "tool", **keys: Any) -> Tool:
     return ToolConfigLoader().from_mapping({**definition, **keys})
 
 
-OTHERS = "What the user wrote is about another matter, of which that page knows nothing at all."
-
-
-def make_store(mine: str | None = None, **labels: str) -> VariableStore:
-    """Variables of the same text, the oldest first; `mine` has a text of its own."""
-    store = VariableStore()
-    for name, label in labels.items():
-        store.add(Variable(name=name, value=f"{name}: {PAGE}", labels=frozenset({label})))
-    if mine is not None:
-        store.add(Variable(name="mine", value=OTHERS, labels=frozenset({mine})))
-    return store
-
-
 def labels_of(
     tool: Tool, params: dict[str, Any], output: Any = None, used: tuple[str, ...] = ()
 ) -> set[str]:
     result = ToolExecutionResult(True, tool.name, output or {})
     return set(find_result_labels(tool, params, result, used))
-
-
-@pytest.mark.parametrize(
-    ("label", "accepts", "is_accepted"),
-    [
-        ("user", ["user"], True),
-        ("user", [], False),
-        ("user", None, True),
-        ("user", ["use"], False),
-        ("user", ["User"], False),
-        (SUM, ["user", "tool:calculator"], True),
-        (SUM, ["effect:read"], True),
-        (SUM, ["tool:calc*"], True),
-        (SUM, ["tool:calc"], False),
-        (SUM, ["calculator"], False),
-        (SUM, ["host:*"], False),
-        (WEB, ["tool:calculator"], False),
-        (WEB, ["host:evil.example"], True),
-        (WEB, ["host:*.example"], True),
-        (WEB, ["host:Evil.Example"], True),
-        (WEB, ["host:example"], False),
-        (WEB, ["effect:write"], False),
-        ("unknown", ["user", "model", "tool:*"], False),
-        ("anything", ["*"], True),
-    ],
-)
-def test_one_word_is_enough(label: str, accepts: list[str] | None, is_accepted: bool) -> None:
-    """Labels: an origin is accepted by its tool, its effect or its host, whichever is listed."""
-    assert (list_refused_labels({label}, accepts) == []) is is_accepted
-
-
-def test_each_origin_counts() -> None:
-    """Labels: of a content with two origins both must be accepted."""
-    accepts = ["user", "tool:calculator"]
-    assert list_refused_labels({"user", SUM}, accepts) == []
-    assert list_refused_labels({"user", SUM, WEB}, accepts) == [WEB]
-    assert list_refused_labels({"rule", WEB}, ["tool:calculator"]) == ["rule", WEB]
 
 
 def test_labels_of_a_plain_tool() -> None:
@@ -105,6 +49,8 @@ def test_labels_of_what_was_put_in() -> None:
 
 
 URL = {"name": "url", "type": "string", "description": "Where"}
+
+
 HTTP = {"type": "http", "request": {"method": "GET", "url": "https://api.Example.com/v1/{id}"}}
 
 
@@ -183,105 +129,6 @@ def test_a_name_is_one_word() -> None:
     assert list_refused_labels(labels, ["user", "tool:calculator"])
 
 
-def test_a_value_by_reference() -> None:
-    """Labels: what a tool does not accept is refused; the message names all there is to know."""
-    store = make_store(page=WEB, mine="user")
-    mail = make_tool("mail", accepts=["user", "tool:calculator"])
-    expanded = expand({"text": reference("page")}, store)
-    refusal = refuse_content(mail, replace(expanded, read=frozenset({WEB})))
-    assert refusal is not None
-    assert refusal.error_type == "execution_rejected"
-    assert refusal.error == (
-        "the variable 'page' must not be sent to the tool 'mail': it came from tool:fetch_page "
-        "effect:read host:evil.example, and the tool accepts only user, tool:calculator. Leave it "
-        "out, or tell the user why it cannot be sent"
-    )
-    assert refusal.details is not None
-    assert refusal.details["labels"] == [WEB]
-    assert refusal.details["variable"] == "page"
-
-
-def test_a_value_that_is_accepted() -> None:
-    """Labels: a tool takes what it accepts, and a tool that says nothing takes everything."""
-    store = make_store(page=WEB, mine="user")
-    mail = make_tool("mail", accepts=["user"])
-    assert refuse_content(mail, expand({"text": reference("mine")}, store)) is None
-    assert refuse_content(mail, expand({"text": "hello"}, store)) is None
-    both = expand({"text": reference("mine") + reference("page")}, store)
-    assert refuse_content(make_tool("mail"), both) is None
-    assert refuse_content(mail, both) is not None
-    nothing = make_tool("mail", accepts=[])
-    refusal = refuse_content(nothing, expand({"text": reference("mine")}, store))
-    assert refusal is not None
-    assert "accepts no kept content at all" in refusal.error
-
-
-@pytest.mark.parametrize("part", [(0, 1), (5, 3), (10**6, 1), (0, 0)])
-def test_a_part_has_the_labels_of_the_whole(part: tuple[int, int]) -> None:
-    """Labels: even a part of nothing, which tells the size."""
-    store = make_store(page=WEB)
-    expanded = expand({"text": f"> {reference('page', *part)}"}, store)
-    assert refuse_content(make_tool("mail", accepts=["user"]), expanded) is not None
-
-
-def test_what_is_typed() -> None:
-    """N33: whatever is typed counts as all that was read; what was read before is what counts."""
-    mail = make_tool("mail", accepts=["user"])
-    typed = replace(expand({"text": "hello"}, VariableStore()), read=frozenset({WEB, "user"}))
-    assert refuse_typing(mail, typed) is None
-    typed = replace(typed, typed=typed.read)
-    refusal = refuse_typing(mail, typed)
-    assert refusal is not None
-    assert refusal.error_type == "execution_rejected"
-    assert refusal.error == (
-        "what you have read, and so what you type, must not be sent to the tool 'mail': it came "
-        "from tool:fetch_page effect:read host:evil.example, and the tool accepts only user. Make "
-        "an argument nothing but the reference to a variable that it accepts, or tell the user why "
-        "it cannot be sent"
-    )
-    assert refusal.details is not None
-    assert refusal.details["labels"] == [WEB]
-    assert "variable" not in refusal.details
-    assert refuse_typing(make_tool("any"), typed) is None
-    assert refuse_typing(mail, replace(typed, read=frozenset(), typed=frozenset())) is None
-    assert refuse_typing(make_tool("mail", accepts=["user", "host:*"]), typed) is None
-
-
-def test_many_labels() -> None:
-    """N33: a refusal names some of them, and the details have all."""
-    read = frozenset(f"tool:t{number:02} effect:read" for number in range(30))
-    typed = replace(expand({"text": "hello"}, VariableStore()), read=read, typed=read)
-    refusal = refuse_typing(make_tool("mail", accepts=[]), typed)
-    assert refusal is not None
-    assert "tool:t09 effect:read; and 20 more, and the tool accepts no kept content" in (
-        refusal.error
-    )
-    assert refusal.details is not None
-    assert refusal.details["labels"] == sorted(read)
-
-
-def test_the_host_of_what_was_not_read() -> None:
-    """N33: a page may call itself by any host; unread, it tells the model nothing by that."""
-    expanded = expand({"text": reference("page")}, make_store(page=WEB))
-    mail = make_tool("mail", accepts=["user"])
-    for read, is_told in ((frozenset[str](), False), (frozenset({WEB}), True)):
-        refusal = refuse_content(mail, replace(expanded, read=read))
-        assert refusal is not None
-        assert ("host:evil.example" in refusal.error) is is_told
-        assert refusal.details is not None
-        assert refusal.details["labels"] == [WEB]
-
-
-def test_what_a_tool_has_read_for_its_call() -> None:
-    """Labels: what got into a call while it ran must not get out of the calls that it makes."""
-    mail = make_tool("mail", accepts=["user"])
-    outer = expand({"x": reference("mine", 0, 4)}, make_store(mine="user"))
-    assert refuse_content(mail, outer, {"user"}) is None
-    refusal = refuse_content(mail, outer, {WEB})
-    assert refusal is not None
-    assert "what was read for this call must not be sent to the tool 'mail'" in refusal.error
-
-
 def test_labels_are_told_anew_for_another_definition() -> None:
     """Labels: what is known of one tool is said of no other of its name, however many there are."""
     plain = make_tool("fetch", effect="read")
@@ -293,3 +140,49 @@ def test_labels_are_told_anew_for_another_definition() -> None:
             f"tool:fetch effect:read host:{host}"
         }
     assert labels_of(plain, {}) == {"tool:fetch effect:read"}
+
+
+def test_what_is_noted() -> None:
+    """N33: each origin once; the model's own words and rules are none."""
+    read = ReadLabels()
+    for labels in ([WEB], ["user", "model"], ["rule"], [WEB]):
+        read.note(labels)
+    assert read.labels == {WEB, "user"}
+    assert repr(read) == f"<ReadLabels {WEB}, user>"
+    assert repr(ReadLabels()) == "<ReadLabels none>"
+
+
+def test_those_above() -> None:
+    """N33: what the conversation reads, its helpers know, also later; not the other way round."""
+    above = ReadLabels()
+    below = ReadLabels(ReadLabels(above))
+    above.note(["user"])
+    below.note([WEB])
+    assert below.labels == {"user", WEB}
+    assert above.labels == {"user"}
+
+
+@pytest.mark.parametrize("kinds", [1, 300])
+def test_many_origins(kinds: int) -> None:
+    """N33: thousands of hosts take no room, and no tool accepts more of them than before."""
+    read = ReadLabels()
+    for number in range(5_000):
+        read.note([f"tool:t{number % kinds} effect:read host:h{number}.example"])
+        assert len(read.labels) <= 100
+    assert list_refused_labels(read.labels, ["host:h1.example", "user"])
+    assert list_refused_labels(read.labels, ["*"]) == []
+    assert bool(list_refused_labels(read.labels, ["tool:t*"])) is (kinds > 100)
+
+
+@pytest.mark.parametrize(
+    ("label", "without"),
+    [
+        (WEB, "tool:fetch_page effect:read"),
+        ("host:x", "host:x"),
+        ("user", "user"),
+        ("a\thost:b c", "a c"),
+    ],
+)
+def test_without_a_host(label: str, without: str) -> None:
+    """N33: the other words stay; a label of one word has no other."""
+    assert without_host(label) == without

@@ -21,13 +21,13 @@ from tool_engine.session import formatting
 from tool_engine.session.session import ToolSession
 from tool_engine.session.variables import store as variables
 from tool_engine.session.variables import texts
-from tool_engine.session.variables.store import Variable, VariableStore, copy_value
-from tool_engine.session.variables.texts import LARGE, KeptTexts, keep_in_pieces
-from tool_engine.session.variables.variable_tools import (
+from tool_engine.session.variables.call_variables import (
     _without_secrets,
     keep_call_in_time,
     name_variables,
 )
+from tool_engine.session.variables.store import Variable, VariableStore, copy_value
+from tool_engine.session.variables.texts import LARGE, KeptTexts, keep_in_pieces
 
 ROWS: Any = [{"id": place, "name": "x" * 20} for place in range(9_000)]
 VALUES = st.recursive(

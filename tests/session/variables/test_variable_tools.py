@@ -1,37 +1,24 @@
-"""How does a model read and write variables, and what does each call leave behind?"""
+"""How does a model read and write variables?"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator
-from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext, ToolExecutionResult
-from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.definition_formats import definitions
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables import variable_tools
-from tool_engine.session.variables.read_labels import ReadLabels
-from tool_engine.session.variables.references import expand, reference
-from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copy_value
-from tool_engine.session.variables.variable_tools import (
-    NamesOfCall,
-    VariableTools,
-    keep_call,
-    keep_call_in_time,
-    name_variables,
-)
+from tool_engine.session.variables.labels import ReadLabels
+from tool_engine.session.variables.store import Variable, VariableKind, VariableStore
+from tool_engine.session.variables.variable_tools import VariableTools
 
 LIMIT = 10.0
 WEB = "tool:fetch effect:read host:evil.example"
@@ -374,160 +361,6 @@ async def test_tools_that_use_variables(engine: ToolEngine, store: VariableStore
     assert await output(engine, scope, "copy") == {"result": TEXT[:5]}
     assert scope.labels == {WEB}
     assert store.get("copied").labels == {"model", "unknown", WEB}
-
-
-def test_names_of_calls() -> None:
-    """S29: the tool, the number of the call, and what it is."""
-    assert name_variables("fetch", 3) == NamesOfCall("fetch_3_result", "fetch_3_args")
-    assert name_variables("crm.find/v1", 1).args == "crm.find/v1_1_args"
-    assert name_variables("größe messen", 1).result == "gr__e_messen_1_result"
-
-
-@given(name=st.text(max_size=300), number=st.integers(1, 10**18))
-def test_every_tool_has_names(name: str, number: int) -> None:
-    """S29: whatever a tool is called, its variables can be kept and referenced."""
-    store = VariableStore()
-    names = name_variables(name, number)
-    for each in (names.result, names.args):
-        store.add(Variable(name=each, value="x"))
-        assert expand({"x": reference(each)}, store).params == {"x": "x"}
-    assert len(store) == 2
-
-
-def test_names_that_are_taken() -> None:
-    """S29: a call never writes over what is there, whoever put it there."""
-    store = VariableStore()
-    store.add(Variable(name="fetch_3_args", value="mine"))
-    names = name_variables("fetch", 3, store)
-    assert names == NamesOfCall("fetch_3_result-2", "fetch_3_args-2")
-    store.add(Variable(name=names.result, value="mine", kind=VariableKind.RULE))
-    third = NamesOfCall("fetch_3_result-3", "fetch_3_args-3")
-    assert name_variables("fetch", 3, store) == third
-
-
-def make_tool(**keys: Any) -> Tool:
-    return ToolConfigLoader().from_mapping(
-        {"name": "fetch", "description": "Fetches.", "effect": "read", **keys}
-    )
-
-
-def kept(
-    output: dict[str, Any],
-    params: dict[str, Any] | None = None,
-    tool: Tool | None = None,
-    *,
-    is_success: bool = True,
-    used: frozenset[str] | None = None,
-) -> VariableStore:
-    store = VariableStore()
-    tool = tool or make_tool()
-    result = ToolExecutionResult(is_success, tool.name, output)
-    labels = frozenset({WEB})
-    keep_call(store, tool, name_variables("fetch", 1, store), params or {}, result, labels, used)
-    return store
-
-
-def test_a_call_is_kept() -> None:
-    """S29: its arguments and its output, however short they are."""
-    store = kept({"a": [1]}, {"url": "x"}, used=frozenset({"user"}))
-    result, args = store.get("fetch_1_result"), store.get("fetch_1_args")
-    assert (result.value, result.kind) == ({"a": [1]}, VariableKind.TOOL_CALL_RESULT)
-    assert result.labels == {WEB}
-    assert (args.value, args.kind) == ({"url": "x"}, VariableKind.TOOL_CALL_ARGS)
-    assert args.labels == {"model", "user"}
-    assert args.updated < result.updated
-
-
-def test_arguments_are_older_than_what_they_led_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S29: whoever asks which one held a text first is told so, however coarse the clock is."""
-
-    class Stopped(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> Stopped:
-            return cls(2026, 1, 1, tzinfo=tz)
-
-    monkeypatch.setattr(variable_tools, "datetime", Stopped)
-    store = kept({"result": "x"}, {"text": "x"})
-    assert store.get("fetch_1_args").updated < store.get("fetch_1_result").updated
-
-
-def test_arguments_without_secrets_are_kept_as_they_are() -> None:
-    """S29: a change of what was passed does not reach the variable; no key that tells is lost."""
-    params: dict[str, Any] = {"a": 1, "b": "x", "c": None, "api_key": 5}
-    store = kept({"x": [1]}, params)
-    params["a"] = 2
-    assert store.get("fetch_1_args").value == {"a": 1, "b": "x", "c": None, "api_key": 5}
-    params["api_key"] = "abc"
-    args = kept({}, params).get("fetch_1_args")
-    assert args.value == {"a": 2, "b": "x", "c": None, "api_key": "[hidden]"}
-
-
-def test_a_single_value_is_kept_as_it_is() -> None:
-    """S29: a reference to the result of a tool that returns a text is the text."""
-    assert kept({"result": "hello"}).get("fetch_1_result").value == "hello"
-    assert kept({"result": None}).get("fetch_1_result").value is None
-    assert kept({"result": 1, "more": 2}).get("fetch_1_result").value == {"result": 1, "more": 2}
-
-
-def test_a_call_that_failed() -> None:
-    """S29: the arguments are kept, so that it can be tried again; there is no result to keep."""
-    store = kept({}, {"url": "x"}, is_success=False)
-    assert [each.name for each in store] == ["fetch_1_args"]
-    assert store.get("fetch_1_args").labels == {"model", WEB}
-
-
-def test_secrets_are_not_kept() -> None:
-    """S29: a secret argument is hidden in the variable, at any depth; a text is never changed."""
-    secret = {"name": "pin", "type": "string", "description": "P", "secret": True}
-    part = {"type": "object", "properties": {"code": {"type": "string", "writeOnly": True}}}
-    data = {"name": "data", "type": "object", "description": "D", "schema": part}
-    tool = make_tool(parameters=[secret, data])
-    params = {
-        "pin": "1234",
-        "data": {"code": "5678", "x": "y", "max_tokens": 5},
-        "headers": [{"Authorization": "Bearer abc", "Accept": "text"}],
-        "text": "The password: hunter2",
-    }
-    args = kept({}, params, tool).get("fetch_1_args")
-    assert args.value == {
-        "pin": "[hidden]",
-        "data": {"code": "[hidden]", "x": "y", "max_tokens": 5},
-        "headers": [{"Authorization": "[hidden]", "Accept": "text"}],
-        "text": "The password: hunter2",
-    }
-
-
-def test_arguments_that_are_too_deep() -> None:
-    """S29: arguments that were refused for their depth are kept without a crash."""
-    deep: Any = {"pin": 1}
-    for _ in range(5_000):
-        deep = [deep]
-    store = kept({}, {"deep": deep}, is_success=False)
-    assert store.get("fetch_1_args").text.startswith('{"deep": [[[')
-
-
-@pytest.mark.parametrize("size", [10, 1_000_000])
-async def test_large_results_are_kept_in_a_thread(
-    size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """D20: to copy a large result does not hold up other calls; what is kept is the same."""
-    threads: list[threading.Thread] = []
-
-    def seen(value: Any, *, in_pieces: bool) -> tuple[Any, int]:
-        threads.append(threading.current_thread())
-        return copy_value(value, in_pieces=in_pieces)
-
-    monkeypatch.setattr(variable_tools, "copy_value", seen)
-    store = VariableStore()
-    result = ToolExecutionResult(True, "fetch", {"rows": ["x"] * size})
-    async with asyncio.timeout(LIMIT):
-        await keep_call_in_time(
-            store, make_tool(), name_variables("fetch", 1), {"a": 1}, result, frozenset({WEB})
-        )
-    assert store.get("fetch_1_result").value == {"rows": ["x"] * size}
-    assert store.get("fetch_1_args").value == {"a": 1}
-    is_here = threads[0] is threading.current_thread()
-    assert is_here is (size == 10)
 
 
 @pytest.mark.parametrize(

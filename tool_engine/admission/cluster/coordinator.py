@@ -98,15 +98,15 @@ class Coordinator:
         self.line_up = LineUp(limits)
         self.blocked: set[str] = set()
         """The resources of which some ticket needs more."""
-        self._lowered: set[str] = set()
+        self.lowered: set[str] = set()
         """Resources of which more may be out than there is now."""
         self.paused: dict[str, float] = {}
         self.breakers: dict[str, ClusterBreaker] = {}
         self._set_breakers()
-        self._looked_at = 0.0
+        self.looked_at = 0.0
         self._news: set[str] = set()
         """The lives that must hear how it is now."""
-        self._has_changed = self._is_durable = False
+        self.has_changed = self._is_durable = False
 
     # What processes say
 
@@ -156,7 +156,7 @@ class Coordinator:
         self.epoch += 1
         self.places = self.epoch * PLACES_OF_AN_EPOCH
         self.gated_until = now + self.ttl
-        self._has_changed = True
+        self.has_changed = True
         self.absent = set(self.lives)
         for life in self.lives.values():
             life.lost_at = None
@@ -187,10 +187,10 @@ class Coordinator:
     def _adopt_limits(self, limits: ClusterLimits) -> None:
         self.limits = self.books.limits = limits
         self.line_up.configure(limits)
-        self._lowered = set(self.books.holders)
+        self.lowered = set(self.books.holders)
         self._set_breakers()
         self._news.update(self.lives)
-        self._has_changed = self._is_durable = True
+        self.has_changed = self._is_durable = True
 
     def _set_breakers(self) -> None:
         for name, policy in self.limits.breakers.items():
@@ -209,11 +209,11 @@ class Coordinator:
             # Who has not come back since a restart may not know yet that its session ended.
             if (is_over and life.epoch == self.epoch) or now >= life.expires:
                 self._remove_life(life, now)
-        if now - self._looked_at >= LOOK_EVERY:
-            self._looked_at = now
+        if now - self.looked_at >= LOOK_EVERY:
+            self.looked_at = now
             for life in self.lives.values():
                 life.informed = frozenset()
-        self._has_changed = True
+        self.has_changed = True
 
     def _remove_life(self, life: Life, now: float) -> None:
         """End a life: what it has is free, and what it waits for is forgotten."""
@@ -224,7 +224,7 @@ class Coordinator:
             self.line_up.leave(entry)
         for breaker in self.breakers.values():
             breaker.forget(life.name)
-        self._has_changed = True
+        self.has_changed = True
 
     # What does it have, and what does it wait for?
 
@@ -274,7 +274,7 @@ class Coordinator:
             probe = (name, breaker.generation)
             running = [number for number, each in hello.probes.items() if each == probe]
             breaker.probes.update((life.name, number) for number in running)
-        self._has_changed = True
+        self.has_changed = True
 
     def _take_changes(self, life: Life, sync: Sync, now: float) -> None:
         for resource, returned in sync.returned.items():
@@ -283,7 +283,7 @@ class Coordinator:
             account.returned = max(account.returned, returned)
             self._count_spent(account, resource, sync.spent.get(resource, 0), now)
             self.books.move(life.name, resource, account.out - known)
-            self._has_changed = True
+            self.has_changed = True
             self._settle_account(life, resource, account)
         for number in sync.gone:
             self._forget_ticket(life, number)
@@ -301,7 +301,7 @@ class Coordinator:
                 self._free_probe(entry)
             if not entry.is_held and not entry.is_granted and entry.line is None:
                 self.line_up.join(entry)
-            self._has_changed = True
+            self.has_changed = True
         return [ticket.number for ticket in tickets]
 
     def _make_entry(self, life: Life, ticket: Ticket, now: float) -> Entry:
@@ -336,7 +336,7 @@ class Coordinator:
             breaker = self.breakers.get(report.breaker)
             if breaker is not None and breaker.hear(life.name, report, now):
                 self._news.update(self.lives)
-            self._has_changed = True
+            self.has_changed = True
 
     def _open_account(self, life: Life, resource: str) -> Account:
         account = life.accounts.get(resource)
@@ -372,7 +372,7 @@ class Coordinator:
         entry = life.entries.pop(number, None)
         if entry is not None:
             self.line_up.leave(entry)
-            self._has_changed = True
+            self.has_changed = True
 
     # Who is next?
 
@@ -383,16 +383,16 @@ class Coordinator:
             del self.paused[resource]
         is_trying = any(breaker.opens_at is not None for breaker in self.breakers.values())
         if self.books.end_cooling(now) or over or is_trying:
-            self._has_changed = True
+            self.has_changed = True
 
     def _serve_waiting(self, now: float) -> None:
         """Grant what is free, and let those that have something idle know who waits."""
-        if self._has_changed and not self.is_gated(now):
-            self._has_changed = False
+        if self.has_changed and not self.is_gated(now):
+            self.has_changed = False
             may_go = lambda entry: self._may_go(entry, now)  # noqa: E731 - one name for `now`
             self.blocked = self.line_up.serve(self.books.room_of, may_go, self._grant_units)
-        self._lowered = {r for r in self._lowered if (self.books.room_of(r) or 0) < 0}
-        for resource in self.blocked | self._lowered:
+        self.lowered = {r for r in self.lowered if (self.books.room_of(r) or 0) < 0}
+        for resource in self.blocked | self.lowered:
             for name in self.books.holders.get(resource, ()):
                 life = self.lives[name]
                 if resource not in life.informed and self._is_wanted(name, resource):
@@ -420,7 +420,7 @@ class Coordinator:
 
     def _is_wanted(self, name: str, resource: str) -> bool:
         """Return whether a life is to give back what it has idle of a resource, and at once."""
-        if resource in self._lowered:
+        if resource in self.lowered:
             return True
         if resource not in self.blocked:
             return False

@@ -79,15 +79,15 @@ class LineUp:
     """
 
     __slots__ = (
-        *("_aging", "_lines", "_numbers", "_processes", "_shares", "_strategy"),
+        *("_aging", "_lines", "_numbers", "processes", "shares", "_strategy"),
         *("counts", "owners"),
     )
 
     def __init__(self, limits: ClusterLimits) -> None:
         self._lines: dict[Any, list[tuple[Rank, int, Entry]]] = {}
         self._numbers = count(1)
-        self._shares = Turns()
-        self._processes: dict[str, Turns] = {}
+        self.shares = Turns()
+        self.processes: dict[str, Turns] = {}
         self.owners: dict[str, int] = {}
         """How many wait, by owner."""
         self.counts: dict[str, dict[str, int]] = {}
@@ -167,9 +167,9 @@ class LineUp:
         rank = self._rank_in_line(entry)
         if self._strategy != "fair":
             return rank
-        processes = self._processes.get(entry.share)
+        processes = self.processes.get(entry.share)
         turn = 0.0 if processes is None else processes.turn_of(entry.process)
-        return (entry.standing, self._shares.turn_of(entry.share), turn, *rank[1:])
+        return (entry.standing, self.shares.turn_of(entry.share), turn, *rank[1:])
 
     def _rank_in_line(self, entry: Entry) -> Rank:
         """Return what of its rank never changes."""
@@ -221,5 +221,5 @@ class LineUp:
     def _pay_turn(self, entry: Entry) -> None:
         if self._strategy == "fair":
             cost = max(entry.units.values(), default=1)
-            self._shares.pay(entry.share, cost / entry.pace)
-            self._processes.setdefault(entry.share, Turns()).pay(entry.process, cost)
+            self.shares.pay(entry.share, cost / entry.pace)
+            self.processes.setdefault(entry.share, Turns()).pay(entry.process, cost)

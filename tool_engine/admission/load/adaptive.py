@@ -12,7 +12,7 @@ from math import isqrt, sqrt
 from typing import Any, Final
 
 from tool_engine.admission.slot import ConcurrencySlot
-from tool_engine.model.settings.load import AIMD, AdaptivePolicy
+from tool_engine.model.settings.concurrency import AIMD, AdaptivePolicy
 
 _FEWEST: Final = 4
 _MOST: Final = 100

@@ -11,7 +11,7 @@ from typing import Any
 
 from tool_engine.admission.slot import Order
 from tool_engine.admission.waiting import Waiter
-from tool_engine.model.settings.load import ADAPTIVE_LIFO, CODEL, OverloadPolicy
+from tool_engine.model.settings.concurrency import ADAPTIVE_LIFO, CODEL, OverloadPolicy
 
 
 class OverloadWatch:

@@ -22,9 +22,11 @@ from tool_engine.catalog.change.tool_change import (
     COSMETIC,
     NONE,
     ToolChange,
+    is_lower,
+    is_major_step,
     make_change,
+    next_major,
 )
-from tool_engine.catalog.change.version import is_lower, is_major_step, next_major
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+import msgspec
+from msgspec import inspect as types
+
 from tool_engine.catalog.code.annotation import read_hint
-from tool_engine.catalog.code.decimals import find_unusable, holds_decimals
 from tool_engine.catalog.code.made_defaults import (
     Check,
     check_of,
@@ -34,6 +37,8 @@ _MEANT: Final = {
 """A reason of the converter -> what it asks for, in words that a model understands."""
 Judge = Callable[[Any], tuple[str, str] | None]
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+_MOST_DIGITS: Final = 10_000
+"""The most digits before the point, and the most zeros behind it."""
 
 
 class Supplier(NamedTuple):
@@ -155,3 +160,32 @@ def _value_at(name: str, place: str, value: Any) -> Any:
         return f"{'an array' if isinstance(value, list) else 'an object'} of {len(value)}"
     shown = redact({name: value})[name]
     return shown[:_LONGEST] if isinstance(shown, str) else shown
+
+
+def holds_decimals(hint: Any) -> bool:
+    """Return True if values of a hint that msgspec reads may hold decimals."""
+    return "DecimalType" in repr(types.type_info(hint))
+
+
+def find_unusable(made: Any) -> str | None:
+    """Return the place of a decimal that is not finite, or far too long; None: there is none.
+
+    msgspec reads 'NaN' and 'Infinity' as decimals, and '1e999999999', which fills the memory once
+    it is written out or made an integer.
+    """
+    plain = msgspec.to_builtins(
+        made, builtin_types=(Decimal,), str_keys=True, enc_hook=lambda _value: None
+    )
+    return next(_walk_value(plain, ""), None)
+
+
+def _walk_value(value: Any, place: str) -> Iterator[str]:
+    if isinstance(value, Decimal):
+        if not value.is_finite() or abs(value.adjusted()) > _MOST_DIGITS:
+            yield place
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _walk_value(each, f"{place}.{key}")
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from _walk_value(each, f"{place}[{number}]")

@@ -15,11 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.catalog.definition.fault import Fault
+from tool_engine.catalog.definition.foreign_words import as_output_spec
 from tool_engine.catalog.definition.keywords import is_known_draft
 from tool_engine.catalog.definition.rules import check_value
+from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.definition.workload import Workload
 from tool_engine.catalog.limits import LONGEST_NAME, MAX_SCHEMAS
 from tool_engine.model.json.references import HOLD_LIST, HOLD_MANY, HOLD_ONE, HOLD_SCHEMAS
+from tool_engine.model.schema import output_schema
 
 _OF_OBJECTS: Final = frozenset(
     {"$schema", "type", "properties", "required", "additionalProperties", "description", "title"}
@@ -80,6 +83,19 @@ def is_known_parameter(spec: Any) -> bool:
     return len(text) <= _LONGEST_KEPT and _has_no_fault(text)
 
 
+def known_output_schema(spec: Any) -> dict[str, Any] | None:
+    """Return the schema of an output in short keys without a fault; None says nothing.
+
+    Args:
+        spec: What stands under `output` or `returns`.
+    """
+    if spec.__class__ is not dict or not spec:
+        return None
+    text = msgspec.json.encode(spec)
+    found = _write_output_schema(text) if len(text) <= _LONGEST_KEPT else None
+    return None if found is None else msgspec.json.decode(found, type=dict[str, Any])
+
+
 def _strip_texts(schema: Any) -> Any:
     """Return a schema without what only people read."""
     if schema.__class__ is not dict:
@@ -126,3 +142,13 @@ def _has_no_fault(text: bytes) -> bool:
     faults: list[Fault] = []
     check_value(msgspec.json.decode(text), (), faults, is_sound=True, workload=Workload())
     return not faults
+
+
+@lru_cache(maxsize=2048)
+def _write_output_schema(text: bytes) -> bytes | None:
+    spec = msgspec.json.decode(text)
+    faults = structure_faults({"name": "any", "description": "Any.", "output": spec})
+    if faults or as_output_spec(spec) is not spec or not _has_no_fault(text):
+        return None
+    schema = output_schema(spec)
+    return msgspec.json.encode(schema) if schema else None

@@ -21,7 +21,7 @@ from tool_engine.catalog.definition.concurrency import (
 from tool_engine.catalog.definition.examples import example_faults
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.definition.foreign_words import as_output_spec
-from tool_engine.catalog.definition.known_parts import is_known_parameter
+from tool_engine.catalog.definition.known_parts import is_known_parameter, known_output_schema
 from tool_engine.catalog.definition.permission import (
     build_permission,
     label_warnings,
@@ -61,8 +61,11 @@ def definition_faults(definition: Any, *, is_schema_right: bool = False) -> list
         definition: As plain data.
         is_schema_right: Whether the schema under `parameters` is known to be right.
     """
-    meant = _with_outputs(definition)
-    faults = _list_faults(meant, is_schema_right=is_schema_right)
+    is_known = isinstance(definition, dict) and all(
+        known_output_schema(definition[key]) for key in _OUTPUTS if key in definition
+    )
+    meant = definition if is_known else _with_outputs(definition)
+    faults = _list_faults(meant, is_schema_right=is_schema_right, is_output_right=is_known)
     if meant is definition:
         return faults
     pasted = {key for key in _OUTPUTS if meant.get(key) is not definition.get(key)}
@@ -83,7 +86,7 @@ def _with_outputs(definition: Any) -> Any:
     return definition if is_same else {**definition, **specs}
 
 
-def _list_faults(definition: Any, *, is_schema_right: bool) -> list[Fault]:
+def _list_faults(definition: Any, *, is_schema_right: bool, is_output_right: bool) -> list[Fault]:
     faults = structure_faults(definition)
     if not isinstance(definition, dict):
         return faults
@@ -99,7 +102,7 @@ def _list_faults(definition: Any, *, is_schema_right: bool) -> list[Fault]:
         _check_names(parameters, faults)
     elif isinstance(parameters, dict) and not is_schema_right:
         faults += _root_checker().root_schema_faults(parameters, workload)
-    for key in _OUTPUTS:
+    for key in () if is_output_right else _OUTPUTS:
         is_sound = (key,) not in unsound
         check_value(definition.get(key), (key,), faults, is_sound=is_sound, workload=workload)
     _check_retry(definition, faults)
@@ -243,7 +246,9 @@ def _make_retry(spec: Mapping[str, Any]) -> RetryPolicy:
 
 def _make_output(definition: Mapping[str, Any]) -> dict[str, Any] | None:
     spec = definition.get("output", definition.get("returns"))
-    return None if spec is None else output_schema(as_output_spec(spec))
+    if spec is None:
+        return None
+    return known_output_schema(spec) or output_schema(as_output_spec(spec))
 
 
 def _check_names(parameters: list[Any], faults: list[Fault]) -> None:

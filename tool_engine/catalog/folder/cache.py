@@ -16,8 +16,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from tool_engine.catalog.folder.cache_file import SUFFIX, read_cache, write_cache
-from tool_engine.catalog.folder.cached_text import entry_of, tools_of
+from tool_engine.catalog.folder.cache_file import (
+    SUFFIX,
+    entry_of,
+    read_cache,
+    tools_of,
+    write_cache,
+)
 from tool_engine.catalog.folder.second_reader import MIN_UNREAD, SecondReader
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import ToolConfigLoader

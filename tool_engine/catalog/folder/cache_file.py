@@ -1,4 +1,4 @@
-"""How are entries kept safe in a lost, damaged or forged file?
+"""In which form does a cache keep the tools of a text, safe in a lost, damaged or forged file?
 
 A cache file carries the version of the rules that made it and a checksum of all that it holds. One
 that is not exactly as it was written counts as empty, and so does one that another user could have
@@ -12,23 +12,24 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict, get_type_hints
 
 import msgspec
 
 from tool_engine.logger import get_logger
+from tool_engine.model.tool import PACKED_FIELDS, Tool, ToolCategory, pack
+from tool_engine.visible import visible
 
 SUFFIX: Final = ".tools"
 MAX_SIZE: Final = 256 * 1024 * 1024
 """Bytes in one cache file; what does not fit is read anew each time."""
 MAX_FILES: Final = 32
 """Cache files in one directory; those unused for longest go."""
-
 _MAGIC: Final = b"tool-engine cache 1\n"
 _DIGEST: Final = 32
 _PARTIAL: Final = ".partial"
@@ -38,11 +39,16 @@ _WRITABLE_BY_OTHERS: Final = 0o022
 _OVERHEAD: Final = 16
 """Bytes at most that MessagePack adds to an entry."""
 _LIBRARIES: Final = ("PyYAML", "jsonschema", "jsonschema-rs", "msgspec")
-
 _PACKAGE: Final = Path(__file__).parents[2]
 _LOADED_AT: Final = time.time()
 _log = get_logger(__name__)
 _decode: Final = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
+_REBUILT: Final = frozenset({"id", "source", "findings", "once_secret"})
+_TEXTS: Final = tuple(sorted(PACKED_FIELDS - _REBUILT - {"category"}))
+"""The fields that hold the JSON text of a list or a mapping."""
+_EMPTY: Final = msgspec.Raw(b"[]")
+_EMPTY_LISTS: Final = {"examples": _EMPTY, "tests": _EMPTY, "findings": _EMPTY}
+"""Fields that are not kept when empty, as most are, and their value then."""
 
 
 def read_cache(path: Path) -> dict[bytes, bytes]:
@@ -169,3 +175,70 @@ def _trim_directory(directory: Path) -> None:
                 file.unlink()
     for _, file in sorted(found)[MAX_FILES:]:
         file.unlink(missing_ok=True)
+
+
+def entry_of(tools: list[Tool], source: str) -> bytes:
+    return msgspec.msgpack.encode([_cached_values(tool, source) for tool in tools])
+
+
+def tools_of(entry: bytes, source: str) -> list[Tool] | None:
+    """Return the tools of an entry; None if it is damaged."""
+    try:
+        return [_restore_tool(kept, source) for kept in _cached_form().decode(entry)]
+    except msgspec.DecodeError:
+        return None
+
+
+class _Form(NamedTuple):
+    """How a tool is kept: its packed fields, without its file."""
+
+    defaults: dict[str, Any]
+    """The fields that are kept, each with the value that it has where it is not kept."""
+    decode: Callable[[bytes], list[dict[str, Any]]]
+
+
+@cache
+def _cached_form() -> _Form:
+    types = get_type_hints(Tool)
+    kinds: dict[str, Any] = {"findings": NotRequired[list[str]]}
+    defaults: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Tool):
+        if field.name in _REBUILT:
+            continue
+        kind = bytes if field.name in _TEXTS else types[field.name]
+        if field.name == "category":
+            kind = Literal[tuple(each.value for each in ToolCategory)]
+        kinds[field.name] = kind if field.required else NotRequired[kind]
+        defaults[field.name] = _EMPTY_LISTS.get(field.name, field.default)
+    # A dict becomes the arguments of `Tool` at once, in less time than a struct takes.
+    kept: Any = TypedDict("kept", kinds)  # type: ignore[misc]
+    decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(list[kept]).decode
+    return _Form(defaults, decode)
+
+
+def _cached_values(tool: Tool, source: str) -> dict[str, Any]:
+    values = dict(zip(tool.__struct_fields__, msgspec.structs.astuple(tool), strict=True))
+    kept: dict[str, Any] = {}
+    for name, default in _cached_form().defaults.items():
+        if values[name] != default:
+            kept[name] = bytes(values[name]) if name in _TEXTS else values[name]
+    if tool.findings:
+        # A finding begins with the file's path, which another file of the same text has not.
+        kept["findings"] = [each.removeprefix(visible(source)) for each in tool.findings]
+    return kept
+
+
+def _restore_tool(kept: dict[str, Any], source: str) -> Tool:
+    for name in _TEXTS:
+        text = kept.get(name)
+        if text is not None:
+            kept[name] = _EMPTY if text == b"[]" else msgspec.Raw(text)
+    kept["id"] = kept["name"]
+    kept["version"] = sys.intern(kept["version"])
+    kept["source"] = source
+    findings = kept.pop("findings", None)
+    tool = Tool(**(_EMPTY_LISTS | kept))
+    if findings is None:
+        return tool
+    placed = [visible(source) + each for each in findings]
+    return pack(msgspec.structs.replace(tool, findings=placed))

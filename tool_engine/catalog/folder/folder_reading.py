@@ -27,8 +27,7 @@ from tool_engine.catalog.definition_files import (
 )
 from tool_engine.catalog.folder.arrivals import GONE, Arrivals
 from tool_engine.catalog.folder.cache import CachedLoader
-from tool_engine.catalog.folder.folder_outcome import FileOutcome, FolderOutcome
-from tool_engine.catalog.folder.merging import ScanOutcome, merge_folder
+from tool_engine.catalog.folder.merging import FileOutcome, FolderOutcome, ScanOutcome, merge_folder
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import kind_of

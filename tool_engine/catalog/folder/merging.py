@@ -1,4 +1,4 @@
-"""Which snapshot follows from what a folder holds, and what changed?
+"""What did a look at a folder find, which snapshot and groups follow, and what changed?
 
 A name that two places claim is an error of each file and keeps its meaning; what is registered in
 code is never touched.
@@ -6,13 +6,77 @@ code is never touched.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
 import msgspec
 
-from tool_engine.catalog.folder.folder_outcome import FolderOutcome
-from tool_engine.catalog.folder.group_merging import merged_groups
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.loader import duplicate_error
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
+
+
+class FolderOutcome(msgspec.Struct, frozen=True):
+    """All that a look at the folder found, changed or not."""
+
+    files: tuple[FileOutcome, ...]
+    claims: ToolIndex
+    """The tools whose names one file defines."""
+    rivals: dict[str, list[Tool]]
+    """The tools of each name that several files define."""
+    groups: list[ToolGroup]
+    """The groups of all files, by file; several may have the same name."""
+    errors: list[tuple[str, str]]
+    """`(file, message)` of each file that is broken, and of a folder that cannot be read."""
+    servers: list[ServerDefinition] = []
+    """The servers of all files, by file; several may have the same name."""
+    is_complete: bool = True
+    """False when the folder could not be listed: then its tools stay as they were."""
+    version: int = 0
+    """Another number than that of an earlier look when anything is different."""
+    unsettled: frozenset[str] = frozenset()
+    """Files that are being written: they are as they were, and must be looked at again soon."""
+
+
+class FileOutcome(msgspec.Struct, frozen=True, gc=False):
+    """What a file defines, or its last good definitions."""
+
+    path: str
+    held: Tool | tuple[Definition, ...]
+    """Its one tool, or all of several: with a list for each of thousands of files, a garbage
+    collection would take twice as long.
+    """
+    error: str | None = None
+    """Why the file cannot be loaded; `held` is what it held before."""
+
+    @classmethod
+    def of(
+        cls, path: str, definitions: Sequence[Definition], error: str | None = None
+    ) -> FileOutcome:
+        sole = definitions[0] if len(definitions) == 1 else None
+        return cls(path, sole if isinstance(sole, Tool) else tuple(definitions), error)
+
+    @property
+    def definitions(self) -> list[Definition]:
+        return [self.held] if isinstance(self.held, Tool) else list(self.held)
+
+    @property
+    def tools(self) -> list[Tool]:
+        return [each for each in self.definitions if isinstance(each, Tool)]
+
+    @property
+    def groups(self) -> list[ToolGroup]:
+        if isinstance(self.held, Tool):
+            return []
+        return [each for each in self.held if isinstance(each, ToolGroup)]
+
+    @property
+    def servers(self) -> list[ServerDefinition]:
+        if isinstance(self.held, Tool):
+            return []
+        return [each for each in self.held if isinstance(each, ServerDefinition)]
 
 
 class ScanOutcome(msgspec.Struct, frozen=True):
@@ -67,9 +131,11 @@ def new_tools(previous: ToolIndex, folder: FolderOutcome) -> list[Tool]:
     return folder.claims.new_since(previous)
 
 
-def _describe_duplicate(tool: Tool, places: list[str]) -> tuple[str, str]:
-    source = str(tool.source)
-    return source, str(duplicate_error(tool.name, source, places))
+def _describe_duplicate(
+    defined: Tool | ToolGroup, places: list[str], kind: str = "tool"
+) -> tuple[str, str]:
+    source = str(defined.source)
+    return source, str(duplicate_error(defined.name, source, places, kind=kind))
 
 
 def _compare_names(
@@ -85,3 +151,56 @@ def _compare_names(
         and old.definition_hash != tool.definition_hash
     ]
     return sorted(added), sorted(modified), sorted(removed)
+
+
+class GroupChanges(TypedDict, total=False):
+    """The names of the groups that changed; without keys when none did."""
+
+    groups_added: list[str]
+    groups_modified: list[str]
+    groups_removed: list[str]
+
+
+def merged_groups(
+    previous: Mapping[str, ToolGroup], found: Sequence[ToolGroup]
+) -> tuple[dict[str, ToolGroup], list[tuple[str, str]]]:
+    """Return the next groups by name, and the refused ones.
+
+    Those of `previous` that were registered in code stay.
+    """
+    registered = {name: group for name, group in previous.items() if group.source is None}
+    groups, errors = dict(registered), list[tuple[str, str]]()
+    rivals: dict[str, list[ToolGroup]] = {}
+    for group in found:
+        rivals.setdefault(group.name, []).append(group)
+    for name, same in rivals.items():
+        places = [str(group.source) for group in same]
+        present = previous.get(name)
+        if name in registered:
+            places.append("<code>")
+        elif len(same) == 1:
+            groups[name] = same[0]
+        elif present is not None and present.source in places:
+            # A name that several files claim keeps its meaning.
+            groups[name] = present
+        if len(places) > 1:
+            errors += [_describe_duplicate(group, places, "group") for group in same]
+    return {name: groups[name] for name in sorted(groups)}, errors
+
+
+def group_changes(before: Mapping[str, ToolGroup], after: Mapping[str, ToolGroup]) -> GroupChanges:
+    added = [name for name in after if name not in before]
+    modified = [name for name, group in after.items() if before.get(name, group) != group]
+    removed = [name for name in before if name not in after]
+    if not (added or modified or removed):
+        return GroupChanges()
+    return GroupChanges(groups_added=added, groups_modified=modified, groups_removed=removed)
+
+
+def with_registered(
+    wanted: Mapping[str, ToolGroup], present: Mapping[str, ToolGroup]
+) -> dict[str, ToolGroup]:
+    """Return the files' groups in `wanted` with the registered ones in `present`."""
+    of_files = {name: group for name, group in wanted.items() if group.source is not None}
+    in_code = {name: group for name, group in present.items() if group.source is None}
+    return of_files | in_code

@@ -20,8 +20,7 @@ from typing import IO, Final
 import msgspec
 
 from tool_engine.catalog.definition_files import read_definition
-from tool_engine.catalog.folder.cache_file import rules_version
-from tool_engine.catalog.folder.cached_text import entry_of
+from tool_engine.catalog.folder.cache_file import entry_of, rules_version
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError
 from tool_engine.logger import get_logger

@@ -1,4 +1,4 @@
-"""How does the command line replay a trace under other limits?"""
+"""How does the command line replay recorded calls under other limits, or propose some?"""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from tool_engine.cli.calls.proposing import print_proposals, read_calls
 from tool_engine.cli.completion import complete_strategy
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
-from tool_engine.cli.options import JSONOption, ToolsOption
+from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
+from tool_engine.cli.records.filters import SinceOption
 from tool_engine.cli.tables import make_table
 from tool_engine.cli.writing import write_output
-from tool_engine.config import ConcurrencyConfig, KeyLimits
+from tool_engine.config import ConcurrencyConfig, KeyLimits, checked_concurrency
 from tool_engine.testing.figures import Figures
 from tool_engine.testing.plot import plot
+from tool_engine.testing.proposal import infer_limits, propose_limits
 from tool_engine.testing.simulation import SimulationReport, simulate
 from tool_engine.testing.trace import Trace, TraceError, parse_trace, read_trace
 
@@ -64,8 +67,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds; infinite: no bound."""
     key_limit: int | None = None
 
-    def to_config(self) -> ConcurrencyConfig:
+    def to_config(self, present: ConcurrencyConfig | None = None) -> ConcurrencyConfig:
         """Return the limits of the simulation.
+
+        Args:
+            present: What holds where nothing is given; None: as in a new configuration.
 
         Raises:
             CommandError: A bucket's limit is no `NAME=NUMBER`.
@@ -82,68 +88,110 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             chosen["queue_timeout"] = None
         if self.key_limit is not None:
             chosen["key_limits"] = KeyLimits(limit=self.key_limit)
-        return ConcurrencyConfig(bucket_limits=_bucket_limits(self.buckets), **chosen)
+        base = ConcurrencyConfig() if present is None else present
+        named = {**base.bucket_limits, **_bucket_limits(self.buckets)}
+        return msgspec.structs.replace(base, bucket_limits=named, **chosen)
+
+
+_Trace = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="TRACE", help="JSON lines, one call each; - is stdin. None: the records."
+    ),
+]
+_Slots = Annotated[int | None, typer.Option("--max-concurrent", metavar="N", help="Slots in all.")]
+_Bucket = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bucket",
+        metavar="NAME=N",
+        help="Slots of a bucket; repeatable. With --propose also NAME: for this one.",
+    ),
+]
+_Strategy = Annotated[
+    str | None,
+    typer.Option(
+        "--strategy",
+        metavar="NAME",
+        help="fifo, priority, fair or reject.",
+        autocompletion=complete_strategy,
+    ),
+]
+_QueueSize = Annotated[
+    int | None, typer.Option("--queue-size", metavar="N", help="The most calls that wait.")
+]
+_QueueTimeout = Annotated[
+    float | None,
+    typer.Option("--queue-timeout", metavar="S", help="The most seconds to wait, or inf."),
+]
+_KeyLimit = Annotated[int | None, typer.Option("--key-limit", metavar="N", help="Slots per key.")]
+_Seed = Annotated[
+    int, typer.Option("--seed", metavar="N", help="0, or shuffle what happens at once.")
+]
+_Plot = Annotated[
+    str | None, typer.Option("--plot", metavar="FILE", help="Draw slots over time, as SVG.")
+]
+_Propose = Annotated[
+    bool, typer.Option("--propose", help="Propose limits; those given are the ones of now.")
+]
+_Curve = Annotated[
+    bool, typer.Option("--curve", help="With --propose: all limits that were simulated.")
+]
+_Last = Annotated[
+    int | None, typer.Option("--last", min=1, metavar="N", help="The newest N records.")
+]
 
 
 def run_command(
-    trace: Annotated[
-        str, typer.Argument(metavar="TRACE", help="JSON lines, one call each; - is stdin.")
-    ],
+    ctx: typer.Context,
+    trace: _Trace = None,
     *,
-    max_concurrent: Annotated[
-        int | None, typer.Option("--max-concurrent", metavar="N", help="Slots in all.")
-    ] = None,
-    bucket: Annotated[
-        list[str] | None,
-        typer.Option("--bucket", metavar="NAME=N", help="Slots of a bucket; repeatable."),
-    ] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            "--strategy",
-            metavar="NAME",
-            help="fifo, priority, fair or reject.",
-            autocompletion=complete_strategy,
-        ),
-    ] = None,
-    queue_size: Annotated[
-        int | None, typer.Option("--queue-size", metavar="N", help="The most calls that wait.")
-    ] = None,
-    queue_timeout: Annotated[
-        float | None,
-        typer.Option("--queue-timeout", metavar="S", help="The most seconds to wait, or inf."),
-    ] = None,
-    key_limit: Annotated[
-        int | None, typer.Option("--key-limit", metavar="N", help="Slots per key.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="0, or shuffle what happens at once.")
-    ] = 0,
-    plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Draw slots over time, as SVG.")
-    ] = None,
+    max_concurrent: _Slots = None,
+    bucket: _Bucket = None,
+    strategy: _Strategy = None,
+    queue_size: _QueueSize = None,
+    queue_timeout: _QueueTimeout = None,
+    key_limit: _KeyLimit = None,
+    seed: _Seed = 0,
+    plot: _Plot = None,
+    propose: _Propose = False,
+    curve: _Curve = False,
+    last: _Last = None,
+    since: SinceOption = None,
     as_json: JSONOption = False,
     tools: ToolsOption = None,
+    records: RecordsOption = None,
 ) -> int:
-    """Replay recorded calls under other limits: waits, refusals, use, beside the original.
+    """Replay recorded calls under other limits, or propose limits: waits, refusals, use.
 
     Example: tool-engine simulate calls.jsonl --bucket http=8 --strategy priority --plot slots.svg
     """
+    named = tuple(bucket or ())
     limits = Limits(
         max_concurrent=max_concurrent,
-        buckets=tuple(bucket or ()),
+        buckets=tuple(each for each in named if "=" in each) if propose else named,
         strategy=strategy,
         queue_size=queue_size,
         queue_timeout=queue_timeout,
         key_limit=key_limit,
     )
-    return simulate_trace(trace, limits, seed=seed, picture=plot, as_json=as_json)
+    settings = settings_of(ctx, tools, records)
+    found = read_calls(settings, last, since) if trace is None else _read_trace(trace)
+    if not propose:
+        return simulate_trace(found, limits, seed=seed, picture=plot, as_json=as_json)
+    said = settings.engine_fields().get("concurrency")
+    present = infer_limits(found) if said is None else checked_concurrency(said)
+    is_known = said is not None or limits != Limits()
+    config = limits.to_config(present) if is_known else None
+    wanted = [each.partition("=")[0] for each in named]
+    proposals = propose_limits(found, config, buckets=wanted or None, seed=seed)
+    return print_proposals(proposals, with_curve=curve, as_json=as_json)
 
 
 def simulate_trace(
-    trace: str, limits: Limits, *, seed: int, picture: str | None, as_json: bool
+    trace: Trace, limits: Limits, *, seed: int, picture: str | None, as_json: bool
 ) -> int:
-    report = simulate(_read_trace(trace), limits.to_config(), seed=seed)
+    report = simulate(trace, limits.to_config(), seed=seed)
     if picture is not None:
         write_output(picture, plot(report))
     if as_json:

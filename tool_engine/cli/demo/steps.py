@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -14,7 +14,6 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from tool_engine.cli.calls.progress_line import describe_progress
 from tool_engine.cli.console import json_text, plain
-from tool_engine.cli.demo.slot_lines import draw_slots
 from tool_engine.cli.demo.stage import NEEDED, Stage, add_to_entry, set_version
 from tool_engine.cli.records.record_line import fit_encoding
 from tool_engine.cli.records.stats_command import make_group_table
@@ -249,8 +248,6 @@ STEPS: Final[tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...]] = (
     ("A broken file harms no other tool", _break_and_mend),
     ("The books", _show_books),
 )
-
-
 Update = Callable[[int, int, int], None]
 """Shows how many calls run, wait and have finished."""
 
@@ -290,3 +287,30 @@ def _make_lines(console: Console, limits: Mapping[str, int]) -> Update:
             console.print(plain(f"  {line}"))
 
     return update
+
+
+def draw_slots(results: Sequence[ToolExecutionResult], slots: int, width: int) -> list[str]:
+    """Return a line for each slot, in which calls stand as long as they held it.
+
+    Args:
+        results: Those of calls that came at the same time, in their order; their numbers are drawn.
+        slots: How many there are.
+        width: The columns of the whole time.
+    """
+    held: list[list[tuple[float, float, int]]] = [[] for _ in range(slots)]
+    spans = [
+        (wait := float(result.metadata.get("queue_wait") or 0.0), wait + result.execution_time, at)
+        for at, result in enumerate(results, 1)
+        if result.is_success
+    ]
+    for span in sorted(spans, key=lambda span: (span[0], span[2])):
+        min(held, key=lambda line: line[-1][1] if line else 0.0).append(span)
+    end = max((stop for _, stop, _ in spans), default=0.0) or 1.0
+    lines = []
+    for number, line in enumerate(held, 1):
+        text = ""
+        for start, stop, at in line:
+            text = text.ljust(round(start / end * width))
+            text += f"▕{at}".ljust(round(stop / end * width) - len(text), "█")
+        lines.append(f"slot {number}  {text}")
+    return [*lines, f"        0 s{f'{end:.1f} s':>{max(1, width - 3)}}"]

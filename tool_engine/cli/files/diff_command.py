@@ -13,8 +13,7 @@ import msgspec
 import typer
 
 from tool_engine.catalog.change.compatibility import ToolDiff, compare
-from tool_engine.catalog.change.tool_change import BREAKING, COMPATIBLE, COSMETIC, NONE
-from tool_engine.catalog.change.version import next_major
+from tool_engine.catalog.change.tool_change import BREAKING, COMPATIBLE, COSMETIC, NONE, next_major
 from tool_engine.catalog.definition_files import (
     is_definition,
     read_definition,

@@ -30,13 +30,15 @@ from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.engines import AppOption, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.files.checking import check_files
+from tool_engine.cli.files.lock_findings import describe_versions, print_findings
 from tool_engine.cli.files.locking import (
     compare_folder,
     count_approved,
     read_lock,
     write_messages,
 )
-from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
+from tool_engine.cli.files.report_formats import FORMATS, FORMATS_HELP, REPORTS
+from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
 from tool_engine.config import ENFORCE
@@ -70,6 +72,7 @@ def run_command(
         str | None,
         typer.Option("--file", metavar="FILE", help="The lock file, if not tools.lock."),
     ] = None,
+    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help=FORMATS_HELP)] = "text",
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
@@ -79,6 +82,9 @@ def run_command(
     """
     if check and approve:
         raise CommandError("--check looks at all tools and groups; leave out --approve")
+    form = "json" if as_json else chosen_format(form, FORMATS)
+    if form in REPORTS and not check:
+        raise CommandError(f"--format {form} says what is not approved; add --check")
     names = sorted({*(approve or ())})
     settings = settings_of(ctx, tools)
     if app is None and names_servers(settings):
@@ -89,7 +95,12 @@ def run_command(
         raise CommandError("--app has a lock file of its own; leave out --file")
     else:
         report, broken = lock_app(app, names, check=check)
-    if as_json:
+    if form in REPORTS:
+        texts = [*broken, *([report.problem] if report.problem else [])]
+        if report.is_down:
+            texts.append(f"{report.path}: {_NOT_RUNNING}")
+        print_findings(form, report.path, report.states, report.files, texts)
+    elif form == "json":
         print_json(_to_dict(report))
     else:
         write_messages([*broken, *([report.problem] if report.problem else [])])
@@ -109,6 +120,8 @@ class _Report(NamedTuple):
     why_unseen: str = "of sources not looked at; name the engine that has them with --app"
     is_down: bool = False
     """Whether a server that is wanted does not run."""
+    files: Mapping[str, str] = {}
+    """The file of each definition that is in one, by its name in `states`."""
 
 
 def lock_folder(
@@ -132,7 +145,8 @@ def lock_folder(
         _approve_found(lock, found, present, code).write()
     known = {each.name for each in found}
     unseen = [] if names else sorted(lock.tools.keys() - known)
-    return _Report(path, found, not check, problem, unseen), broken
+    files = _map_files(present)
+    return _Report(path, found, not check, problem, unseen, files=files), broken
 
 
 def names_servers(settings: Settings) -> bool:
@@ -211,8 +225,11 @@ async def _lock_engine(
     if problem is not None:
         states = [LockState(each.name, NEW, each.version) for each in await engine.check_lock()]
     is_down = any(each.is_enabled and not each.is_connected for each in engine.list_mcp_servers())
-    seen = _Report(path, states, not check, problem, [] if names else unseen, _NOT_RUNNING, is_down)
-    return seen, broken
+    left_out = [] if names else unseen
+    placed = _map_files(by_key([*engine.list_all(), *engine.groups.values()]))
+    return _Report(
+        path, states, not check, problem, left_out, _NOT_RUNNING, is_down, placed
+    ), broken
 
 
 def _find_unseen(engine: ToolEngine, path: str, states: Sequence[LockState]) -> list[str]:
@@ -301,12 +318,18 @@ def _to_dict(report: _Report) -> dict[str, Any]:
     }
 
 
+def _map_files(present: Mapping[str, Definition]) -> dict[str, str]:
+    """Return the files of definitions; what code or a server has is in none."""
+    sources = ((key, getattr(one, "source", None)) for key, one in present.items())
+    return {key: each for key, each in sources if each and not each.startswith("<")}
+
+
 def _print_report(report: _Report) -> None:
     console = make_console()
     found, path = report.states, report.path
     for each in found:
         if each.status != APPROVED:
-            line = f"{each.status:<8} {each.name} {_describe_versions(each)}"
+            line = f"{each.status:<8} {each.name} {describe_versions(each)}"
             console.print(plain(line, _STYLES[each.status]), soft_wrap=True)
     counts: dict[str, Any] = {
         status: sum(each.status == status for each in found) for status in (NEW, CHANGED, GONE)
@@ -325,14 +348,6 @@ def _print_report(report: _Report) -> None:
 def _without_code(row: dict[str, Any]) -> dict[str, Any]:
     """Return the row of a definition without the code's key."""
     return {key: value for key, value in row.items() if key != "is_code"}
-
-
-def _describe_versions(each: LockState) -> str:
-    if each.is_code:
-        return f"{each.version} (the code of its handler)"
-    if each.version is None or each.approved_version in (None, each.version):
-        return each.version or f"{each.approved_version}"
-    return f"{each.approved_version} -> {each.version}"
 
 
 def _load_definitions(settings: Settings) -> tuple[dict[str, Definition], list[str]]:

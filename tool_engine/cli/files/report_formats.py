@@ -21,7 +21,7 @@ from tool_engine.cli.console import json_text, visible
 REPORTS: Final = ("github", "junit", "sarif")
 """The formats for other programs."""
 FORMATS: Final = ("text", "json", *REPORTS)
-"""How `validate`, `lint` and `test` can print what they find."""
+"""How `validate`, `lint`, `test` and `lock` can print what they find."""
 FORMATS_HELP: Final = "text, json, github, junit or sarif."
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _PLACE: Final = re.compile(r"(.*?):([0-9]+)(?::([0-9]+))?", re.DOTALL)

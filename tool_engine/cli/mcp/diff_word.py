@@ -6,7 +6,7 @@ import asyncio
 from difflib import unified_diff
 from typing import Final, NamedTuple
 
-from tool_engine.catalog.approval.approved_texts import read_texts
+from tool_engine.catalog.approval.approved_before import read_texts
 from tool_engine.catalog.approval.lock import ToolLock
 from tool_engine.catalog.approval.lock_state import APPROVED, CHANGED, GONE, LockState
 from tool_engine.catalog.loader import ToolConfigLoader

@@ -27,6 +27,7 @@ from tool_engine.cli.settings import Settings
 from tool_engine.cli.settings_file import NOWHERE
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError
+from tool_engine.events.memory import event_storage_for
 from tool_engine.interfaces import ApprovalStorage, Approver, RecordStorage, SessionStorage
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.knowledge.memory import MemoryStorage
@@ -92,7 +93,9 @@ async def recording_engine(
             if settings.records is not None or error.kind != "missing_extra":
                 sys.stderr.write(f"warning: {visible(str(error))}\n")
     store = None if storage is None else ToolKnowledgeStore(storage)
-    engine = ToolEngine(config, store=store, approver=approver)
+    # In memory they cost a third of what they do there: a default file is for records alone.
+    kept = event_storage_for(config, place) if must_record else None
+    engine = ToolEngine(config, store=store, approver=approver, event_storage=kept)
     async with contextlib.AsyncExitStack() as stack:
         with hide_load_errors():
             await stack.enter_async_context(engine)

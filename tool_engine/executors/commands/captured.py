@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tool_engine.redaction.splitting import place_to_cut
+from tool_engine.redaction.text import place_to_cut
 
 _LONGEST_CHARACTER: Final = 4
 _BEYOND: Final = 4_096

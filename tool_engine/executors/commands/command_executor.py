@@ -23,7 +23,7 @@ from tool_engine.executors.commands.command_outcome import (
     output_of,
     own_words,
 )
-from tool_engine.executors.commands.process_group import ProcessGroup
+from tool_engine.executors.commands.own_thread import ProcessGroup
 from tool_engine.executors.commands.program import SYSTEM_PATH, find_program
 from tool_engine.executors.commands.supervisor import Command, Finished
 from tool_engine.executors.entry_reader import CompiledEntries

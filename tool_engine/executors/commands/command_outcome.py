@@ -10,7 +10,7 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands.supervisor import MAX_FLOOD, End, Finished
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.redaction import redact_text
-from tool_engine.redaction.splitting import place_to_cut
+from tool_engine.redaction.text import place_to_cut
 
 _SHOWN: Final = 1000
 """The most characters of a program's own output in an error."""

@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from time import monotonic
 from typing import Generic, NamedTuple, TypeVar
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.commands.supervisor import Bell
+from tool_engine.executors.commands.supervisor import Bell, Command, Finished, Supervisor
 
 OutcomeT = TypeVar("OutcomeT")
 
@@ -109,3 +110,14 @@ class OwnThread(ABC, Generic[OutcomeT]):
         self._outcome = outcome
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+class ProcessGroup(OwnThread[Finished]):
+    """One run of a command, which `prepare` makes in the run's thread."""
+
+    def __init__(self, prepare: Callable[[], Command], timeout: float | None) -> None:
+        super().__init__(timeout)
+        self._prepare = prepare
+
+    def work(self, deadline: float | None, bell: Bell) -> Finished:
+        return Supervisor(self._prepare(), deadline, bell).run()

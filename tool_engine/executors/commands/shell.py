@@ -25,7 +25,7 @@ from tool_engine.executors.commands.argument import MAX_ARGUMENT_BYTES
 from tool_engine.executors.commands.call_filter import call_filter
 from tool_engine.executors.commands.command_executor import seconds_left
 from tool_engine.executors.commands.command_outcome import output_of
-from tool_engine.executors.commands.process_group import ProcessGroup
+from tool_engine.executors.commands.own_thread import ProcessGroup
 from tool_engine.executors.commands.program import SYSTEM_PATH
 from tool_engine.executors.commands.shell_entry import SCRIPT, ShellPlan, compile_entry
 from tool_engine.executors.commands.supervisor import Command

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.redaction import redact_text
-from tool_engine.redaction.splitting import place_to_cut
+from tool_engine.redaction.text import place_to_cut
 
 _MAX_BINARY: Final = 64 * 1024
 # A reading cannot be interrupted: these take about 0.1 s, and block everything else.

@@ -123,6 +123,16 @@ class Connection:
         return self._peer is not None and not self._foreign
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether it is of the process that this one was forked from."""
+        return bool(self._foreign)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, which it stays."""
+        return self._is_closing
+
+    @property
     def reason(self) -> str:
         """Why the last try failed; empty: it did not."""
         return self._reason

@@ -1,15 +1,18 @@
-"""What is known of one connection to a server, and which of its messages pass?"""
+"""What is known of one connection to a server, and which messages pass on it?"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from mcp_types import JSONRPCResponse, Tool
 from pydantic import ValidationError
 
 from tool_engine.executors.mcp.invalid import describe_invalid
 from tool_engine.executors.mcp.stdio import StdioTransport
+from tool_engine.model.trace import trace_headers
+
+_CALL: Final = "tools/call"
 
 
 class Link:
@@ -45,20 +48,60 @@ class Link:
 
 
 class WatchedTransport:
-    """A transport that notes its end, and leaves bad tools out of lists.
+    """A transport that notes its end, leaves bad tools out of lists, and keeps traces to itself.
 
     Args:
         inner: The transport.
-        link: Hears of both.
+        link: Hears of its end, and of the tools.
+        host: Where it leads; None: to a process of this machine that we have started.
     """
 
-    def __init__(self, inner: Any, link: Link) -> None:
+    def __init__(self, inner: Any, link: Link, host: str | None) -> None:
         self._inner = inner
         self._link = link
+        self._host = host
 
     async def __aenter__(self) -> tuple[Any, Any]:
         reads, writes = await self._inner.__aenter__()
-        return _WatchedReads(reads, self._link), writes
+        return _WatchedReads(reads, self._link), _DiscreetWrites(writes, self._host)
+
+    async def __aexit__(self, *error: object) -> Any:
+        return await self._inner.__aexit__(*error)
+
+
+class _DiscreetWrites:
+    """What is written to a server: of the SDK's trace context, only what the server may know."""
+
+    def __init__(self, inner: Any, host: str | None) -> None:
+        self._inner = inner
+        self._host = host
+
+    async def send(self, item: Any) -> None:
+        message = item.message
+        params = getattr(message, "params", None)
+        if params and "_meta" in params:
+            self._hide_trace(params["_meta"], is_call=message.method == _CALL)
+        await self._inner.send(item)
+
+    def _hide_trace(self, meta: dict[str, Any], *, is_call: bool) -> None:
+        # Baggage is of the program, and may say who its user is.
+        meta.pop("baggage", None)
+        if "traceparent" not in meta:
+            return
+        # What connects is in the trace of what happened to need it first.
+        if is_call and self._host is None:
+            return
+        del meta["traceparent"]
+        meta.pop("tracestate", None)
+        if is_call:
+            meta.update(trace_headers(self._host))
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
 
     async def __aexit__(self, *error: object) -> Any:
         return await self._inner.__aexit__(*error)

@@ -44,14 +44,16 @@ class MCPSource(CatalogSource):
 
     Args:
         server: Its settings, or its name, with the settings as keywords.
-        in_memory: A server of the SDK in this process, in place of a program or an address.
+        in_memory: A server in this process, in place of a program or an address: one of the SDK,
+            or a `tool_engine.mcp_server.MCPServer`.
         auth: An `httpx2.Auth`, such as the SDK's `OAuthClientProvider`, for requests over HTTP.
         callbacks: Answers of this client to questions of the server: arguments of the SDK's
             `Client`, such as `elicitation_callback`. Without them it is not asked.
         settings: Fields of `MCPServerSettings`.
 
     Raises:
-        ConfigurationError: The settings say not, or twice, how the server is reached.
+        ConfigurationError: The settings say not, or twice, how the server is reached, or
+            `in_memory` is no server.
 
     Example:
         >>> source = MCPSource("files", command=["npx", "-y", "server-files", "."])
@@ -76,7 +78,11 @@ class MCPSource(CatalogSource):
         self.place = f"<{server.origin}>"
         """Where the settings are written."""
         self.prefix = shorten_name(server.name, longest=LONGEST_PREFIX)
-        options = {"server": in_memory, "auth": auth, "callbacks": dict(callbacks or {})}
+        options = {
+            "server": _find_sdk_server(in_memory),
+            "auth": auth,
+            "callbacks": dict(callbacks or {}),
+        }
         self._notify: Callable[[], None] | None = None
         self.connection = Connection(server, self._note_change, options)
         self.executor = MCPExecutor(self.connection)
@@ -99,6 +105,17 @@ class MCPSource(CatalogSource):
         """Have others hold for its tools, from the next reading on; the connection stays."""
         self.settings = self.connection.settings = settings
         self._made = {}
+
+    def check_free(self) -> None:
+        """Raise `ConfigurationError` if another engine has it, or it was closed."""
+        connection = self.connection
+        if connection.is_foreign:
+            return  # its readings say so, and what to do
+        why = "was closed" if connection.is_closed else "belongs to another engine"
+        if self._notify is not None or connection.is_closed:
+            raise ConfigurationError(
+                f"the source {self.origin!r} {why}; make another MCPSource of source.settings"
+            )
 
     def follow(self, notify: Callable[[], None]) -> None:
         """Connect, and keep `notify`."""
@@ -155,6 +172,20 @@ class MCPSource(CatalogSource):
         if known is not None and known[0] == listed:
             return known[1]
         return replace(make_listed(listed, self.settings), place=self.place)
+
+
+def _find_sdk_server(server: Any) -> Any:
+    """Return the SDK's server that is meant.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    found = getattr(server, "sdk_server", server)
+    if found is not None and not callable(getattr(found, "run", None)):
+        raise ConfigurationError(
+            f"in_memory must be a server of the SDK or an MCPServer, got {type(server).__name__}"
+        )
+    return found
 
 
 def make_settings(name: str, *, is_in_memory: bool = False, **fields: Any) -> MCPServerSettings:

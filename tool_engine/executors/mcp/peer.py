@@ -14,6 +14,7 @@ from importlib.metadata import version
 from itertools import islice
 from math import isfinite
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from mcp import Client
 from mcp.client.subscriptions import SubscriptionLost
@@ -33,7 +34,7 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from tool_engine.executors.mcp.dialling import allow_of
 from tool_engine.executors.mcp.faults import (
@@ -46,6 +47,7 @@ from tool_engine.executors.mcp.faults import (
     RefusedError,
 )
 from tool_engine.executors.mcp.http import (
+    MAX_ANSWER,
     make_client,
     open_http,
     open_sse,
@@ -56,16 +58,17 @@ from tool_engine.executors.mcp.invalid import NO_MESSAGE, describe_invalid
 from tool_engine.executors.mcp.link import Link, WatchedTransport
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.executors.secrets import SecretScope
+from tool_engine.model.json.plain import copied
 from tool_engine.redaction import words_of
 
 MOST_TOOLS: Final = 20_000
 MOST_PAGES: Final = 1_000
 _NAME: Final = "tool-engine"
 _VERSION: Final = version(_NAME)
-_RESULT: Final[TypeAdapter[Any]] = TypeAdapter(Any)
-"""A result as it stands on the wire: the SDK has compared it with the revision before."""
 _MOST_ROUNDS: Final = 10
 """How often a server may ask for input in one call."""
+_FEW: Final = 64
+"""Parts of a result that is looked at as most are."""
 _STEP: Final = 65_536
 """Values that are looked at in one turn of the loop."""
 SHORTEST_TTL: Final = 300.0
@@ -78,6 +81,7 @@ _ONLY_TASK: Final = (
 _SESSION_OVER: Final = "Session terminated"
 _CLOSED: Final = "Connection closed"
 _UNPARSED: Final = "Failed to parse"
+_TOO_LARGE: Final = "SSE stream failed: Server-sent event exceeded"
 _ENDED: Final = (_CLOSED, "SSE stream")
 """How its messages begin about answers that do not come any more."""
 
@@ -174,13 +178,14 @@ class Peer:
         """
         if self.link.is_lost:
             raise NotSentError(self.link.find_fault())
-        params = CallToolRequestParams(name=name, arguments=arguments)
+        request: Any = _ToolCall(name, arguments)
+        send: Any = self._client.session.send_request
         rounds, is_listed_again = 0, False
         while rounds < _MOST_ROUNDS:
             try:
                 # Not `call_tool`, which checks results again that the engine checks.
-                result: dict[str, Any] = await self._client.session.send_request(
-                    CallToolRequest(params=params), _RESULT, progress_callback=on_progress
+                result: dict[str, Any] = await send(
+                    request, _WireResult, progress_callback=on_progress
                 )
             except ValidationError as error:
                 raise BadServerError(
@@ -193,16 +198,19 @@ class Peer:
                     continue
                 raise self._read_error(error) from None
             if result.get("resultType") != "input_required":
-                for _ in _check_numbers(result):
-                    await asyncio.sleep(0)
+                if not _holds_right_numbers(result):
+                    for _ in _check_numbers(result):
+                        await asyncio.sleep(0)
                 return result
             rounds, is_listed_again = rounds + 1, False
             asked = InputRequiredResult.model_validate(result, by_name=False)
-            params = CallToolRequestParams(
-                name=name,
-                arguments=arguments,
-                input_responses=await self._answer_questions(asked),
-                request_state=asked.request_state,
+            request = CallToolRequest(
+                params=CallToolRequestParams(
+                    name=name,
+                    arguments=arguments,
+                    input_responses=await self._answer_questions(asked),
+                    request_state=asked.request_state,
+                )
             )
         raise BadServerError(f"it asked for input {_MOST_ROUNDS} times")
 
@@ -242,15 +250,13 @@ class Peer:
         if error.message == _SESSION_OVER:
             self.link.end()
             return NotSentError("it has forgotten the session")
+        if (fault := _find_unreadable(error)) is not None:
+            return BadServerError(fault)
         is_ended = error.code == CONNECTION_CLOSED and error.message.startswith(_ENDED)
         if is_ended and error.message == _CLOSED:
             self.link.end()
         if error.code == BROKEN or is_ended:
             return LostError(self.link.fault or error.message)
-        if error.code == UNREADABLE:
-            return BadServerError(error.message)
-        if _is_unparsed(error):
-            return BadServerError(NO_MESSAGE)
         words = word_refusal(error.message)
         if words == error.message:
             words = f"{words} ({error.code})"
@@ -268,6 +274,35 @@ class Peer:
                 raise BadServerError(f"it asks for input that it does not get: {answer.message}")
             answers[key] = answer
         return answers or None
+
+
+class _ToolCall:
+    """A `tools/call` request, as the SDK sends one, of arguments that are JSON.
+
+    Its own models check and copy them three times, which costs more than the rest of our side.
+    """
+
+    name_param = CallToolRequest.name_param
+    method = "tools/call"
+
+    def __init__(self, name: str, arguments: dict[str, Any]) -> None:
+        self._name = name
+        self._arguments = arguments
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        # A server of this process gets the very arguments, and may change them.
+        return {
+            "method": self.method,
+            "params": {"name": self._name, "arguments": copied(self._arguments)},
+        }
+
+
+class _WireResult:
+    """A result as it stands on the wire: the SDK has compared it with the revision before."""
+
+    @staticmethod
+    def model_validate(raw: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return raw
 
 
 @asynccontextmanager
@@ -299,7 +334,8 @@ async def open_peer(
                 on_change()
 
         client = Client(
-            options.get("server") or WatchedTransport(transport, link),
+            options.get("server")
+            or WatchedTransport(transport, link, urlsplit(settings.url).hostname),
             mode=_mode_of(settings.revision),
             cache=None,
             message_handler=take_message,
@@ -311,6 +347,22 @@ async def open_peer(
         except Exception as error:  # noqa: BLE001 - what a server brings about is its own fault
             raise BadServerError(link.fault or _describe_error(error)) from None
         yield Peer(client, link)
+
+
+def _holds_right_numbers(result: dict[str, Any]) -> bool:
+    """Return True if a result is small and JSON has all of its numbers."""
+    found: list[Any] = [result]
+    for each in found:
+        if len(each) > _FEW:
+            return False
+        for part in each.values() if type(each) is dict else each:
+            if (kind := type(part)) is dict or kind is list:
+                found.append(part)
+            elif kind is float and not isfinite(part):
+                return False
+        if len(found) > _FEW:
+            return False
+    return True
 
 
 def _check_numbers(result: dict[str, Any]) -> Iterator[None]:
@@ -401,6 +453,15 @@ def _describe_refusal(error: MCPError) -> str:
     if _is_unparsed(error):
         return NO_MESSAGE
     return f"it refused the connection: {word_refusal(error.message)}"
+
+
+def _find_unreadable(error: MCPError) -> str | None:
+    """Return what is wrong with an answer that has come; None: none has, or it is an error."""
+    if error.code == UNREADABLE:
+        return error.message
+    if error.code == CONNECTION_CLOSED and error.message.startswith(_TOO_LARGE):
+        return f"its answer has more than {MAX_ANSWER // 2**20} MiB"
+    return NO_MESSAGE if _is_unparsed(error) else None
 
 
 def _is_unparsed(error: MCPError) -> bool:

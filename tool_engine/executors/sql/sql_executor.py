@@ -17,8 +17,7 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError, MissingExtraError, ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.secret_file import read_secret_file
-from tool_engine.executors.secrets import SecretScope
+from tool_engine.executors.secrets import SecretScope, read_secret_file
 from tool_engine.executors.sql.sql_entry import (
     SQLPlan,
     compile_entry,

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from time import time
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import delete, exists, func, select, text
@@ -23,7 +22,6 @@ from tool_engine.knowledge.sql.schema.keys import (
     SLACK,
     date_of,
     key_of_time,
-    microseconds_of,
 )
 from tool_engine.knowledge.sql.schema.packed_json import KEEPING
 from tool_engine.knowledge.sql.schema.tables import calls, definitions, values
@@ -57,18 +55,18 @@ _REMOVE_EMPTY: Final = "DELETE FROM tool_statistics WHERE hour = :hour AND calls
 async def prune(reader: Reader, retention: RecordRetention, kind: str, now: float) -> int:
     """Removes what `retention` does not keep; the number of records that it removed.
 
-    `now` is the time that those agree on who ask for consent, Unix time in seconds.
+    `now` is the time that all who use the database agree on, Unix time in seconds.
     """
     removed = 0
     if retention.max_age is not None:
-        oldest = datetime.now(UTC) - timedelta(seconds=retention.max_age)
-        removed += await _remove_before(reader, key_of_time(microseconds_of(oldest)))
+        oldest = int(max(now - retention.max_age, 0.0) * 1e6)
+        removed += await _remove_before(reader, key_of_time(oldest))
     if retention.max_count is not None:
         removed += await _keep_newest(reader, retention.max_count)
     if retention.max_bytes is not None:
-        removed += await _keep_bytes(reader, retention.max_bytes, kind)
+        removed += await _keep_bytes(reader, retention.max_bytes, kind, now)
     if removed:
-        await _remove_unused(reader)
+        await _remove_unused(reader, now)
     if retention.max_session_age is not None:
         await prune_sessions(reader, retention.max_session_age, now)
     async with reader.connection(KEEPING) as connection:
@@ -80,7 +78,7 @@ async def prune(reader: Reader, retention: RecordRetention, kind: str, now: floa
 
 async def prune_sessions(reader: Reader, max_age: float, now: float) -> int:
     """Removes conversations that were saved last longer ago, with all that belongs to them."""
-    removed, before = 0, int(max(time() - max_age, 0.0) * 1e6)
+    removed, before = 0, int(max(now - max_age, 0.0) * 1e6)
     while True:
         old = session_statements.old_sessions(before, now, _FEW)
         async with reader.connection(KEEPING) as connection:
@@ -164,16 +162,16 @@ async def _keep_newest(reader: Reader, count: int) -> int:
     return await _remove_before(reader, found[0][0] + 1) if found else 0
 
 
-async def _keep_bytes(reader: Reader, most: int, kind: str) -> int:
+async def _keep_bytes(reader: Reader, most: int, kind: str, now: float) -> int:
     if kind == "postgresql":
         return await _keep_newest(reader, await _count_within(reader, most))
     removed = 0
     # Values that only the newest calls use look like those that a batch is about to use.
-    newest = key_of_time(microseconds_of(datetime.now(UTC))) - _RECENT * 1_000_000 * KEY_STEP
+    newest = key_of_time(int((now - _RECENT) * 1e6))
     while await _used_bytes(reader) > most:
         step = await _remove_before(reader, newest, _STEP)
         removed += step
-        await _remove_unused(reader)
+        await _remove_unused(reader, now)
         if step < _STEP:
             break
     return removed
@@ -212,10 +210,10 @@ async def _count_within(reader: Reader, most: int) -> int:
     return int(most / float(size)) if size else 0
 
 
-async def _remove_unused(reader: Reader) -> None:
+async def _remove_unused(reader: Reader, now: float) -> None:
     """Removes the values and definitions that no record refers to any more."""
     (((oldest,),),) = await reader.rows(select(func.min(calls.c.key)))
-    before = time() if oldest is None else min(time(), (oldest // KEY_STEP - SLACK) / 1e6)
+    before = now if oldest is None else min(now, (oldest // KEY_STEP - SLACK) / 1e6)
     # Calls go in the order of time: what was last used before the oldest of them is not used.
     unused = select(values.c.hash).where(values.c.used_at < before - _RECENT)
     await _remove_all(reader, unused, values)

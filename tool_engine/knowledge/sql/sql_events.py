@@ -24,6 +24,7 @@ from tool_engine.errors import (
     EventsExpiredError,
     RecordsUnavailableError,
 )
+from tool_engine.interfaces import EventLife
 from tool_engine.knowledge.sql.connection.address import explain_error
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.event_rows import event_of, row_of
@@ -36,8 +37,12 @@ from tool_engine.model.settings.retention import RecordsURL
 _log: Final = get_logger(__name__)
 BLOCK: Final = 10_000_000_000
 """Numbers that an engine takes at once: ten thousand a second for eleven days."""
+_MOST_LIVES: Final = 200
+"""Engines of which it is known which events they had: the newest."""
 _MOST_WAITING: Final = 50_000
 _BATCH: Final = 1_000
+_BATCH_SIZE: Final = 1 << 20
+"""Bytes after which a batch is written: outputs may be large."""
 _INTERVAL: Final = 0.05
 """Seconds that an event waits for others to be written with it."""
 _LONGEST_PAUSE: Final = 2.0
@@ -73,12 +78,24 @@ _HAS_WORDS: Final = {
 _KEEP_RESERVED: Final = (
     "INSERT INTO tool_event_numbers (id, reserved) VALUES (1, :end) ON CONFLICT (id) DO NOTHING"
 )
+_BEGIN_LIFE: Final = (
+    "INSERT INTO tool_event_lives (first) VALUES (:first) ON CONFLICT (first) "
+    "DO UPDATE SET last = NULL"
+)
+_END_LIFE: Final = "UPDATE tool_event_lives SET last = :last WHERE first = :first"
+_FORGET_LIVES: Final = (
+    "DELETE FROM tool_event_lives WHERE first <= "
+    "(SELECT first FROM tool_event_lives ORDER BY first DESC LIMIT 1 OFFSET :most)"
+)
+_LIVES: Final = "SELECT first, last FROM tool_event_lives WHERE first <> :own ORDER BY first"
 _NEWEST: Final = "SELECT max(sequence) FROM tool_events"
 _OLDEST: Final = "SELECT min(sequence) FROM tool_events"
-_PRUNE: Final = (
-    "DELETE FROM tool_events WHERE sequence <= "
-    "(SELECT sequence FROM tool_events ORDER BY sequence DESC LIMIT 1 OFFSET :most)"
+# By time: of two engines at once one has all the higher numbers.
+_OLDEST_TO_KEEP: Final = (
+    "SELECT happened_at, sequence FROM tool_events "
+    "ORDER BY happened_at DESC, sequence DESC LIMIT 1 OFFSET :more"
 )
+_PRUNE: Final = "DELETE FROM tool_events WHERE (happened_at, sequence) < (:happened_at, :sequence)"
 
 
 @live("open the same address again")
@@ -106,6 +123,8 @@ class SQLEventStorage:
         check_count("max_events", max_events, minimum=1)
         self.newest: int | None = None
         """The highest number that was given out; None until it is open."""
+        self.first = 1
+        """The number with which this engine begins, once it is open."""
         self.dropped = 0
         """Events that had to go before they were written."""
         self.is_failing = False
@@ -143,7 +162,11 @@ class SQLEventStorage:
                 f"{explain_error(problem)}; start it, or leave out keep_events"
             )
         try:
-            self.newest = await self._take_numbers()
+            newest = await self._take_numbers()
+            self.first = newest + 1
+            await self._begin_life()
+            await self._execute_statement(_FORGET_LIVES, {"most": _MOST_LIVES})
+            self.newest = newest
         except BaseException:
             await self._close_database()  # an engine that has not opened closes nothing
             raise
@@ -203,7 +226,40 @@ class SQLEventStorage:
         if len(found) < limit:
             last = found[-1].sequence or 0 if found else after
             found += [each for each in waiting if (each.sequence or 0) > last]
-        return found[:limit]
+        return self._cut_at_hole(after, found[:limit])
+
+    def _cut_at_hole(self, after: int, found: list[ToolEngineEvent]) -> list[ToolEngineEvent]:
+        """Return the events up to the first one of this engine that had to go."""
+        last = after
+        for place, event in enumerate(found):
+            number = event.sequence or 0
+            if last + 1 < number and self.first <= last + 1:
+                if place == 0:
+                    raise EventsExpiredError(after, number)
+                return found[:place]
+            last = number
+        return found
+
+    async def list_lives(self) -> list[EventLife]:
+        """The numbers of the other engines of this database, lowest first.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        lives = [EventLife(*row) for row in await self._fetch_rows(_LIVES, own=self.first)]
+        ((oldest,),) = await self._fetch_rows(_OLDEST)
+        if oldest is not None and oldest < min([self.first, *(each.first for each in lives)]):
+            lives.insert(0, EventLife(1, None))  # of before lives were written down
+        return lives
+
+    async def read_life(self, after: int, until: int, limit: int) -> Sequence[ToolEngineEvent]:
+        """The kept events with numbers above `after` up to `until`, oldest first.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        rows = await self._fetch_rows(_READ, after=after, newest=until, limit=limit)
+        return await asyncio.to_thread(lambda: list(map(event_of, rows)))
 
     async def read_call(self, call_id: str, limit: int) -> Sequence[ToolEngineEvent]:
         """The events of a call, oldest first, at most `limit`.
@@ -244,6 +300,9 @@ class SQLEventStorage:
                     await self._write_waiting()
                     await self._execute_statement(
                         _GIVE_BACK, {"newest": self.newest, "end": self._end}
+                    )
+                    await self._execute_statement(
+                        _END_LIFE, {"first": self.first, "last": self.newest}
                     )
         finally:
             self._drop_events(len(self._waiting))
@@ -318,20 +377,25 @@ class SQLEventStorage:
             with self._lock:
                 batch = list(islice(self._waiting, _BATCH))
             await self._look_for_file()
-            rows = await asyncio.to_thread(lambda some: list(map(row_of, some)), batch)
+            rows = await asyncio.to_thread(_make_rows, batch)
             await self._execute_statement(_INSERT, rows)
-            self._unpruned += len(batch)
+            self._unpruned += len(rows)
             if self._unpruned >= min(_BATCH, self._max_events):
                 self._unpruned = 0
-                await self._execute_statement(_PRUNE, {"most": self._max_events})
+                await self._prune_events()
             with self._lock:
                 # What waited longest may have been let go meanwhile.
-                last = batch[-1].sequence or 0
+                last = rows[-1]["sequence"]
                 while self._waiting and (self._waiting[0].sequence or 0) <= last:
                     self._waiting.popleft()
         if self.is_failing:
             self.is_failing = False
             _log.warning("events_written_again", dropped=self.dropped)
+
+    async def _prune_events(self) -> None:
+        for time, sequence in await self._fetch_rows(_OLDEST_TO_KEEP, more=self._max_events - 1):
+            oldest = {"happened_at": time, "sequence": sequence}
+            await self._execute_statement(_PRUNE, oldest)
 
     async def _look_for_file(self) -> None:
         """A file that was deleted or replaced would go on taking rows that no reader ever sees."""
@@ -342,6 +406,10 @@ class SQLEventStorage:
                 raise RecordsUnavailableError(explain_error(problem))
             self._file = await asyncio.to_thread(self._file_identity)
             await self._execute_statement(_KEEP_RESERVED, {"end": self._end})
+            await self._begin_life()
+
+    async def _begin_life(self) -> None:
+        await self._execute_statement(_BEGIN_LIFE, {"first": self.first})
 
     async def _close_database(self) -> None:
         try:
@@ -378,3 +446,15 @@ class SQLEventStorage:
         self._database.require_own()
         async with self._database.reader.connection() as connection:
             await connection.execute(text(statement), values)
+
+
+def _make_rows(events: list[ToolEngineEvent]) -> list[dict[str, Any]]:
+    """Return the rows of the first events, so many as are written at once."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for event in events:
+        rows.append(row_of(event))
+        size += len(rows[-1]["body"])
+        if size >= _BATCH_SIZE:
+            break
+    return rows

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -15,7 +14,7 @@ from tool_engine.errors import SessionError
 from tool_engine.knowledge.frozen_session import Frozen
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import DAMAGE, INTEGER, check_values
-from tool_engine.knowledge.sql.schema.keys import date_of, microseconds_of
+from tool_engine.knowledge.sql.schema.keys import date_of
 from tool_engine.knowledge.sql.schema.packed_json import (
     KEEPING,
     damage_error,
@@ -77,7 +76,7 @@ class SQLSessionStorage:
         turn = self._turns.setdefault(session_id, asyncio.Lock())
         async with turn:
             size, content = await asyncio.to_thread(lambda: pack_text(frozen.text(), what))
-            now = microseconds_of(datetime.now(UTC))
+            now = int(await self._learn_time() * 1e6)
             statement = _load_statements().save_session(
                 session_id, now, size, content, revision=revision, revisions=revisions
             )

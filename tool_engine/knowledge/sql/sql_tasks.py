@@ -105,13 +105,21 @@ class SQLTaskStorage:
             "state": _pack_state(task, state),
             "data": _pack_asked(task),
         }
-        (done,) = await self._make_changes(_load_sql().insert_task(row))
+        task.is_settled = task.is_settled or not self._database.settles_late
+        step = _load_sql().insert_task(row)
+        (done,) = await self._database.change((step,), KEEPING, is_lasting=task.is_settled)
         if done.rows:
             task.number = done.rows[0][0]
             return task
         found = await self._read_rows(_load_sql().select_by_key(row["owner"], row["call_key"]))
         # It may have been forgotten in between.
         return _task_of(found[0]) if found else await self.put(task)
+
+    async def settle(self, task: KeptTask) -> None:
+        """Wait until the disk has a task; most often the end of one is on its way there."""
+        if not task.is_settled:
+            await self._database.settle(_load_sql().count_up(task.worker), KEEPING)
+            task.is_settled = True
 
     async def get(self, task_id: str) -> KeptTask | None:
         """Return a task, or None."""
@@ -340,7 +348,7 @@ def _pack_state(task: KeptTask, state: TaskState, harmless: Harmless | None = No
         result = replace(
             result,
             output=_hide_in(output, harmless),
-            metadata=_hide_in(result.metadata, harmless),
+            metadata=_hide_in_metadata(result.metadata, harmless),
             validation_errors=_hide_in(result.validation_errors, harmless),
         )
         state = replace(state, result=result)
@@ -361,6 +369,14 @@ def _hide_in(value: Any, harmless: Harmless | None) -> Any:
     if harmless is not None and harmless.is_so(value):
         return value
     return redact(_make_plain(value))
+
+
+def _hide_in_metadata(metadata: dict[str, Any], harmless: Harmless | None) -> Any:
+    # What names the call and its task is new each time, and made here: looking costs as much as all
+    # the rest.
+    ids = {name: metadata[name] for name in ("call_id", "task_id") if name in metadata}
+    rest = {name: value for name, value in metadata.items() if name not in ids}
+    return _hide_in(rest, harmless) | ids
 
 
 def _hash_owner(owner: str | None) -> str:

@@ -1,15 +1,17 @@
-"""Which mapping and which text does a tool's return value become?"""
+"""Which mapping and text does a tool's return value become, and how does it read on one line?"""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import reprlib
 import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import Enum
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -30,6 +32,7 @@ _AT_ONCE: Final = 10_000
 _WORDS: Final = {None: "null", True: "true", False: "false"}
 _LARGEST: Final = 2**2048
 """Python refuses to write integers of more than 4,300 digits."""
+_LONGEST: Final = 160
 
 
 def as_output(value: Any) -> dict[str, Any]:
@@ -207,3 +210,37 @@ def _make_encodable(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+class _Short(reprlib.Repr):
+    """A `reprlib.Repr` that keeps some of each mapping and list, and the ends of texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother, self.maxlong = 3, 120, 60, 40
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        """Show the first keys in their own order, unlike `reprlib`, which sorts."""
+        if level <= 0:
+            return "{…}"
+        parts = [
+            f"{self.repr1(key, level - 1)}: {self.repr1(value, level - 1)}"
+            for key, value in islice(x.items(), self.maxdict)
+        ]
+        return f"{{{', '.join(parts)}{', …' if len(x) > self.maxdict else ''}}}"
+
+
+_SHORT: Final = _Short()
+
+
+def shorten_repr(value: Any) -> str:
+    """Return the `repr` of a value on one line, short whatever its size."""
+    text = " ".join(_SHORT.repr(value).splitlines())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def describe_result(result: Any) -> str:
+    """Describe on one line how a call ended, from its `ToolExecutionResult`."""
+    what = result.output if result.is_success else f"{result.error_type}: {result.error}"
+    how = f"{result.outcome.value} in {result.execution_time * 1000:.3g} ms"
+    return f"ToolExecutionResult({result.tool_name!r} {how}: {shorten_repr(what)})"

@@ -1,4 +1,4 @@
-"""How are sent values read without running the sender's code?
+"""How are sent values read, and copied, without running the sender's code?
 
 A subclass of dict, list or str may raise, or answer differently, whenever it is read. It is read
 once as the plain type that it extends, so that all later readers see the same.
@@ -7,8 +7,13 @@ once as the plain type that it extends, so that all later readers see the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from itertools import chain, islice
 from typing import Any, Final
+
+import msgspec
+
+from tool_engine.model.json.unpacking import LARGE, unpack
 
 _MOST: Final = 1_000_001
 """Keys of a mapping that are read: one more than a call may carry."""
@@ -23,6 +28,8 @@ _TEXT: Final = frozenset((str,))
 _Known = dict[int, tuple[Any, Any]]
 """id of an original -> its copy and the original, kept alive so that its id stays unique."""
 _CLASS_NAME: Final = type.__dict__["__name__"]
+_pack: Final = msgspec.msgpack.Encoder().encode
+_IMMUTABLE: Final = frozenset((str, int, float, bool, type(None)))
 
 
 class Unreadable:
@@ -148,3 +155,35 @@ def _copy_container(value: Any, depth: int, known: _Known) -> Any:
         if len(mapping) < read:
             raise ValueError("one key is there twice")
     return mapping
+
+
+def copied(value: Any) -> Any:
+    """Return a deep copy; for JSON values several times as quick as `deepcopy`.
+
+    Raises:
+        RecursionError: It nests too deep.
+    """
+    if type(value) is dict and _IMMUTABLE.issuperset(map(type, value.values())):
+        # As the arguments of most calls.
+        return value.copy()
+    try:
+        packed = _pack(value)
+        if len(packed) >= LARGE and is_exact(value):
+            return unpack(packed)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
+        pass  # it holds what MessagePack has no form for
+    return _copied_one_by_one(value)
+
+
+def _copied_one_by_one(value: Any) -> Any:
+    kind = type(value)
+    if kind in _IMMUTABLE:
+        return value
+    if kind is dict:
+        return {
+            key: item if type(item) in _IMMUTABLE else _copied_one_by_one(item)
+            for key, item in value.items()
+        }
+    if kind is list:
+        return [item if type(item) in _IMMUTABLE else _copied_one_by_one(item) for item in value]
+    return deepcopy(value)

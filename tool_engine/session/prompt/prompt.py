@@ -18,8 +18,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.prompts import prompt
 from tool_engine.redaction import words_of
 from tool_engine.session.prompt.skills import KnownSkill, SkillReader
-from tool_engine.session.toolbox.placing import GroupState
-from tool_engine.session.toolbox.standing import Standing
+from tool_engine.session.toolbox.standing import GroupState, Standing
 from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.session.variables.store import VariableStore
 

@@ -18,7 +18,7 @@ from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.graphemes import cluster_start
 from tool_engine.redaction import HIDDEN, OwnSecrets, secrets_if_known
-from tool_engine.redaction.splitting import place_to_cut
+from tool_engine.redaction.text import place_to_cut
 from tool_engine.session.formatting import data_of
 from tool_engine.session.reading.presentation import Presentation, make_text
 

@@ -24,24 +24,15 @@ from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.content.blocks import read_content
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.one_line import shorten_repr
-from tool_engine.model.json.output import shown, to_text
+from tool_engine.model.json.output import shorten_repr, shown, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.redaction import OwnSecrets, secrets_if_known, secrets_of, words_of
-from tool_engine.session.formatting import (
-    data_of,
-    default_text,
-    short_text,
-    text_in_pieces,
-    write_short,
-)
+from tool_engine.session.formatting import LIMIT, data_of, default_text, short_text, text_in_pieces
 from tool_engine.session.reading.cutting import Hinting, add_hint, cut_with_hint
 
 DEFAULT_LIMIT: Final = 8000
 """The default limit of a result, in characters. U38."""
-LIMIT: Final = "limit"
-"""The argument `limit`, which every tool takes without declaring it. U39."""
 _LONGEST_REASON: Final = 200
 _log = get_logger(__name__)
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
@@ -154,31 +145,6 @@ async def present_in_time(
     if is_quick(result.output) if is_short is None else is_short:
         return present(result, *args, **options)
     return await asyncio.to_thread(present, result, *args, **options)
-
-
-def present_short(result: ToolExecutionResult, params: Any, limit: int) -> str | None:
-    """Return a short text or number as its whole text; None: it is not that simple.
-
-    Args:
-        result: The finished call of a tool that code does not present.
-        params: What the model sent.
-        limit: The most characters; 0 or -1: all.
-    """
-    if not result.is_success or type(params) is not dict or LIMIT in params:
-        return None
-    output = result.output
-    text = write_short(output["result"]) if len(output) == 1 and "result" in output else None
-    return None if text is None or 0 < limit < len(text) else text
-
-
-def may_present_later(result: ToolExecutionResult, params: Any) -> bool:
-    """Return True if the texts of a result depend on nothing but its output and the limits.
-
-    Args:
-        result: The finished call of a tool that code does not present.
-        params: What the model sent.
-    """
-    return result.is_success and type(params) is dict and LIMIT not in params
 
 
 def present(

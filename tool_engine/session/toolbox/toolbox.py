@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -19,16 +19,19 @@ from tool_engine.model.json.copying import live
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.toolbox.placing import GroupRules, GroupState, Placed, make_group
 from tool_engine.session.toolbox.standing import (
+    GroupRules,
+    GroupState,
     OwnGroup,
+    Placed,
     Seen,
     Standing,
     find_standing,
     is_on,
     list_groups,
+    make_group,
+    split_name,
 )
-from tool_engine.session.toolbox.unknown_settings import find_unknown
 from tool_engine.sources.composition import Prepare, prepare
 from tool_engine.sources.foreign import check_source
 from tool_engine.sources.owners import owners_of
@@ -36,6 +39,10 @@ from tool_engine.sources.owners import owners_of
 _MANY: Final = 500
 """The most tools with which a name is compared one by one."""
 _LIKELY: Final = 20
+_WILD: Final = frozenset("*?[")
+_BY_EITHER: Final = ("tool_permissions", "rules", "max_uses")
+_MOST_HINTS: Final = 10
+"""The most settings whose nearest name is looked up, which is slow among thousands."""
 
 
 class OnToggle(Protocol):
@@ -414,3 +421,54 @@ def _check_flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ConfigurationError(f"enabled must be true or false, got {value!r}")
     return value
+
+
+def find_unknown(
+    config: ToolCallConfig,
+    tools: Collection[str],
+    groups: Collection[str],
+    was_named: Callable[[str], bool],
+    likely: Callable[[str], Iterable[str]],
+) -> list[str]:
+    """Return a sentence for each setting that names nothing known.
+
+    Such a name is no error, since its file may come later. But a misspelled one leaves a tool on
+    that was to be off.
+
+    Args:
+        config: The settings.
+        tools: The names of the tools that the conversation knows, on or off.
+        groups: Those of its groups.
+        was_named: Whether a tool has this name in its engine, which counts for rules and uses, too.
+        likely: The tools that a name may be meant for.
+    """
+    owners = {split_name(each)[0] for each in tools} if config.toggles_by_tool_id else set()
+    missing = [
+        (setting, "tool", name)
+        for setting, name in _list_tools_named(config)
+        if name not in tools
+        and not (setting == "tool_toggles" and name in owners)
+        and not (setting in _BY_EITHER and was_named(name))
+    ]
+    for setting, names in (
+        ("group_toggles", config.group_toggles),
+        ("group_permissions", config.group_permissions),
+    ):
+        missing += [(setting, "group", name) for name in names if name not in groups]
+    sentences = []
+    for number, (setting, word, name) in enumerate(missing):
+        hint = ""
+        if number < _MOST_HINTS:
+            hint = suggest_near(name, groups if word == "group" else likely(name))
+        sentences.append(
+            f"{setting}[{name!r}]: there is no {word} {name!r} in this conversation{hint}"
+        )
+    return sentences
+
+
+def _list_tools_named(config: ToolCallConfig) -> Iterator[tuple[str, str]]:
+    for setting in ("tool_toggles", "tool_permissions", "tool_limits", "tool_show", "max_uses"):
+        yield from ((setting, name) for name in getattr(config, setting))
+    for rule in config.permission_rules():
+        if not _WILD & set(rule.tool):
+            yield "rules", rule.tool

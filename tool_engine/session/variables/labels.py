@@ -1,53 +1,44 @@
-"""Where does content come from, and may it reach a tool?
+"""Where does content come from, and where has a session's model read from?
 
 A label is a text that says where content came from, in one word or several: `user`, `model`,
-`rule`, `tool:fetch_page effect:read host:example.com`. A content has one label for each origin; a
-tool that `accepts` labels takes the content when each of them has a word that it accepts.
+`rule`, `tool:fetch_page effect:read host:example.com`. A content has one label for each origin.
 
-In a conversation with several sources, `tool:search` is the tool of the same source as the one that
-accepts it, and `tool:source-2:search` that of the second source, in any tool's `accepts`.
+A model can retell, translate, encode or split what it has read, so no look at what it types says
+what that repeats. All that it types counts as having come from everywhere that it has read from.
 """
 
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.model.call import Refusal, ToolExecutionResult
-from tool_engine.model.outcome import ErrorType
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.newest import keep_newest
 from tool_engine.model.tool import Tool
-from tool_engine.session.variables.read_labels import without_host
-from tool_engine.session.variables.references import Expanded
 
+OWN_WORDS: Final = frozenset({"model", "rule"})
+"""Labels of the model's own words and of rules: a model that reads these
+learns nothing new."""
+UNKNOWN: Final = "unknown"
+"""The label of content of which it is not known where it came from."""
+_MOST_LABELS: Final = 100
+"""The most labels that one session remembers one by one."""
+_HOST: Final = re.compile(r"(?<=\S)\s+host:\S*")
 _ADDRESSES: Final = ("url", "final_url")
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _NONE: Final[Sequence[str]] = ()
 _REMEMBERED: Final = 1024
 """The most tools whose hosts are remembered."""
-_TOLD: Final = 10
-"""The most labels that a refusal names."""
-_LEAVE: Final = "Leave it out"
-_REFER: Final = "Make an argument nothing but the reference to a variable that it accepts"
 _SPACE: Final = re.compile(r"\s")
-_TOOL: Final = re.compile(r"tool:(?:source-(\d+):)?([^:]*)")
-
-
-def list_refused_labels(
-    labels: Iterable[str], accepts: Iterable[str] | None, source: str = ""
-) -> list[str]:
-    """Return the labels that a tool does not accept, sorted.
-
-    Args:
-        labels: Where a content came from.
-        accepts: Words; `*`, `?` and `[...]` stand for anything, as in file names.
-        source: Which of several sources has the tool; see `source_of`.
-    """
-    return sorted(shown for shown, _ in _find_refused(labels, accepts, source))
+_MOST_RESULTS: Final = 10_000
+"""The most calls whose results' readability and origins are remembered."""
+_MOST_SAVED: Final = 1_000
+"""The most calls whose shown results are saved with the conversation."""
 
 
 def find_result_labels(
@@ -88,117 +79,104 @@ def find_result_labels(
     return labels.union((f"{label} host:{host}" for host in (*asked, *found)), used)
 
 
-def _find_refused(
-    labels: Iterable[str], accepts: Iterable[str] | None, source: str
-) -> list[tuple[str, str]]:
-    """Return refused labels, as the tool reads them and as they are."""
-    if accepts is None:
-        return []
-    own = _number_of(source)
-    # Hosts are in lower case in labels.
-    patterns = [each.lower() if each.startswith("host:") else each for each in accepts]
-    shown = ((" ".join(_seen_from(own, word) for word in each.split()), each) for each in labels)
-    return [pair for pair in shown if not _is_accepted(pair[0], patterns, own)]
-
-
-def refuse_content(
-    tool: Tool, expanded: Expanded, inside: Iterable[str] = (), source: str = ""
-) -> Refusal | None:
-    """Return why a tool may not get kept content, or None.
+class ReadLabels:
+    """The labels of what a session's model, and those above, have read.
 
     Args:
-        tool: Its `accepts`; None there: it takes everything.
-        expanded: What was put into the arguments of the call, or into those of the call that it is
-            a part of.
-        inside: The labels of kept content that the tool which makes the call has read.
-        source: Which of several sources has the tool; see `source_of`.
+        above: Those of the session that it works for, now and later; None: it works for none.
     """
-    read = expanded.read
-    for variable in expanded.variables:
-        refused = _find_refused(variable.labels, tool.accepts, source)
-        if refused:
-            what = f"the variable {variable.name!r}"
-            return _make_refusal(tool, refused, what, _LEAVE, read, {"variable": variable.name})
-    refused = _find_refused(inside, tool.accepts, source)
-    what = "what was read for this call"
-    return _make_refusal(tool, refused, what, _LEAVE, read, {}) if refused else None
+
+    def __init__(self, above: ReadLabels | None = None) -> None:
+        self._above = above
+        self._own: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<ReadLabels {', '.join(sorted(self.labels)) or 'none'}>"
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """The labels of all that may be in what the model types."""
+        if self._above is None:
+            return self._own
+        above = self._above.labels
+        return self._own | above if above else self._own
+
+    def has_all(self, labels: frozenset[str]) -> bool:
+        """Return True if nothing changes when content with these labels is read."""
+        return labels <= self._own
+
+    def note(self, labels: Iterable[str]) -> None:
+        """Note that the model reads content with these labels.
+
+        A program that shows its model content itself, such as a page in a message, calls it, too.
+
+        Args:
+            labels: Where the content came from, such as `{"crm"}`.
+        """
+        new = labels if isinstance(labels, frozenset) else frozenset(labels)
+        if not new <= self._own:
+            self._own = _limit_labels(self._own | (new - OWN_WORDS))
 
 
-def refuse_typing(tool: Tool, expanded: Expanded, source: str = "") -> Refusal | None:
-    """Return why a tool may not get typed words, or None.
-
-    Args:
-        tool: Its `accepts`; None there: it takes everything.
-        expanded: The arguments of the call, or of the call that it is a part of.
-        source: Which of several sources has the tool; see `source_of`.
-    """
-    refused = _find_refused(expanded.typed, tool.accepts, source)
-    what = "what you have read, and so what you type,"
-    return _make_refusal(tool, refused, what, _REFER, expanded.read, {}) if refused else None
+def without_host(label: str) -> str:
+    """Return a label without its host, which may be made up."""
+    return _HOST.sub("", label)
 
 
-def list_shown_labels(labels: Iterable[str], read: frozenset[str]) -> list[str]:
-    """Return labels for a model, sorted, without hosts of unread content.
-
-    A page may name any host as its address, so that a host is a part of its content.
-    """
-    return sorted({each if each in read else without_host(each) for each in labels})
-
-
-def _make_refusal(
-    tool: Tool,
-    refused: list[tuple[str, str]],
-    what: str,
-    cure: str,
-    read: frozenset[str],
-    details: dict[str, Any],
-) -> Refusal:
-    accepted = f"only {', '.join(tool.accepts or ())}" if tool.accepts else "no kept content at all"
-    shown = sorted({each if own in read else without_host(each) for each, own in refused})
-    labels = sorted(each for each, _ in refused)
-    return Refusal(
-        ErrorType.EXECUTION_REJECTED.value,
-        f"{what} must not be sent to the tool {tool.name!r}: it came from "
-        f"{_join_labels(shown)}, and the tool accepts {accepted}. {cure}, "
-        "or tell the user why it cannot be sent",
-        {
-            "reason": f"the tool does not accept what came from {_join_labels(labels)}",
-            **details,
-            "labels": labels,
-            "accepts": list(tool.accepts or ()),
-        },
-    )
+def _limit_labels(labels: frozenset[str]) -> frozenset[str]:
+    """Return labels that are as strict, and not too many."""
+    if len(labels) > _MOST_LABELS:
+        labels = frozenset(map(without_host, labels))
+    return labels if len(labels) <= _MOST_LABELS else frozenset({UNKNOWN})
 
 
-def _join_labels(labels: list[str]) -> str:
-    """Return the first labels as text, and how many follow."""
-    more = f"; and {len(labels) - _TOLD} more" if len(labels) > _TOLD else ""
-    return "; ".join(labels[:_TOLD]) + more
+class ShownResults:
+    """The results of a conversation and its helpers: shown or withheld."""
+
+    def __init__(self) -> None:
+        self._labels: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._withheld: OrderedDict[str, None] = OrderedDict()
+
+    def note(self, call_id: str | None, labels: frozenset[str]) -> None:
+        """Note that the model has read a result with these labels."""
+        if call_id is not None and call_id not in self._withheld:
+            # No call ends twice: the newest is the last one.
+            self._labels[call_id] = labels
+            if len(self._labels) > _MOST_RESULTS:
+                self._labels.popitem(last=False)
+
+    def withhold(self, call_id: str | None) -> None:
+        """Note that a result was refused to the model, until `allow`."""
+        if call_id is not None:
+            self._labels.pop(call_id, None)
+            keep_newest(self._withheld, call_id, None, _MOST_RESULTS)
+
+    def allow(self, call_id: str | None) -> None:
+        """Note that a result was approved after all."""
+        self._withheld.pop(call_id or "", None)
+
+    def is_withheld(self, call_id: str) -> bool:
+        return call_id in self._withheld
+
+    def labels_of(self, call_id: str) -> frozenset[str] | None:
+        """Return the labels of a shown result; None: it was not shown."""
+        return self._labels.get(call_id)
+
+    @property
+    def shown(self) -> dict[str, list[str]]:
+        """Return the labels of the newest shown results, by call."""
+        newest = list(self._labels.items())[-_MOST_SAVED:]
+        return {call_id: sorted(labels) for call_id, labels in newest}
+
+    @property
+    def withheld(self) -> list[str]:
+        """Return the calls whose results were refused, the oldest first."""
+        return list(self._withheld)
 
 
-def _is_accepted(label: str, patterns: list[str], own: int) -> bool:
-    words = [form for word in label.split() for form in _list_forms(word, own)]
-    return any(fnmatchcase(word, pattern) for word in words for pattern in patterns)
-
-
-def _number_of(source: str) -> int:
+def number_of_source(source: str) -> int:
     """Return the place of a source among several, from 1; see `source_of`."""
     return int(source.rpartition(" ")[2]) if source else 1
-
-
-def _seen_from(own: int, word: str) -> str:
-    """Return a word as a tool reads it: other sources are named."""
-    found = _TOOL.fullmatch(word)
-    if found is None or int(found[1] or 1) == own:
-        return word
-    return f"tool:source-{found[1] or 1}:{found[2]}"
-
-
-def _list_forms(word: str, own: int) -> tuple[str, ...]:
-    found = _TOOL.fullmatch(word)
-    if found is None or int(found[1] or 1) != own:
-        return (word,)
-    return f"tool:{found[2]}", f"tool:source-{own}:{found[2]}"
 
 
 def _find_hosts(values: Any) -> Sequence[str]:
@@ -259,7 +237,7 @@ def _find_host(address: str) -> str | None:
 @lru_cache(maxsize=1024)
 def _make_label(name: str, source: str, effect: str, host: str | None) -> frozenset[str]:
     """Return the one label of content from a tool."""
-    place = f"source-{_number_of(source)}:" if source else ""
+    place = f"source-{number_of_source(source)}:" if source else ""
     place_of_host = "" if host is None else f" host:{host}"
     return frozenset({f"tool:{place}{_join_word(name)} effect:{_join_word(effect)}{place_of_host}"})
 

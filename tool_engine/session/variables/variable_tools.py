@@ -1,33 +1,20 @@
-"""How does a model read and write variables, and which variables does a call leave?"""
+"""How does a model read and write variables?"""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
 from typing import Any, Final, Protocol, runtime_checkable
 
-import msgspec
 from msgspec.structs import replace
 
 from tool_engine.errors import ToolExecutionError, VariableError
 from tool_engine.interfaces import ToolExecutor
-from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
-from tool_engine.output.shaping import is_quick
-from tool_engine.redaction import HIDDEN, NO_SECRETS, secrets_of
-from tool_engine.redaction.secret_names import is_secret_key
-from tool_engine.session.formatting import data_of
-from tool_engine.session.variables.labels import list_shown_labels
-from tool_engine.session.variables.read_labels import OWN_WORDS, ReadLabels
-from tool_engine.session.variables.store import (
-    Variable,
-    VariableKind,
-    VariableStore,
-    copy_value,
-)
+from tool_engine.session.variables.accepts import list_shown_labels
+from tool_engine.session.variables.labels import OWN_WORDS, UNKNOWN, ReadLabels
+from tool_engine.session.variables.store import Variable, VariableKind, VariableStore
 from tool_engine.session.variables.variable_definitions import (
     FILTERS,
     VARIABLE_TOOLS,
@@ -36,16 +23,6 @@ from tool_engine.session.variables.variable_definitions import (
 
 _SHOWN: Final = 200
 """Characters of a description in a list."""
-_UNKNOWN: Final = "unknown"
-_FROM_NOWHERE: Final = frozenset({_UNKNOWN})
-_OF_MODEL: Final = frozenset({"model"})
-_NUMBERS: Final = frozenset((int, float, bool, type(None)))
-_INSTANT: Final = timedelta(microseconds=1)
-_OTHER: Final = re.compile(r"[^A-Za-z0-9_./-]")
-_DEEPEST: Final = 64
-"""The most levels of arguments, the same as in validation."""
-_LONGEST: Final = 160
-"""The most characters of a tool's name in a variable's name, which has at most 200."""
 _OF_CALL: Final = re.compile(r".*_[0-9]+_(?:result|args)(?:-[0-9]+)?")
 
 
@@ -55,13 +32,6 @@ class CarriesLabels(Protocol):
 
     labels: set[str]
     """The labels of content in its arguments, or that was read meanwhile."""
-
-
-class NamesOfCall(msgspec.Struct, frozen=True):
-    """The names of a call's variables."""
-
-    result: str
-    args: str
 
 
 class VariableTools:
@@ -202,10 +172,10 @@ class _VariableExecutor:
 def _find_labels(context: ToolExecutionContext) -> frozenset[str]:
     """Return the labels of a value that is written in a call."""
     scope = context.scope
-    labels = {"model"} | (scope.labels if isinstance(scope, CarriesLabels) else {_UNKNOWN})
+    labels = {"model"} | (scope.labels if isinstance(scope, CarriesLabels) else {UNKNOWN})
     if context.is_for_tool:
         # A tool wrote it, with content that it read elsewhere.
-        labels.add(_UNKNOWN)
+        labels.add(UNKNOWN)
     return frozenset(labels)
 
 
@@ -216,167 +186,3 @@ def _read_filter(params: Mapping[str, Any]) -> dict[str, Any]:
         if alone[key] != wanted[key]:
             raise VariableError(f"{key} and filter.{key} say something else: leave one of them out")
     return alone | wanted
-
-
-def name_variables(tool_name: str, number: int, store: VariableStore | None = None) -> NamesOfCall:
-    """Return the names of a call's variables: `{tool}_{number}_result` and `..._args`. S29.
-
-    Args:
-        tool_name: The tool; invalid characters become `_`.
-        number: The number of the call in its conversation.
-        store: Where they will be kept; names that are taken there get `-2`, `-3` and so on.
-    """
-    begin = f"{_make_name(tool_name)}_{number}"
-    result, args = f"{begin}_result", f"{begin}_args"
-    count = 1
-    while store is not None and store.has_either(result, args):
-        count += 1
-        result, args = f"{begin}_result-{count}", f"{begin}_args-{count}"
-    return NamesOfCall(result, args)
-
-
-@lru_cache(maxsize=1024)
-def _make_name(tool_name: str) -> str:
-    return _OTHER.sub("_", tool_name)[:_LONGEST]
-
-
-def keep_call(
-    store: VariableStore,
-    tool: Tool,
-    names: NamesOfCall,
-    params: dict[str, Any],
-    result: ToolExecutionResult,
-    labels: frozenset[str],
-    used: frozenset[str] | None = None,
-) -> None:
-    """Keep a call's arguments and any output as variables. S29.
-
-    Secrets are hidden in the arguments. An output of `{"result": value}` is kept as the value.
-
-    Args:
-        store: The variables of the conversation.
-        tool: The tool, which says what is secret.
-        names: What `name_variables` says with this store.
-        params: The arguments, without references.
-        result: How the call ended.
-        labels: Where the result came from: see `find_result_labels`.
-        used: Where the content came from that was put into the arguments; None: as the result.
-
-    Raises:
-        VariableError: A name belongs to a rule.
-    """
-    output = result.output if result.is_success else None
-    for variable in make_variables(tool, names, params, output, labels, used):
-        store.take(variable)
-
-
-async def keep_call_in_time(
-    store: VariableStore,
-    tool: Tool,
-    names: NamesOfCall,
-    params: dict[str, Any],
-    result: ToolExecutionResult,
-    *labels: frozenset[str],
-    is_short: bool | None = None,
-) -> None:
-    """Do the same as `keep_call`; copy large values in a thread.
-
-    `is_short` is what `is_quick` says of the output; None: it is asked.
-    """
-    if (is_quick(result.output) if is_short is None else is_short) and is_quick(params):
-        keep_call(store, tool, names, params, result, *labels)
-        return
-    output = result.output if result.is_success else None
-    make = partial(make_variables, tool, names, params, output, *labels, in_pieces=True)
-    for variable in await asyncio.to_thread(make):
-        store.take(variable)
-
-
-def make_variables(
-    tool: Tool,
-    names: NamesOfCall,
-    params: dict[str, Any],
-    returned: dict[str, Any] | None,
-    labels: frozenset[str],
-    used: frozenset[str] | None = None,
-    *,
-    in_pieces: bool = False,
-    now: datetime | None = None,
-) -> list[Variable]:
-    """Return a call's variables, the arguments first, as they existed first.
-
-    `returned` is its output; None: it failed.
-    """
-    now = datetime.now(UTC) if now is None else now
-    secrets = secrets_of(tool, params)
-    sent = _without_secrets(params, secrets.parts, secrets.names)
-    if secrets is not NO_SECRETS:
-        sent = secrets.hide(sent)
-    value, chars = copy_value(sent, in_pieces=in_pieces)
-    args = Variable(
-        name=names.args,
-        value=value,
-        kind=VariableKind.TOOL_CALL_ARGS,
-        desc=f"Arguments of a call of {tool.name}",
-        labels=_OF_MODEL | (labels if used is None else used),
-        created=now,
-        updated=now,
-        chars=chars,
-    )
-    if returned is None:
-        return [args]
-    # Whatever the clock says, the arguments are older than the result.
-    later = now + _INSTANT
-    value, chars = copy_value(data_of(returned), in_pieces=in_pieces)
-    output = Variable(
-        name=names.result,
-        value=value,
-        kind=VariableKind.TOOL_CALL_RESULT,
-        desc=f"Result of a call of {tool.name}",
-        labels=labels or _FROM_NOWHERE,
-        created=later,
-        updated=later,
-        chars=chars,
-    )
-    return [args, output]
-
-
-def _without_secrets(
-    value: Any, parts: frozenset[str], names: frozenset[str] = frozenset(), depth: int = 0
-) -> Any:
-    """Return arguments without values of secret names; texts stay."""
-    if depth > _DEEPEST:
-        return value
-    if _has_no_secrets(value, parts, names) or (depth == 1 and _has_no_mapping(value)):
-        return value
-    if isinstance(value, list):
-        return [_without_secrets(item, parts, depth=depth + 1) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: HIDDEN
-        if key in parts or key in names or (isinstance(item, str) and is_secret_key(str(key)))
-        else _without_secrets(item, parts, depth=depth + 1)
-        for key, item in value.items()
-    }
-
-
-def _has_no_secrets(value: Any, parts: frozenset[str], names: frozenset[str]) -> bool:
-    """Return True if flat arguments plainly hold no secrets."""
-    if type(value) is not dict or parts or names:
-        return False
-    for key, item in value.items():
-        if type(item) is str:
-            if is_secret_key(str(key)):
-                return False
-        elif type(item) not in _NUMBERS:
-            return False
-    return True
-
-
-def _has_no_mapping(value: Any) -> bool:
-    """Return True if an argument plainly holds no names: thousands of lists are soon written."""
-    try:
-        return type(value) is list and b"{" not in msgspec.json.encode(value)
-    except Exception:  # noqa: BLE001 - what JSON cannot hold is looked at value by value
-        return False

@@ -1,14 +1,17 @@
 """How do changes that are asked for at once share a commit?
 
-A file takes one change after the other, and a commit costs more than what is in it. So who comes to
-the turn to write takes along what the others wait for.
+A file takes one change after the other, and a commit costs more than what is in it. So those that
+are asked for in one turn of the loop, or while another one is written, are written together, by one
+thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -28,59 +31,154 @@ class Change(msgspec.Struct, eq=False):
     prepare: Callable[[], Batch | None] | None = None
     """Completes the values, and returns the calls that are written with them; in the thread that
     writes, once for each try."""
+    is_lasting: bool = True
+    """Whether the commit waits for the disk, where commits do; `ChangeQueue.settle` waits later."""
     found: list[tuple[list[Any], int]] = []
     """The rows and the count of each step, once they are committed."""
     error: Exception | None = None
     """Why they are not."""
     is_done: bool = False
+    end: asyncio.Future[None] | None = None
+    """What its caller waits for."""
 
 
 class ChangeQueue:
     """The changes that wait for their turn.
 
     Args:
-        write: Makes and commits all of them, or none.
+        write: Makes and commits all of them, or none; in another thread.
     """
 
-    def __init__(self, write: Callable[[Sequence[Change]], Awaitable[None]]) -> None:
+    def __init__(self, write: Callable[[Sequence[Change]], None]) -> None:
         self._write = write
-        self._waiting: deque[Change] = deque()
+        self._waiting: deque[Change | asyncio.Future[None]] = deque()
+        self._under_way: Sequence[Change] = ()
+        self._riders: list[asyncio.Future[bool]] = []
+        self._is_taken = False
+        self._thread: ThreadPoolExecutor | None = None
 
-    async def make(self, change: Change, turn: AbstractAsyncContextManager[Any]) -> None:
-        """Write a change, with those that wait meanwhile; what comes of it is noted in it.
+    async def make(self, change: Change) -> None:
+        """Write a change; what comes of it is noted in it.
 
-        Args:
-            change: The change.
-            turn: Held by one at a time, in the order in which they come.
+        A caller that is cancelled waits for that: what was sent may be written after what follows.
         """
+        loop, cancelled = asyncio.get_running_loop(), None
         self._waiting.append(change)
-        async with turn:
-            if not change.is_done:
-                await self._write_group(change)
+        if not self._is_taken:
+            self._is_taken = True
+            # What else is asked for in this turn of the loop shares the commit.
+            loop.call_soon(self._pass_on)
+        while not change.is_done:
+            change.end = loop.create_future()
+            try:
+                await change.end
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
         if change.error is not None:
             raise change.error
 
-    async def _write_group(self, first: Change) -> None:
-        waiting = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
-        group = [change for change in waiting if not change.is_done]
-        if first not in group:
-            group.append(first)
+    async def settle(self, make: Callable[[], Change]) -> None:
+        """Wait until the disk has what was committed so far.
+
+        Args:
+            make: Gives what is written for that, unless another lasting change is on its way.
+        """
+        if self._has_lasting(self._under_way) or self._has_lasting(self._waiting):
+            rider: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self._riders.append(rider)
+            if await rider:
+                return
+        await self.make(make())
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Hold up all changes meanwhile."""
+        if self._is_taken:
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(place)
+            try:
+                await place
+            except asyncio.CancelledError:
+                if place.done() and not place.cancelled():
+                    self._pass_on()
+                raise
+        self._is_taken = True
         try:
-            await self._write(group)
+            yield
+        finally:
+            self._pass_on()
+
+    def close(self) -> None:
+        """End the thread, once it has written what it was given; it may be needed again."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown(wait=False)
+
+    def _pass_on(self) -> None:
+        """Let the next ones have their turn."""
+        waiting = self._waiting
+        while waiting:
+            first = waiting.popleft()
+            if isinstance(first, Change):
+                group = [first]
+                while waiting and isinstance(waiting[0], Change) and len(group) < MOST:
+                    group.append(waiting.popleft())  # type: ignore[arg-type] # looked at
+                self._send_group(group)
+                return
+            if not first.done():
+                first.set_result(None)
+                return
+        self._is_taken = False
+
+    def _send_group(self, group: Sequence[Change]) -> None:
+        self._under_way = group
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "tool-engine-changes")
+        try:
+            self._thread.submit(self._write_group, group, asyncio.get_running_loop())
+        except RuntimeError as error:
+            # The program ends: threads begin nothing more.
+            for change in group:
+                change.error = OSError(str(error))
+            self._end_group(group)
+
+    def _write_group(self, group: Sequence[Change], loop: asyncio.AbstractEventLoop) -> None:
+        """Write changes, in the thread, and say so."""
+        self._write_all(group)
+        # A closed loop has none who waits.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._end_group, group)
+
+    def _write_all(self, group: Sequence[Change]) -> None:
+        try:
+            self._write(group)
         except BadRowsError as error:
             if len(group) == 1:
-                first.error = error
+                group[0].error = error
             else:
-                await self._write_each(group)
+                for change in group:
+                    self._write_all([change])
         except Exception as error:  # noqa: BLE001 - each of them learns of it
             for change in group:
                 change.error = error
+
+    def _end_group(self, group: Sequence[Change]) -> None:
+        self._under_way = ()
+        is_lasting = False
         for change in group:
             change.is_done = True
+            is_lasting |= change.is_lasting and change.error is None
+            if change.end is not None and not change.end.done():
+                change.end.set_result(None)
+        if is_lasting or not self._has_lasting(self._waiting):
+            riders, self._riders = self._riders, []
+            for rider in riders:
+                if not rider.done():
+                    rider.set_result(is_lasting)
+        self._pass_on()
 
-    async def _write_each(self, group: Sequence[Change]) -> None:
-        for change in group:
-            try:
-                await self._write([change])
-            except Exception as error:  # noqa: BLE001 - each of them learns of its own
-                change.error = error
+    @staticmethod
+    def _has_lasting(ahead: Iterable[Change | asyncio.Future[None]]) -> bool:
+        return any(isinstance(each, Change) and each.is_lasting for each in ahead)

@@ -9,11 +9,18 @@ import asyncio
 import os
 import socket
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from importlib import import_module
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tool_engine.errors import ConfigurationError, MissingExtraError, RecordsUnavailableError
 from tool_engine.forking import disown_in_child
@@ -25,7 +32,6 @@ from tool_engine.knowledge.sql.connection.database_errors import (
     BusyError,
     UnusableDatabaseError,
 )
-from tool_engine.knowledge.sql.connection.finishing import finish_work
 from tool_engine.knowledge.sql.connection.grouping import Change, ChangeQueue
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.json.copying import live
@@ -42,6 +48,7 @@ _KINDS: Final = {
     "postgresql": ("postgres", "PostgresDatabase", "postgres"),
 }
 """Per kind of database: module, class, and the extra that brings its libraries."""
+_Result = TypeVar("_Result")
 
 
 @live("open the same address again")
@@ -60,7 +67,6 @@ class LazyDatabase:
         self._is_synchronous = is_synchronous
         self._stays_with_file = stays_with_file
         self._opening = asyncio.Lock()
-        self._changing = asyncio.Lock()
         self._queue = ChangeQueue(self._change_file)
         self._loading = Lock()
         self._database: Any = None
@@ -101,7 +107,7 @@ class LazyDatabase:
         except BusyError as error:
             return error
         except OSError as error:
-            if self.address is not None and self.address.kind == "sqlite":
+            if self.is_file:
                 raise ConfigurationError(self._describe_unusable(error)) from error
             return error
         return None
@@ -109,6 +115,8 @@ class LazyDatabase:
     async def open(self) -> None:
         """Connect, and create and migrate the tables, unless done already."""
         self.require_own()
+        if self._is_open:
+            return
         async with self._opening:
             if self._is_open:
                 return
@@ -145,10 +153,7 @@ class LazyDatabase:
             self._is_open = False
             raise
         finally:
-            self._asking -= 1
-            if self._is_ended and not self._asking:
-                await self.close()
-                await self.close_reader()
+            await self._leave_database()
 
     @asynccontextmanager
     async def changing(self, failing: str) -> AsyncIterator[Any]:
@@ -165,7 +170,12 @@ class LazyDatabase:
             yield connection
 
     async def change(
-        self, steps: Sequence[Any], failing: str, prepare: Callable[[], Batch | None] | None = None
+        self,
+        steps: Sequence[Any],
+        failing: str,
+        prepare: Callable[[], Batch | None] | None = None,
+        *,
+        is_lasting: bool = True,
     ) -> list[Any]:
         """Make all changes, or none, and return what each gave; it is never broken off.
 
@@ -176,11 +186,44 @@ class LazyDatabase:
             failing: As for `changing`.
             prepare: Completes the values of the steps in another thread, and returns the calls that
                 a file takes in the same transaction.
+            is_lasting: Whether the disk has them when this returns, where `durability` promises
+                that; else `settle` waits for it.
 
         Raises:
             RecordsUnavailableError: The database does not take it: nothing was changed.
         """
-        return await finish_work(self._make_changes(steps, failing, prepare))
+        if self._is_open and self.is_file:
+            self.require_own()
+            return await self._make_in_file(steps, failing, prepare, is_lasting)
+        return await finish_work(self._make_changes(steps, failing, prepare, is_lasting))
+
+    @property
+    def is_file(self) -> bool:
+        """True if it is known to be a SQLite file."""
+        return self.address is not None and self.address.kind == "sqlite"
+
+    @property
+    def settles_late(self) -> bool:
+        """True if a commit that need not last is one that the disk may not have."""
+        return self._is_synchronous and self.is_file
+
+    async def settle(self, step: Any, failing: str) -> None:
+        """Wait until the disk has what was committed before.
+
+        Args:
+            step: What is written for that, unless other changes are on their way.
+            failing: As for `changing`.
+
+        Raises:
+            RecordsUnavailableError: It is not known whether the disk has it.
+        """
+        from tool_engine.knowledge.sql.changes import write_for_sqlite
+
+        if not self._is_open:
+            async with self.asked(failing, looks=False):
+                pass
+        make = lambda: Change([write_for_sqlite(step)])  # noqa: E731 - it is short
+        await self._wait_for_file(self._queue.settle(make), failing)
 
     async def read(self, statement: Any, failing: str) -> Sequence[Any]:
         """Return the rows that a statement gives.
@@ -225,6 +268,7 @@ class LazyDatabase:
         self.end()
         if self._readings:
             await asyncio.wait(self._readings, timeout=limit)
+        self._queue.close()
         await self.close_reader()
 
     def _forget_reading(self, reading: asyncio.Task[Any]) -> None:
@@ -234,30 +278,61 @@ class LazyDatabase:
             reading.exception()
 
     async def _make_changes(
-        self, steps: Sequence[Any], failing: str, prepare: Callable[[], Batch | None] | None
+        self,
+        steps: Sequence[Any],
+        failing: str,
+        prepare: Callable[[], Batch | None] | None,
+        is_lasting: bool,
     ) -> list[Any]:
-        from tool_engine.knowledge.sql.changes import Done, run_step, write_for_sqlite
-
         async with self.asked(failing, looks=False) as reader:
-            if self.address is None or self.address.kind != "sqlite":
-                if prepare is not None:
-                    await asyncio.to_thread(prepare)
-                async with reader.connection(failing) as connection:
-                    return [await run_step(connection, step) for step in steps]
-            change = Change([write_for_sqlite(step) for step in steps], prepare)
-            try:
-                await self._queue.make(change, self._changing)
-            except _REFUSALS as error:
-                raise RecordsUnavailableError(
-                    failing.format(place=self._shown_url, reason=explain_error(error))
-                ) from error
-            return [Done(rows, changed) for rows, changed in change.found]
+            if self.is_file:
+                return await self._make_in_file(steps, failing, prepare, is_lasting)
+            from tool_engine.knowledge.sql.changes import run_step
 
-    async def _change_file(self, changes: Sequence[Change]) -> None:
+            if prepare is not None:
+                await asyncio.to_thread(prepare)
+            async with reader.connection(failing) as connection:
+                return [await run_step(connection, step) for step in steps]
+
+    async def _make_in_file(
+        self,
+        steps: Sequence[Any],
+        failing: str,
+        prepare: Callable[[], Batch | None] | None,
+        is_lasting: bool,
+    ) -> list[Any]:
+        from tool_engine.knowledge.sql.changes import Done, write_for_sqlite
+
+        change = Change([write_for_sqlite(step) for step in steps], prepare, is_lasting)
+        await self._wait_for_file(self._queue.make(change), failing)
+        return [Done(rows, changed) for rows, changed in change.found]
+
+    async def _wait_for_file(self, writing: Awaitable[None], failing: str) -> None:
+        """Wait for what is written to a file that is open; as `asked` does, in one step."""
+        self._asking += 1
+        try:
+            await writing
+        except _REFUSALS as error:
+            self._is_open = False
+            raise RecordsUnavailableError(
+                failing.format(place=self._shown_url, reason=explain_error(error))
+            ) from error
+        finally:
+            await self._leave_database()
+
+    async def _leave_database(self) -> None:
+        self._asking -= 1
+        if self._is_ended and not self._asking:
+            self._queue.close()
+            await self.close()
+            await self.close_reader()
+
+    def _change_file(self, changes: Sequence[Change]) -> None:
+        """Make changes in a file, in the thread that writes them."""
         tries = 1
         while True:
             try:
-                await self._database.change(changes)
+                self._database.change(changes)
             except BusyError:
                 if tries == _TRIES:
                     raise
@@ -267,8 +342,7 @@ class LazyDatabase:
 
     def _turn_to_change(self) -> AbstractAsyncContextManager[Any]:
         # A file takes one writer at a time: queueing is better than polling.
-        is_file = self.address is not None and self.address.kind == "sqlite"
-        return self._changing if is_file else nullcontext()
+        return self._queue.turn() if self.is_file else nullcontext()
 
     def disown(self, reason: str) -> None:
         """Stop using the connections: they belong to the process before a fork."""
@@ -313,7 +387,7 @@ class LazyDatabase:
 
     async def _file_now(self) -> tuple[int, int] | None:
         """Return the file's identity; None: no file is there, or it is a server."""
-        if self.address is None or self.address.kind != "sqlite":
+        if self.address is None or not self.is_file:
             return None
         try:
             found = await asyncio.to_thread(os.stat, self.address.place)
@@ -355,3 +429,16 @@ class LazyDatabase:
         is_told = isinstance(error, UnusableDatabaseError)
         reason = redact_text(str(error)) if is_told else explain_error(error)
         return f"records: {place} cannot be used: {reason}; make it usable, or name another one"
+
+
+async def finish_work(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Do work to its end; a caller that is cancelled meanwhile waits for that."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            # Read, so that it is not reported as lost.
+            task.exception()
+        raise

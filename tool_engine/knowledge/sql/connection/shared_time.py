@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import text
 
+from tool_engine.clock import read_uptime
+from tool_engine.knowledge.shared_clock import find_boot
 from tool_engine.knowledge.sql.changes import Step
 from tool_engine.knowledge.sql.schema.damage import INTEGER, check_values, read_row
-from tool_engine.knowledge.uptime import find_boot, read_uptime
 
 if TYPE_CHECKING:
     from tool_engine.knowledge.sql.connection.opening import LazyDatabase

@@ -61,6 +61,7 @@ _TABLES: Final = (
     (),
     ("tool_tasks", "tool_workers"),
     (),
+    ("tool_event_lives",),
 )
 """What each migration adds."""
 TABLES: Final = tuple(name for added in _TABLES for name in added)
@@ -157,12 +158,15 @@ CREATE TABLE IF NOT EXISTS tool_events (
     body {bytes} NOT NULL
 )
 """
-_EVENT_NUMBERS: Final = """
-CREATE TABLE IF NOT EXISTS tool_event_numbers (
-    id {key} PRIMARY KEY,
-    reserved {integer} NOT NULL
+_EVENT_NUMBERS: Final = (
+    "CREATE TABLE IF NOT EXISTS tool_event_numbers ("
+    "id {key} PRIMARY KEY, reserved {integer} NOT NULL)"
 )
-"""
+# `last` is empty until the engine has written all its events and closes.
+_EVENT_LIVES: Final = (
+    "CREATE TABLE IF NOT EXISTS tool_event_lives (first {key} PRIMARY KEY, last {integer})",
+    "CREATE INDEX IF NOT EXISTS tool_events_time ON tool_events (happened_at, sequence)",
+)
 
 _STATISTICS: Final = """
 CREATE TABLE IF NOT EXISTS tool_statistics (
@@ -209,12 +213,9 @@ _COVERING: Final = (
     ),
 )
 
-_MARKS: Final = """
-CREATE TABLE IF NOT EXISTS tool_marks (
-    name TEXT PRIMARY KEY,
-    value {integer} NOT NULL
+_MARKS: Final = (
+    "CREATE TABLE IF NOT EXISTS tool_marks (name TEXT PRIMARY KEY, value {integer} NOT NULL)"
 )
-"""
 
 _SESSIONS: Final = (
     """
@@ -338,6 +339,7 @@ MIGRATIONS: Final = (
             "WHERE task_id IS NOT NULL"
         ),
     ),
+    _EVENT_LIVES,
 )
 """Statements by version; the first brings an empty database to version 1."""
 

@@ -92,6 +92,8 @@ class SQLiteDatabase:
         self._path = Path(address.place)
         self._synchronous = "FULL" if is_synchronous else "NORMAL"
         self._connection: sqlite3.Connection | None = None
+        self._level = ""
+        """How a commit waits for the disk by now."""
         self._file: tuple[int, int] = (0, 0)
         self._calls = BulkInsert("tool_calls", COLUMNS, "ON CONFLICT DO NOTHING")
         self._statistics = BulkInsert("tool_statistics", STATISTICS, _ADD_TO_STATISTICS)
@@ -118,9 +120,9 @@ class SQLiteDatabase:
         """Writes and commits all rows, or none."""
         await asyncio.to_thread(self._run_locked, self._write_batch, batch)
 
-    async def change(self, changes: Sequence[Change]) -> None:
+    def change(self, changes: Sequence[Change]) -> None:
         """Makes and commits all changes, or none, and notes what each of their steps gave."""
-        await asyncio.to_thread(self._run_locked, self._make_changes, changes)
+        self._run_locked(self._make_changes, changes)
 
     async def close(self) -> None:
         """Closes the file; it may be opened again."""
@@ -147,7 +149,6 @@ class SQLiteDatabase:
         try:
             for setting in _SETTINGS:
                 connection.execute(setting)
-            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             self._calls.most_values = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
             _migrate_schema(connection)
         except BaseException:
@@ -175,17 +176,19 @@ class SQLiteDatabase:
         self._close_connection()
 
     def _close_connection(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._level = self._connection, None, ""
         if connection is not None:
             connection.close()
 
     def _write_batch(self, batch: Batch) -> None:
-        self._commit_safely(lambda connection: self._insert_rows(connection, batch))
+        self._commit_safely(lambda connection: self._insert_rows(connection, batch), True)
 
     def _make_changes(self, changes: Sequence[Change]) -> None:
         prepared = [change.prepare() for change in changes if change.prepare is not None]
         batches = [batch for batch in prepared if batch is not None and batch.rows]
         batch = merge_batches(batches) if batches else None
+        if batch is not None:
+            self.prepare(batch)
 
         def work(connection: sqlite3.Connection) -> None:
             if batch is not None:
@@ -194,17 +197,19 @@ class SQLiteDatabase:
             for change in changes:
                 change.found = _run_steps(connection, change.steps)
 
-        self._commit_safely(work)
+        self._commit_safely(work, any(change.is_lasting for change in changes))
 
-    def _commit_safely(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    def _commit_safely(self, work: Callable[[sqlite3.Connection], _T], is_lasting: bool) -> _T:
         # A file that was deleted or replaced goes on taking rows that no reader will ever see, also
         # while this batch is on its way into it.
         for _ in range(_FILES):
-            if self._connection is None or self._file != _file_identity(self._path):
+            if self._connection is None:
                 self._open_file()
+            self._set_level(self._synchronous if is_lasting else "NORMAL")
             done = self._commit_work(work)
             if self._file == _file_identity(self._path):
                 return done
+            self._close_connection()
         raise sqlite3.OperationalError("the file is deleted or replaced again and again")
 
     def _commit_work(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -219,6 +224,12 @@ class SQLiteDatabase:
             self._roll_back(connection, error)
             raise
         return done
+
+    def _set_level(self, level: str) -> None:
+        """Have commits wait for the disk or not; with one that does it has all before it, too."""
+        if self._connection is not None and self._level != level:
+            self._connection.execute(f"PRAGMA synchronous = {level}")
+            self._level = level
 
     def _insert_rows(self, connection: sqlite3.Connection, batch: Batch) -> None:
         if batch.prepared is None:

@@ -1,0 +1,106 @@
+"""Who shares units between controllers of one process, as a database does between processes?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+from tool_engine.interfaces.lease_source import LeaseHolder
+
+
+class SharedUnits:
+    """Gives the units of some buckets to several controllers, in the order in which calls ask.
+
+    It answers a moment later, as what is elsewhere does.
+
+    Args:
+        limits: Units per bucket.
+    """
+
+    def __init__(self, **limits: int) -> None:
+        self.limits = limits
+        self.members: list[Member] = []
+        self.asked: list[tuple[bool, int, Member, Any]] = []
+        """Those that wait: calls that have run before go first."""
+        self.count = 0
+        self._is_due = False
+
+    def join(self) -> Member:
+        member = Member(self)
+        self.members.append(member)
+        return member
+
+    def set_limit(self, bucket: str, limit: int) -> None:
+        self.limits[bucket] = limit
+        self.look_later()
+
+    def lose(self, member: Member) -> None:
+        """Give the units of a member to others, as if its process had ended."""
+        member.units = dict.fromkeys(self.limits, 0)
+        member.holder.lose_all()
+        self.look_later()
+
+    def look_later(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._is_due = False
+        for bucket in self.limits:
+            self._give_out(bucket)
+        for bucket in self.limits:
+            for member in self.members:
+                wanted = self._is_wanted(bucket, member)
+                member.holder.set_units(bucket, member.units[bucket], is_wanted=wanted)
+
+    def _give_out(self, bucket: str) -> None:
+        for entry in sorted(self.asked, key=lambda each: each[:2]):
+            *_, member, waiter = entry
+            if waiter.lane.bucket.name != bucket:
+                continue
+            used = sum(each.units[bucket] for each in self.members)
+            if used + waiter.weight > self.limits[bucket]:
+                return
+            self.asked.remove(entry)
+            member.units[bucket] += waiter.weight
+            member.holder.start(waiter, member.units[bucket])
+
+    def _is_wanted(self, bucket: str, member: Member) -> bool:
+        asked = [each for each in self.asked if each[3].lane.bucket.name == bucket]
+        others = any(each[2] is not member for each in asked)
+        over = sum(each.units[bucket] for each in self.members) > self.limits[bucket]
+        return others or over or any(each[3].weight > 1 for each in asked)
+
+
+class Member:
+    """The source of one controller's units."""
+
+    holder: LeaseHolder
+
+    def __init__(self, shared: SharedUnits) -> None:
+        self._shared = shared
+        self.units = dict.fromkeys(shared.limits, 0)
+        self.asked = 0
+
+    @property
+    def buckets(self) -> Collection[str]:
+        return self._shared.limits
+
+    def attach(self, holder: LeaseHolder) -> None:
+        self.holder = holder
+
+    def ask(self, waiter: Any) -> None:
+        self._shared.count += 1
+        self.asked += 1
+        self._shared.asked.append((waiter.resumes is None, self._shared.count, self, waiter))
+        self._shared.look_later()
+
+    def withdraw(self, waiter: Any) -> None:
+        self._shared.asked = [each for each in self._shared.asked if each[3] is not waiter]
+        self._shared.look_later()
+
+    def give_back(self, bucket: str, units: int) -> None:
+        self.units[bucket] -= units
+        self._shared.look_later()

@@ -1,0 +1,48 @@
+"""What does a service see whose calls must not be more at once than it allows?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+
+class Provider:
+    """Counts the calls that are with it: one connection each, which ends with its process too."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.running = self.most = 0
+        self.started: list[str] = []
+        """Who called, in order."""
+        self._changed = asyncio.Event()
+
+    async def until(self, count: int, seconds: float = 20.0) -> None:
+        """Waits until that many have started."""
+        async with asyncio.timeout(seconds):
+            while len(self.started) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            name = (await reader.readline()).decode().strip()
+            self.running += 1
+            self.most = max(self.most, self.running)
+            self.started.append(name)
+            self._changed.set()
+            writer.write(b"ok\n")
+            await reader.read()
+            self.running -= 1
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def open_provider() -> AsyncIterator[Provider]:
+    provider = Provider()
+    server = await asyncio.start_server(provider.serve, "127.0.0.1", 0)
+    provider.port = server.sockets[0].getsockname()[1]
+    try:
+        yield provider
+    finally:
+        server.close()

@@ -1,0 +1,171 @@
+"""Do processes that share a database keep one limit, whatever becomes of them?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from tests.cluster.provider import Provider, open_provider
+from tests.postgres import PostgresServer
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits
+from tool_engine.admission.cluster.controller import ClusterController
+from tool_engine.admission.cluster.member import ClusterMember
+from tool_engine.config import ConcurrencyConfig
+
+BOUND = 20.0
+Open = Callable[[], Awaitable[ClusterController]]
+LIMITS = ClusterLimits(1, buckets={"ai": 2})
+
+
+@pytest.fixture
+async def url(postgres_server: PostgresServer) -> str:
+    return await asyncio.to_thread(postgres_server.fresh_database)
+
+
+@pytest.fixture
+async def open_one(url: str) -> AsyncIterator[Callable[[], ClusterController]]:
+    opened: list[ClusterController] = []
+
+    def make() -> ClusterController:
+        member = ClusterMember(url, "tests", f"p{len(opened)}", LIMITS, ttl=3.0)
+        config = ConcurrencyConfig(max_concurrent=100, queue_timeout=None)
+        opened.append(ClusterController(config, member))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        await each.member.close()
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with open_provider() as provider:
+        yield provider
+
+
+class Crew:
+    """Processes that call a provider."""
+
+    def __init__(self, url: str, port: int) -> None:
+        self.url, self.port, self.grace = url, port, 0.3
+        self.running: list[asyncio.subprocess.Process] = []
+
+    async def start(self, name: str, callers: int, seconds: float) -> asyncio.subprocess.Process:
+        words = [self.url, name, str(self.port), str(callers), str(seconds), "2", str(self.grace)]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.cluster.worker", *words),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        self.running.append(process)
+        assert process.stdout is not None
+        async with asyncio.timeout(BOUND):
+            assert await process.stdout.readline() == b"ready\n"
+        return process
+
+    async def end(self) -> None:
+        for process in self.running:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+            if process.returncode is None:
+                process.stdin.close()  # type: ignore[union-attr]
+                try:
+                    await asyncio.wait_for(process.wait(), BOUND)
+                except TimeoutError:
+                    process.kill()
+
+
+@pytest.fixture
+async def crew(url: str, provider: Provider) -> AsyncIterator[Crew]:
+    crew = Crew(url, provider.port)
+    yield crew
+    await crew.end()
+
+
+async def test_one_limit(open_one: Callable[[], ClusterController]) -> None:
+    controllers = [open_one() for _ in range(3)]
+    running = most = 0
+
+    async def call(controller: ClusterController) -> None:
+        nonlocal running, most
+        for _ in range(10):
+            async with controller.slot("ai"):
+                running += 1
+                most = max(most, running)
+                await asyncio.sleep(0)
+                running -= 1
+
+    async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
+        for number in range(12):
+            group.create_task(call(controllers[number % 3]))
+    assert most == 2
+    for each in controllers:
+        assert each.get_metrics().current_concurrent == 0
+
+
+async def test_nothing_is_asked_while_nobody_competes(
+    open_one: Callable[[], ClusterController],
+) -> None:
+    controller = open_one()
+    async with controller.slot("ai"):
+        pass
+    before = controller.member.statements
+    for _ in range(1000):
+        async with controller.slot("ai"):
+            pass
+    assert controller.member.statements == before
+
+
+async def test_a_process_that_is_killed(crew: Crew, provider: Provider) -> None:
+    """What it held is free soon after; what it waited for is forgotten."""
+    holder = await crew.start("holder", 6, 60.0)
+    await provider.until(2)
+    await crew.start("other", 4, 0.01)
+    await asyncio.sleep(0.3)
+    assert provider.started == ["holder", "holder"]
+    holder.kill()
+    await provider.until(40)
+    assert provider.most == 2
+    assert set(provider.started[2:]) == {"other"}
+
+
+async def test_a_process_that_is_frozen(crew: Crew, provider: Provider) -> None:
+    """Others have its units when its time is over; when it wakes, its calls are lost."""
+    holder = await crew.start("holder", 2, 5.0)
+    await provider.until(2)
+    await crew.start("other", 4, 0.01)
+    holder.send_signal(signal.SIGSTOP)
+    await provider.until(30)
+    holder.send_signal(signal.SIGCONT)
+    holder.stdin.close()  # type: ignore[union-attr]
+    assert holder.stdout is not None
+    async with asyncio.timeout(BOUND):
+        assert await holder.stdout.readline() == b"lost 2\n"
+
+
+async def test_sessions_that_are_ended(
+    crew: Crew, provider: Provider, postgres_server: PostgresServer
+) -> None:
+    """All come back in time: no call is lost, and the limit holds."""
+    crew.grace = 3.0
+    for name in ("one", "other"):
+        await crew.start(name, 4, 0.02)
+    for count in (20, 60, 100):
+        await provider.until(count)
+        await asyncio.to_thread(
+            postgres_server.ask,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = 'tests' AND pid <> pg_backend_pid()",
+        )
+    await provider.until(150)
+    assert provider.most <= 2
+    for process in crew.running:
+        process.stdin.close()  # type: ignore[union-attr]
+        assert process.stdout is not None
+        async with asyncio.timeout(BOUND):
+            assert await process.stdout.readline() == b"lost 0\n"

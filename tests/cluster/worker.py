@@ -1,0 +1,47 @@
+"""A process of a cluster: callers that call a provider again and again.
+
+`python -m tests.cluster.worker URL NAME PORT CALLERS SECONDS LIMIT GRACE`; it ends with its input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits
+from tool_engine.admission.cluster.controller import ClusterController
+from tool_engine.admission.cluster.member import ClusterMember
+from tool_engine.config import ConcurrencyConfig
+
+
+async def work(
+    url: str, name: str, port: int, callers: int, seconds: float, limit: int, grace: float
+) -> None:
+    limits = ClusterLimits(1, buckets={"ai": limit})
+    member = ClusterMember(url, "tests", name, limits, grace=grace, ttl=3.0)
+    controller = ClusterController(
+        ConcurrencyConfig(max_concurrent=100, queue_timeout=None), member
+    )
+
+    async def call() -> None:
+        while True:
+            async with controller.slot("ai"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(f"{name}\n".encode())
+                await reader.readline()
+                await asyncio.sleep(seconds)
+                writer.close()
+
+    calls = [asyncio.create_task(call()) for _ in range(callers)]
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    for each in calls:
+        each.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    await member.close()
+    print(f"lost {len(controller.lost)}", flush=True)
+
+
+if __name__ == "__main__":
+    url, name, port, callers, seconds, limit, grace = sys.argv[1:]
+    asyncio.run(work(url, name, int(port), int(callers), float(seconds), int(limit), float(grace)))

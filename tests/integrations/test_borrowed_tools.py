@@ -1,0 +1,207 @@
+"""What comes of the tools of other frameworks in an engine, with the real libraries."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integrations.frameworks import BORROWED, FRAMEWORKS
+from tool_engine import CallbackApprover, ToolEngine, ToolSession
+from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces import CatalogSource
+
+BOUND = 60.0
+Borrow = Callable[..., CatalogSource]
+
+
+@pytest.fixture(params=BORROWED, ids=lambda each: each.__name__)
+def borrow(request: pytest.FixtureRequest) -> Any:
+    name = request.param.__name__.removesuffix("_tools")
+    pytest.importorskip(f"tool_engine.integrations.{name}", exc_type=ImportError)
+    return request.param
+
+
+async def multiply(first: int, second: int = 2) -> int:
+    """Multiply two numbers."""
+    return first * second
+
+
+async def test_it_is_a_tool_like_another(engine: ToolEngine, borrow: Borrow) -> None:
+    """Its schema is the framework's; its calls are checked, run and recorded."""
+    source = borrow(multiply)
+    assert (await engine.add_source(source))["added"] == ["multiply"]
+    tool = engine.get_or_raise("multiply")
+    assert tool.origin == source.origin
+    assert "Multiply two numbers." in tool.description
+    assert tool.parameters_schema["properties"]["first"]["type"] == "integer"
+    result = await engine.execute("multiply", {"first": 4, "second": 5})
+    assert result.is_success, result.error
+    assert str(result.output["result"]) == "20"
+    wrong = await engine.execute("multiply", {"first": "four", "second": 5})
+    assert wrong.error_type == "validation_error"
+    assert [each.tool_name for each in await engine.query_call_records()] == ["multiply"] * 2
+    assert (await engine.remove_source(source))["removed"] == ["multiply"]
+
+
+async def test_default_is_put_in(engine: ToolEngine, borrow: Borrow) -> None:
+    if borrow.__name__ == "openai_agents_tools":
+        # In its strict mode each argument is required.
+        await engine.add_source(borrow(multiply, strict_mode=False))
+    else:
+        await engine.add_source(borrow(multiply))
+    result = await engine.execute("multiply", {"first": 4})
+    assert str(result.output["result"]) == "8"
+
+
+async def test_its_failure_is_one(engine: ToolEngine, borrow: Borrow) -> None:
+    """What the framework would tell its model in a text is a failed call here."""
+
+    async def fail(reason: str) -> str:
+        """Fail."""
+        raise ValueError(f"no {reason}")
+
+    await engine.add_source(borrow(fail))
+    result = await engine.execute("fail", {"reason": "luck"})
+    assert result.error_type == "execution_error"
+    assert "no luck" in str(result.error)
+
+
+async def test_deadline_of_the_engine_holds(engine: ToolEngine, borrow: Borrow) -> None:
+    ended = asyncio.Event()
+
+    async def wait(reason: str) -> str:
+        """Wait."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return reason
+
+    await engine.add_source(borrow(wait))
+    session = ToolSession(engine, "chat")
+    async with asyncio.timeout(BOUND):
+        result = await session.sub_agent("helper").execute("wait", {"reason": "x"}, timeout=0.05)
+        await ended.wait()
+    assert result.error_type == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("borrow", "key"),
+    [(0, "requires_approval"), (2, "needs_approval")],
+    ids=["pydantic-ai", "openai-agents"],
+)
+async def test_its_consent_is_asked_for(engine: ToolEngine, borrow: int, key: str) -> None:
+    """What asked for approval there asks the approver here."""
+    await engine.add_source(BORROWED[borrow](multiply, **{key: True}))
+    session = ToolSession(engine, "chat", approver=CallbackApprover(lambda request: "not today"))
+    result = await session.execute("multiply", {"first": 1, "second": 2})
+    assert result.error_type == "execution_rejected"
+    assert "not today" in str(result.error)
+
+
+@pytest.mark.parametrize("borrow", [0, 2], ids=["pydantic-ai", "openai-agents"])
+async def test_its_timeout_holds(engine: ToolEngine, borrow: int) -> None:
+    await engine.add_source(BORROWED[borrow](multiply, timeout=7))
+    assert engine.get_or_raise("multiply").timeout == 7
+
+
+async def test_what_needs_its_framework_is_left_out(engine: ToolEngine) -> None:
+    """A tool that only its own agents can run is a load error, with the reason and a cure."""
+    for module in ("agents", "llama_index.core", "pydantic_ai"):
+        pytest.importorskip(module)
+    from agents import ToolGuardrailFunctionOutput, function_tool, tool_input_guardrail
+    from llama_index.core.tools import FunctionTool
+    from llama_index.core.workflow import Context
+    from pydantic_ai import RunContext, Tool
+
+    from tool_engine.integrations.llamaindex import from_llamaindex_tools
+    from tool_engine.integrations.openai_agents import from_openai_agents_tools
+    from tool_engine.integrations.pydantic_ai import from_pydantic_ai_tools
+
+    def read_deps(ctx, first: int) -> str:  # type: ignore[no-untyped-def]
+        """Read."""
+        return str(ctx.deps) * first
+
+    async def read_state(ctx, first: int) -> str:  # type: ignore[no-untyped-def]
+        """Read."""
+        return str(ctx) * first
+
+    # Hints are looked up in the module, which need not have the libraries.
+    read_deps.__annotations__["ctx"] = RunContext[str]
+    read_state.__annotations__["ctx"] = Context
+
+    @tool_input_guardrail
+    def guard(data: Any) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.allow()
+
+    @function_tool(tool_input_guardrails=[guard])
+    def guarded(first: int) -> int:
+        """Guarded."""
+        return first
+
+    await engine.add_source(from_pydantic_ai_tools([Tool(read_deps, takes_ctx=True)]))
+    await engine.add_source(
+        from_llamaindex_tools([FunctionTool.from_defaults(async_fn=read_state)])
+    )
+    await engine.add_source(from_openai_agents_tools([guarded]))
+    assert engine.list_names() == []
+    told = " ".join(message for _, message in engine.load_errors)
+    assert "takes the RunContext" in told
+    assert "takes the Context of a workflow" in told
+    assert "has guardrails" in told
+
+
+async def test_error_that_a_tool_of_langchain_handles(engine: ToolEngine) -> None:
+    """`handle_tool_error` makes a text of an error; here it stays one."""
+    from langchain_core.tools import StructuredTool, ToolException
+
+    from tool_engine.integrations.langchain import from_langchain_tools
+
+    async def fail(reason: str) -> str:
+        """Fail."""
+        raise ToolException(f"no {reason}")
+
+    tool = StructuredTool.from_function(coroutine=fail, handle_tool_error=True)
+    await engine.add_source(from_langchain_tools([tool]))
+    result = await engine.execute("fail", {"reason": "luck"})
+    assert (result.error_type, result.error) == ("execution_error", "no luck")
+
+
+def test_two_of_one_name(borrow: Borrow) -> None:
+    with pytest.raises(ConfigurationError, match="two of the tools are named 'multiply'"):
+        borrow(multiply, multiply)
+
+
+@pytest.mark.parametrize("kind", FRAMEWORKS, ids=lambda each: each.name)
+def test_what_is_no_tool(kind: Any) -> None:
+    module = kind.modules[0]
+    name = module.rpartition(".")[2]
+    found = pytest.importorskip(module, exc_type=ImportError)
+    with pytest.raises(ConfigurationError, match="got function"):
+        getattr(found, f"from_{name}_tools")([multiply])
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "extra"),
+    [
+        ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
+        ("langchain", "langchain_core", "langchain"),
+        ("openai_agents", "agents", "openai-agents"),
+        ("llamaindex", "llama_index", "llamaindex"),
+    ],
+)
+def test_missing_library_is_named(module: str, library: str, extra: str) -> None:
+    """Without the library the import says which extra brings it."""
+    code = (
+        f"import sys; sys.modules[{library!r}] = None\n"
+        f"try:\n    import tool_engine.integrations.{module}\n"
+        "except ImportError as error:\n    print(type(error).__name__, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("MissingExtraError"), done.stdout
+    assert f"pip install 'tool-engine[{extra}]'" in done.stdout

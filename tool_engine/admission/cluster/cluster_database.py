@@ -1,0 +1,298 @@
+"""How do processes share one state in PostgreSQL, and hear when it changes?
+
+The state is one row. Who has something to say works out the next state and writes it in its place,
+unless another one was first; then it does so again with what that one wrote. No lock is held
+between statements, and none of the rules stand in the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+import asyncpg  # type: ignore[import-untyped]
+
+from tool_engine.clock import read_uptime
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.settings.postgres_url import FALLS_BACK, connect_arguments
+
+PATIENCE: Final = 2.0
+"""Seconds in which a statement must be answered, else the connection counts as lost."""
+_OLDEST: Final = 120000
+_LONGEST_NOTE: Final = 7000
+"""Bytes: a notification of PostgreSQL has at most 8,000."""
+_NO_ENCRYPTION: Final = "rejected SSL upgrade"
+"""asyncpg's message for a server without TLS."""
+_LOCK: Final = 0x746F6F6C  # "tool", of the change of the schema
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS tool_cluster (
+    name text PRIMARY KEY, version bigint NOT NULL, state bytea NOT NULL
+) WITH (fillfactor = 20);
+-- Empty after a crash of the server, and only then.
+CREATE UNLOGGED TABLE IF NOT EXISTS tool_cluster_alive (name text PRIMARY KEY);
+-- Statements in a function see what others wrote while it waited; one statement does not.
+CREATE OR REPLACE FUNCTION tool_cluster_swap(
+    its_name text, known bigint, new_state bytea, channels text[], notes text[], durable boolean,
+    restarts boolean, OUT is_done boolean, OUT has_crashed boolean, OUT version bigint,
+    OUT state bytea, OUT clock double precision
+) LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT durable THEN SET LOCAL synchronous_commit = off; END IF;
+    has_crashed := NOT EXISTS (SELECT FROM tool_cluster_alive a WHERE a.name = its_name);
+    is_done := false;
+    IF restarts OR NOT has_crashed THEN
+        UPDATE tool_cluster c SET version = known + 1, state = new_state
+            WHERE c.name = its_name AND c.version = known;
+        is_done := FOUND;
+    END IF;
+    IF is_done THEN
+        version := known + 1;
+        IF restarts THEN
+            INSERT INTO tool_cluster_alive VALUES (its_name) ON CONFLICT DO NOTHING;
+        END IF;
+        FOR i IN 1 .. coalesce(array_length(channels, 1), 0) LOOP
+            PERFORM pg_notify(channels[i], notes[i]);
+        END LOOP;
+    ELSE
+        SELECT c.version, c.state INTO version, state FROM tool_cluster c WHERE c.name = its_name;
+    END IF;
+    clock := extract(epoch FROM clock_timestamp());
+END $$;
+"""
+_SWAP: Final = "SELECT * FROM tool_cluster_swap($1, $2, $3, $4, $5, $6, $7)"
+_CREATE: Final = "INSERT INTO tool_cluster VALUES ($1, 0, $2) ON CONFLICT DO NOTHING"
+_READ: Final = (
+    "SELECT version, state, extract(epoch FROM clock_timestamp())::float8 AS clock,"
+    " EXISTS (SELECT FROM tool_cluster_alive a WHERE a.name = $1) AS is_alive"
+    " FROM tool_cluster WHERE name = $1"
+)
+_SESSIONS: Final = (
+    "SELECT classid::bigint, objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    " AND objsubid = 1"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+LOST: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+"""What a statement raises that may have been carried out or not."""
+_REFUSING: Final = (
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+)
+
+
+class Found(NamedTuple):
+    """The state that stands in the database.
+
+    Args:
+        version: How often it was written.
+        state: Its bytes.
+        has_crashed: The server has, and no process has taken note of it yet.
+        offset: What the database's clock says beyond this machine's uptime, in seconds.
+    """
+
+    version: int
+    state: bytes
+    has_crashed: bool
+    offset: float
+
+
+class ClusterConnection:
+    """The one connection of a process: statements one after another, notifications, a session.
+
+    Args:
+        url: The database.
+        name: The cluster.
+        on_note: Hears each notification.
+        on_end: Hears once that the connection has ended.
+    """
+
+    def __init__(
+        self, url: str, name: str, on_note: Callable[[str], None], on_end: Callable[[], None]
+    ) -> None:
+        self._url, self._name = url, name
+        self._on_note, self._on_end = on_note, on_end
+        self._connection: Any = None
+        self._turn = asyncio.Lock()
+        self._echo: asyncio.Future[None] | None = None
+        self._is_checked = False
+
+    async def open(self, life: str, first_state: bytes) -> None:
+        """Connect, with a session that shows that a life goes on.
+
+        Raises:
+            ConfigurationError: The database cannot coordinate: it is too old, only to be read, or
+                there is a pooler in between that shares sessions.
+            OSError: It cannot be reached, or says something else; try again.
+        """
+        self._connection = connection = await _open_session(self._url)
+        try:
+            if not self._is_checked:
+                await self._prepare_database(connection, first_state)
+            connection.add_termination_listener(self._hear_end)
+            lock = f"SELECT pg_advisory_lock_shared({lock_of(life)})"
+            await connection.execute(lock, timeout=PATIENCE)
+            await connection.add_listener(channel_of(life), self._hear_note)
+            if not self._is_checked:
+                await self._check_session(connection, life)
+            # Who comes back has little time for it.
+            self._is_checked = True
+        except BaseException:
+            self.abort()
+            raise
+
+    @property
+    def _open_connection(self) -> Any:
+        if self._connection is None:
+            raise ConnectionResetError("the connection of the cluster has ended")
+        return self._connection
+
+    async def read(self) -> Found:
+        """Return the state."""
+        async with self._turn:
+            asked = read_uptime()
+            row = await self._open_connection.fetchrow(_READ, self._name, timeout=PATIENCE)
+        offset = row["clock"] - (asked + read_uptime()) / 2
+        return Found(row["version"], row["state"], not row["is_alive"], offset)
+
+    async def swap(
+        self,
+        known: int,
+        state: bytes,
+        notes: Iterable[tuple[str, str]],
+        *,
+        is_durable: bool,
+        restarts: bool,
+    ) -> Found | None:
+        """Write the next state in the place of one that is known; None: done.
+
+        Args:
+            known: The version of that one.
+            state: The next one.
+            notes: Who hears what: a life and a text.
+            is_durable: Whether it must be on disk.
+            restarts: Whether it takes note of a crash of the server.
+
+        Returns:
+            What stands there, where it is another version, or none has taken note of a crash.
+        """
+        channels, texts = [], []
+        for life, text in notes:
+            channels.append(channel_of(life))
+            texts.append(text if len(text.encode()) <= _LONGEST_NOTE else "")
+        async with self._turn:
+            asked = read_uptime()
+            row = await self._open_connection.fetchrow(
+                _SWAP,
+                self._name,
+                known,
+                state,
+                channels,
+                texts,
+                is_durable,
+                restarts,
+                timeout=PATIENCE,
+            )
+        if row["is_done"]:
+            return None
+        offset = row["clock"] - (asked + read_uptime()) / 2
+        return Found(row["version"], row["state"], row["has_crashed"], offset)
+
+    async def list_sessions(self, lives: Iterable[str]) -> frozenset[str]:
+        """Return which lives have a session."""
+        async with self._turn:
+            rows = await self._open_connection.fetch(_SESSIONS, timeout=PATIENCE)
+        held = {(row[0] << 32) | row[1] for row in rows}
+        return frozenset(life for life in lives if lock_of(life) & 0xFFFF_FFFF_FFFF_FFFF in held)
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.remove_termination_listener(self._hear_end)
+            connection.terminate()
+
+    async def _prepare_database(self, connection: Any, first_state: bytes) -> None:
+        """See whether the database can coordinate, and make what is missing in it."""
+        row = await connection.fetchrow(
+            "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),"
+            " current_setting('default_transaction_read_only') = 'on'",
+            timeout=PATIENCE,
+        )
+        if row[0] < _OLDEST:
+            raise ConfigurationError(
+                f"a cluster needs PostgreSQL 12 or newer, and its server is {row[0] // 10000}"
+            )
+        if row[1] or row[2]:
+            raise ConfigurationError(
+                "the database of the cluster can only be read; give the URL of the primary server"
+            )
+        async with asyncio.timeout(PATIENCE), connection.transaction():
+            await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+            await connection.execute(_SCHEMA)
+            await connection.execute(_CREATE, self._name, first_state)
+
+    async def _check_session(self, connection: Any, life: str) -> None:
+        """See that what one statement leaves in the session is there for the next ones."""
+        self._echo = asyncio.get_running_loop().create_future()
+        await connection.execute(
+            f"SELECT pg_notify('{channel_of(life)}', 'echo')", timeout=PATIENCE
+        )
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._echo
+        except TimeoutError:
+            raise ConfigurationError(
+                "notifications of the cluster's database do not arrive: there is a pooler in "
+                "between that shares sessions; give the URL of the server itself, or of a pool of "
+                "sessions"
+            ) from None
+
+    def _hear_note(self, _connection: Any, _pid: int, _channel: str, text: str) -> None:
+        if text == "echo":
+            if self._echo is not None and not self._echo.done():
+                self._echo.set_result(None)
+        else:
+            self._on_note(text)
+
+    def _hear_end(self, _connection: Any) -> None:
+        self._connection = None
+        self._on_end()
+
+
+async def _open_session(url: str) -> Any:
+    arguments, mode = await asyncio.to_thread(connect_arguments, url)
+    try:
+        return await asyncpg.connect(**arguments, timeout=PATIENCE)
+    except ConnectionError as error:
+        if mode != FALLS_BACK or _NO_ENCRYPTION not in str(error):
+            raise
+    return await asyncpg.connect(**{**arguments, "ssl": False}, timeout=PATIENCE)
+
+
+def new_life() -> str:
+    """Return a name that no life ever had."""
+    return secrets.token_hex(8)
+
+
+def channel_of(life: str) -> str:
+    """Return where a life hears notifications."""
+    return f"tool_cluster_{life}"
+
+
+def lock_of(life: str) -> int:
+    """Return the number of the lock that the session of a life holds."""
+    return int.from_bytes(hashlib.sha256(life.encode()).digest()[:8], signed=True)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether a server says itself that it takes no connection: it starts, or stops."""
+    return isinstance(error, _REFUSING)

@@ -1,0 +1,413 @@
+"""How does a process take part in its cluster: what does it send, and what does it do with answers?
+
+It drives a `Holder` by the clock and by what the connection brings, and does what that returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+import structlog
+
+from tool_engine.admission.cluster.cluster_database import (
+    LOST,
+    ClusterConnection,
+    Found,
+    is_refusal,
+    new_life,
+)
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits
+from tool_engine.admission.cluster.coordinator import Coordinator
+from tool_engine.admission.cluster.effects import Effect, Lose, Refuse, Send, Start
+from tool_engine.admission.cluster.holder import SURE, Holder
+from tool_engine.admission.cluster.lease_messages import (
+    AHEAD,
+    IN_LINE,
+    RETURNS,
+    Message,
+    Note,
+    Sync,
+    decode_message,
+    encode_message,
+)
+from tool_engine.admission.cluster.leased_call import Call
+from tool_engine.admission.cluster.line_up import Entry
+from tool_engine.admission.cluster.saved_state import load_state, save_state
+from tool_engine.clock import read_uptime
+from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces.lease_source import LeaseHolder
+
+_log: Final = structlog.get_logger("tool_engine.admission.cluster")
+_AGAIN: Final = (0.02, 0.5)
+"""Seconds until a lost connection is made again: at first, and at most."""
+
+
+class ProcessHolder(Holder):
+    """The leases of a process whose controller counts what its calls use.
+
+    A call that starts with a unit which is there already is not known here.
+
+    Args:
+        count_used: How many units of a resource its calls use.
+        list_running: Gives numbers to those calls, as they are lost.
+    """
+
+    def __init__(
+        self,
+        process: str,
+        limits: ClusterLimits,
+        count_used: Callable[[str], int],
+        list_running: Callable[[], Iterable[int]],
+        **times: Any,
+    ) -> None:
+        super().__init__(process, limits, new_life=new_life, **times)
+        self._count_used, self._list_running = count_used, list_running
+
+    def idle_of(self, resource: str) -> int:
+        """Return how many units of a resource no call uses, nor is about to."""
+        return super().idle_of(resource) - self._count_used(resource)
+
+    def sure_until(self) -> float:
+        """Return until when units may be used without a look at the clock."""
+        return min(self.valid_until, self._last_seen + self.grace * SURE)
+
+    def ask_for(self, entry: Entry, now: float) -> list[Effect]:
+        """Let a call wait for its units."""
+        effects = self._look_at_clock(now)
+        entry.place, entry.asked_at = next(self._arrivals), now
+        self._let_wait(Call(entry))
+        return self._finish_event(effects, now)
+
+    def note_started(self, numbers: Iterable[int]) -> None:
+        """Forget calls that the controller has started: it counts them from now on."""
+        for number in numbers:
+            call = self.running.pop(number, None)
+            if call is not None:
+                self._uncount_units(call)
+
+    def _uncount_units(self, call: Call) -> None:
+        for resource, units in call.entry.units.items():
+            left = self.used.get(resource, 0) - units
+            if left > 0:
+                self.used[resource] = left
+            else:
+                self.used.pop(resource, None)
+
+    def _end_life(self) -> list[Effect]:
+        numbers = list(self._list_running())
+        for number in numbers:
+            self.running[number] = Call(Entry("", self.process, number, {}, 0, 0.0))
+        effects = super()._end_life()
+        if effects or not numbers:
+            return effects or [Lose(())]
+        return effects
+
+
+class ClusterMember:
+    """The source of a controller's units, which PostgreSQL keeps for all processes.
+
+    Args:
+        url: The database.
+        cluster: The cluster's name.
+        process: The name of this process.
+        limits: Those of its configuration.
+        grace: Seconds that a process whose session ended has to come back.
+        ttl: Seconds after which a silent one is given up.
+        idle_time: Seconds for which units stay that no call uses.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        cluster: str,
+        process: str,
+        limits: ClusterLimits,
+        *,
+        grace: float = 0.3,
+        ttl: float = 10.0,
+        idle_time: float = 5.0,
+    ) -> None:
+        self._holder = ProcessHolder(
+            process,
+            limits,
+            self._count_used,
+            self._number_lost,
+            grace=grace,
+            ttl=ttl,
+            idle_time=idle_time,
+        )
+        self._connection = ClusterConnection(url, cluster, self._hear_note, self._hear_end)
+        self._first_state = save_state(Coordinator(limits, grace=grace, ttl=ttl))
+        self._buckets = frozenset(limits.buckets)
+        self._desk: Any = None
+        self._count = 0
+        self._waiters: dict[int, Any] = {}
+        self._numbers: dict[Any, int] = {}
+        self._lost: dict[Any, int] = {}
+        """Slots whose units were lost, and whose work has not ended."""
+        self._known: tuple[int, Coordinator] | None = None
+        self._offset = 0.0
+        self._shown: dict[str, tuple[int, bool]] = {}
+        self._life: str | None = None
+        self._ended: asyncio.Event | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        self._running: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._refusal: ConfigurationError | None = None
+        self._sure_until = math.inf
+        """Until when no look at the clock is needed."""
+        self._on_lost: Callable[[Any], object] = id
+        self.statements = 0
+        """How many statements were sent since the start."""
+
+    # What the controller asks: see `interfaces.LeaseSource`.
+
+    @property
+    def buckets(self) -> Collection[str]:
+        """The names of the buckets that are shared."""
+        return self._buckets
+
+    def attach(self, holder: LeaseHolder) -> None:
+        """Take note of the controller."""
+        self._desk = holder
+
+    def on_lost(self, hear: Callable[[Any], object]) -> None:
+        """Call `hear` with each slot whose units others may have, for its call must end."""
+        self._on_lost = hear
+
+    def ask(self, waiter: Any) -> None:
+        """Note that a call waits for units, and for nothing else."""
+        number = self._numbers.get(waiter)
+        if number is not None:
+            self._do_later(self._holder.resume(number, read_uptime()))
+            return
+        self._count += 1
+        number = self._numbers[waiter] = self._count
+        self._waiters[number] = waiter
+        self._start_running()
+        request = waiter.request
+        units = {f"bucket:{waiter.lane.bucket.name}": waiter.weight}
+        standing = RETURNS if waiter.resumes is not None else IN_LINE
+        if standing is IN_LINE and request.parent is not None:
+            standing = AHEAD
+        entry = Entry("", self._holder.process, number, units, 0, 0.0, standing, request.priority)
+        entry.share = request.key or ""
+        self._do_later(self._holder.ask_for(entry, read_uptime()))
+
+    def withdraw(self, waiter: Any) -> None:
+        """Note that a call that has asked waits no more."""
+        number = self._numbers.pop(waiter, None)
+        if number is not None:
+            del self._waiters[number]
+            self._do_later(self._holder.withdraw(number, read_uptime()))
+
+    def give_back(self, bucket: str, units: int) -> None:
+        """Take units back; the holder sees for itself what is idle."""
+        del bucket, units
+        self._do_later(self._holder.tick(read_uptime()))
+
+    # What the holder wants.
+
+    def _do_later(self, effects: list[Effect]) -> None:
+        # Those who ask are in the middle of something.
+        asyncio.get_running_loop().call_soon(self._apply_effects, effects)
+
+    def _apply_effects(self, effects: list[Effect]) -> None:
+        now = read_uptime()
+        for effect in effects:
+            if isinstance(effect, Send):
+                task = asyncio.get_running_loop().create_task(self._send_message(effect.message))
+                self._sending.add(task)
+                task.add_done_callback(self._sending.discard)
+            elif isinstance(effect, Start):
+                self._start_call(effect.number, now)
+            elif isinstance(effect, Lose):
+                for slot in self._lost.values():
+                    self._on_lost(slot)
+            elif isinstance(effect, Refuse):
+                self._refusal = ConfigurationError(effect.reason)
+        self._show_units()
+        self._set_timer()
+
+    def _start_call(self, number: int, now: float) -> None:
+        waiter, holder = self._waiters.get(number), self._holder
+        if waiter is None:
+            self._do_later(holder.give_back(number, now))
+            return
+        bucket = waiter.lane.bucket.name
+        account = holder.accounts.get(f"bucket:{bucket}")
+        if self._desk.start(waiter, 0 if account is None else account.out):
+            del self._waiters[number], self._numbers[waiter]
+            holder.note_started([number])
+        elif waiter.is_waiting:
+            self._do_later(holder.decline(number, now))
+            self._shown.pop(bucket, None)  # so that it may ask again
+        else:
+            self._waiters.pop(number, None)
+            self._numbers.pop(waiter, None)
+            self._do_later(holder.give_back(number, now))
+
+    def _show_units(self) -> None:
+        """Let the controller know what has changed."""
+        holder = self._holder
+        for bucket in self._buckets:
+            resource = f"bucket:{bucket}"
+            account = holder.accounts.get(resource)
+            is_wanted = resource in holder.wanted or resource in holder.short
+            units = 0 if account is None else account.out, is_wanted
+            if self._shown.get(bucket) != units:
+                self._shown[bucket] = units
+                self._desk.set_units(bucket, units[0], is_wanted=is_wanted)
+
+    def _count_used(self, resource: str) -> int:
+        kind, _, name = resource.partition(":")
+        return int(self._desk.count_used(name)) if kind == "bucket" else 0
+
+    def _number_lost(self) -> list[int]:
+        numbers = []
+        for slot in self._desk.lose_all():
+            self._count += 1
+            self._lost[slot] = self._count
+            numbers.append(self._count)
+        return numbers
+
+    def look_at_clock(self) -> None:
+        """Lose what others may have by now; to be called before a unit is used or given back."""
+        if read_uptime() >= self._sure_until:
+            self._tick_clock()
+
+    @property
+    def has_lost(self) -> bool:
+        """True while slots are held whose units were lost."""
+        return bool(self._lost)
+
+    def end_lost(self, slot: Any) -> bool:
+        """Take note that the work of a slot has ended; return whether its units were lost."""
+        number = self._lost.pop(slot, None)
+        if number is not None:
+            self._apply_effects(self._holder.give_back(number, read_uptime()))
+        return number is not None
+
+    # What the connection brings.
+
+    def _start_running(self) -> None:
+        if self._running is None or self._running.done():
+            self._running = asyncio.get_running_loop().create_task(self._stay_connected())
+
+    async def _stay_connected(self) -> None:
+        holder, pause = self._holder, _AGAIN[0]
+        while True:
+            self._ended = asyncio.Event()
+            life = holder.life
+            try:
+                await self._connection.open(life, self._first_state)
+            except ConfigurationError as error:
+                self._refusal = error
+                _log.error("cluster_refused", error=str(error))
+                return
+            except LOST as error:
+                if is_refusal(error):
+                    self._apply_effects(holder.on_refused(read_uptime()))
+                else:
+                    self._apply_effects(holder.tick(read_uptime()))
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _AGAIN[1])
+                continue
+            pause = _AGAIN[0]
+            self._life, self._known = life, None
+            self._apply_effects(holder.on_connected(read_uptime()))
+            await self._ended.wait()
+            self._connection.abort()
+            self._apply_effects(holder.on_connection_lost(read_uptime()))
+
+    def _hear_note(self, text: str) -> None:
+        if not text:
+            # Too long for a notification: the answer to the next message says it.
+            self._holder.outbox.is_urgent = True
+            self._apply_effects(self._holder.tick(read_uptime()))
+            return
+        note = decode_message(text)
+        if isinstance(note, Note):
+            self._apply_effects(self._holder.on_notification(note, read_uptime()))
+
+    def _hear_end(self) -> None:
+        if self._ended is not None:
+            self._ended.set()
+
+    async def _send_message(self, message: Message) -> None:
+        if message.life != self._life:
+            # Its life has ended: the next one has a session of its own.
+            self._hear_end()
+            return
+        try:
+            answer = await self._write_state(message)
+        except LOST:
+            self._known = None
+            self._hear_end()
+            return
+        self._apply_effects(self._holder.on_reply(answer, read_uptime()))
+
+    async def _write_state(self, message: Message) -> Any:
+        """Work out what a message leads to, and write it; again if another one was first."""
+        connection, is_new = self._connection, False
+        while True:
+            known = self._known
+            if known is None:
+                self.statements += 1
+                known, is_new = self._take_found(await connection.read())
+            version, state = known
+            sessions = None
+            if isinstance(message, Sync) and message.looks:
+                self.statements += 1
+                sessions = await connection.list_sessions(state.lives)
+            now = read_uptime() + self._offset
+            if is_new:
+                state.restart(now)
+            outcome = state.hear(message, now, sessions)
+            self._known = None  # unless it is written, it was not heard
+            self.statements += 1
+            found = await connection.swap(
+                version,
+                save_state(state),
+                [(note.life, encode_message(note).decode()) for note in outcome.notes],
+                is_durable=outcome.is_durable or is_new,
+                restarts=is_new,
+            )
+            if found is None:
+                self._known = version + 1, state
+                return outcome.answer
+            self._known, is_new = self._take_found(found)
+
+    def _take_found(self, found: Found) -> tuple[tuple[int, Coordinator], bool]:
+        self._offset = found.offset
+        return (found.version, load_state(found.state)), found.has_crashed
+
+    def _set_timer(self) -> None:
+        holder = self._holder
+        self._sure_until = holder.sure_until() if holder.accounts else math.inf
+        if self._timer is not None:
+            self._timer.cancel()
+        due = self._holder.wake_at() - read_uptime()
+        if due < 1e9:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(due, 0.0), self._tick_clock)
+
+    def _tick_clock(self) -> None:
+        self._apply_effects(self._holder.tick(read_uptime()))
+
+    async def close(self) -> None:
+        """Give everything back, and leave."""
+        self._apply_effects(self._holder.close(read_uptime()))
+        while self._sending:
+            await asyncio.wait(self._sending)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._running is not None:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._running
+        self._connection.abort()

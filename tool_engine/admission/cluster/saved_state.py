@@ -1,0 +1,107 @@
+"""How does the state of a coordinator become bytes, and a coordinator again?
+
+What can be worked out from the rest is left out: sums, and the lines of those that wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from tool_engine.admission.cluster.breakers import ClusterBreaker
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits
+from tool_engine.admission.cluster.coordinator import Coordinator, Life
+from tool_engine.admission.cluster.line_up import Turns
+from tool_engine.errors import ConfigurationError
+
+FORMAT: Final = 1
+"""Of the saved state; a process that knows another one only takes no part."""
+
+
+class _Saved(msgspec.Struct, array_like=True):
+    format: int
+    limits: ClusterLimits
+    grace: float
+    ttl: float
+    counters: tuple[int, int, int]
+    gated_until: float
+    looked_at: float
+    lives: list[Life]
+    cooling: dict[str, list[tuple[float, int]]]
+    lowered: set[str]
+    blocked: set[str]
+    has_changed: bool
+    paused: dict[str, float]
+    breakers: dict[str, ClusterBreaker]
+    shares: Turns
+    processes: dict[str, Turns]
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(_Saved)
+
+
+def save_state(coordinator: Coordinator) -> bytes:
+    """Return the state as MessagePack."""
+    lives = coordinator.lives.values()
+    entries = [entry for life in lives for entry in life.entries.values()]
+    lines = [(entry, entry.line) for entry in entries]
+    for entry in entries:
+        entry.line = None
+    saved = _Saved(
+        FORMAT,
+        coordinator.limits,
+        coordinator.grace,
+        coordinator.ttl,
+        (coordinator.epoch, coordinator.heard, coordinator.places),
+        coordinator.gated_until,
+        coordinator.looked_at,
+        list(lives),
+        {name: list(row) for name, row in coordinator.books.cooling.items()},
+        coordinator.lowered,
+        coordinator.blocked,
+        coordinator.has_changed,
+        coordinator.paused,
+        coordinator.breakers,
+        coordinator.line_up.shares,
+        coordinator.line_up.processes,
+    )
+    try:
+        return _encoder.encode(saved)
+    finally:
+        for entry, line in lines:
+            entry.line = line
+
+
+def load_state(data: bytes) -> Coordinator:
+    """Return the coordinator of a saved state.
+
+    Raises:
+        ConfigurationError: It is of another format, or damaged.
+    """
+    try:
+        saved = _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise ConfigurationError(f"the state of the cluster cannot be read: {error}") from None
+    coordinator = Coordinator(saved.limits, grace=saved.grace, ttl=saved.ttl)
+    coordinator.epoch, coordinator.heard, coordinator.places = saved.counters
+    coordinator.gated_until, coordinator.looked_at = saved.gated_until, saved.looked_at
+    coordinator.lowered, coordinator.paused = saved.lowered, saved.paused
+    coordinator.breakers = saved.breakers
+    books, line_up = coordinator.books, coordinator.line_up
+    line_up.shares, line_up.processes = saved.shares, saved.processes
+    for life in saved.lives:
+        coordinator.lives[life.name] = life
+        for resource, account in life.accounts.items():
+            if account.out:
+                books.move(life.name, resource, account.out)
+        for entry in life.entries.values():
+            if not entry.is_held and not entry.is_granted:
+                line_up.join(entry)
+    for resource, row in saved.cooling.items():
+        books.cooling[resource] = deque((until, starts) for until, starts in row)
+        books.used[resource] = books.used.get(resource, 0) + sum(starts for _, starts in row)
+    coordinator.blocked, coordinator.has_changed = saved.blocked, saved.has_changed
+    return coordinator

@@ -1,0 +1,66 @@
+"""How do other programs read what is not approved?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tool_engine.catalog.approval.lock_state import APPROVED, CHANGED, GONE, NEW, LockState
+from tool_engine.cli.files.report_formats import (
+    Finding,
+    Rule,
+    make_finding,
+    print_report,
+    read_place,
+)
+
+_UNREADABLE: Final = "unreadable"
+_WORDS: Final = {
+    NEW: "new, and not approved",
+    CHANGED: "not what was approved",
+    GONE: "approved, and gone",
+}
+
+
+def print_findings(
+    form: str,
+    path: str,
+    states: Sequence[LockState],
+    files: Mapping[str, str],
+    texts: Sequence[str],
+) -> None:
+    """Print what is not approved in one of `REPORTS`.
+
+    Args:
+        form: The format.
+        path: The lock file, at which stands what is in no other.
+        states: What was compared.
+        files: The file of each definition that is in one, by its name in `states`.
+        texts: What could not be compared, with its file before it.
+    """
+    findings = [
+        Finding(
+            each.status,
+            "error",
+            f"{each.name} {describe_versions(each)} is {_WORDS[each.status]}: look at it, then "
+            f"run tool-engine lock --approve {each.name}",
+            files.get(each.name, path),
+        )
+        for each in states
+        if each.status != APPROVED
+    ]
+    for text in texts:
+        place, _, _ = text.partition(": ")
+        findings.append(make_finding(_UNREADABLE, "error", text, read_place(place)[0] or path))
+    rules = [Rule(status, f"The definition is {words}") for status, words in _WORDS.items()]
+    rules.append(Rule(_UNREADABLE, "It could not be compared"))
+    print_report(form, "lock", findings, [path, *files.values()], rules)
+
+
+def describe_versions(each: LockState) -> str:
+    """Return the version of a definition, beside the approved one where that is another."""
+    if each.is_code:
+        return f"{each.version} (the code of its handler)"
+    if each.version is None or each.approved_version in (None, each.version):
+        return each.version or f"{each.approved_version}"
+    return f"{each.approved_version} -> {each.version}"
