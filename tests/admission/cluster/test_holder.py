@@ -334,3 +334,33 @@ def test_note_that_was_lost_is_said_again() -> None:
     look = Sync("b.1", 98, looks=True)
     outcome = pair.coordinator.hear(look, 0.3, frozenset({"a.1", "b.1"}))
     assert [note.life for note in outcome.notes] == ["a.1"]
+
+
+def test_own_idle_unit_is_not_in_the_way_of_a_heavier_call() -> None:
+    """It has one of the two units that its call needs; all come in one grant, so that one goes."""
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
+    pair.do(b, b.ask(1, {AI: 1}, 0.1), 0.1)
+    pair.do(a, a.give_back(1, 0.1), 0.1)
+    pair.do(a, a.ask(2, {AI: 2}, 0.1), 0.1)
+    assert a.idle_of(AI) == 0
+    pair.do(b, b.give_back(1, 0.1), 0.1)
+    assert a.running.keys() == {2}
+
+
+def test_restart_grants_nothing_until_each_life_has_said_what_it_holds() -> None:
+    """A life that says nothing has the whole ttl: it may not know yet that its session ended."""
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.coordinator.restart(0.1)
+    b.on_connection_lost(0.1)
+    pair.do(b, b.on_connected(0.15), 0.15)
+    pair.do(b, b.ask(1, {AI: 1}, 0.2), 0.2)
+    for op, now in ((98, 0.3), (99, 5.0)):
+        pair.coordinator.hear(Sync("b.1", op, looks=True), now, frozenset({"b.1"}))
+        assert pair.coordinator.lives.keys() == {"a.1", "b.1"}
+        assert pair.coordinator.books.used == {}
+    a.on_connection_lost(5.0)
+    pair.do(a, a.on_connected(5.0), 5.0)
+    assert pair.coordinator.books.used == {AI: 1}
