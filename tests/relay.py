@@ -15,6 +15,8 @@ class Relay:
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = 0
+        self.refused: bytes | None = None
+        """Connections on which this is said are ended; None: none is."""
 
     async def restore(self) -> None:
         """Takes connections, at the same port each time."""
@@ -34,10 +36,24 @@ class Relay:
         pair = {writer, back}
         self._writers |= pair
         with contextlib.suppress(OSError):
-            await asyncio.gather(_copy(reader, back), _copy(there, writer))
+            await asyncio.gather(self._copy_asked(reader, back, writer), _copy(there, writer))
         self._writers -= pair
         for each in pair:
             each.close()
+
+    async def _copy_asked(
+        self,
+        reader: asyncio.StreamReader,
+        there: asyncio.StreamWriter,
+        back: asyncio.StreamWriter,
+    ) -> None:
+        while chunk := await reader.read(65536):
+            if self.refused is not None and self.refused in chunk:
+                back.transport.abort()
+                break
+            there.write(chunk)
+            await there.drain()
+        there.close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

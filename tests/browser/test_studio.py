@@ -169,6 +169,23 @@ async def test_a_connection_that_is_cut_comes_back(
         assert await page.wait_until(look)
 
 
+async def test_a_stream_that_does_not_begin_is_asked_for_again(
+    page: Page, studio: Service, engine: ToolEngine
+) -> None:
+    async with relayed(int(studio.url.rpartition(":")[2])) as relay:
+        studio.url = f"http://127.0.0.1:{relay.port}"
+        relay.refused = b"/live/stream"
+        await sign_in(page, studio)
+        await page.wait_for_text("The server does not answer: what stands here is from")
+        call = asyncio.create_task(engine.execute("steps", {"count": 2, "note": "x"}))
+        await asyncio.sleep(0)
+        relay.refused = None
+        await page.find("table", "Runs, the oldest first")
+        assert "does not answer" not in await page.text()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+
 async def test_a_tool_is_tried(page: Page, studio: Service) -> None:
     """Loaded by its name, filled in, run; what it says is inert, and what it did is listed."""
     await sign_in(page, studio)

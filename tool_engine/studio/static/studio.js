@@ -114,6 +114,15 @@
     showLost();
   }
 
+  // A stream that broke off comes back by itself, but not one that never began.
+  function connectAgain(each) {
+    const address = each.getAttribute?.("hx-sse:connect");
+    if (!address) return;
+    setTimeout(() => {
+      if (each.isConnected && !each._htmx?.sse) htmx.ajax("GET", address, { source: each });
+    }, 2000);
+  }
+
   function showLost() {
     for (const each of lost.keys()) if (!each.isConnected) lost.delete(each);
     const note = document.getElementById("lost");
@@ -140,11 +149,14 @@
     }
   });
   document.addEventListener("htmx:after:request", ({ target, detail }) => {
-    if (detail.ctx.response.status < 500) hear(target);
-    else lose(target);
+    if (detail.ctx.response.status < 500) return hear(target);
+    lose(target);
+    connectAgain(target);
   });
   document.addEventListener("htmx:error", ({ target, detail }) => {
-    if (detail.ctx && !detail.ctx.response) lose(target);
+    if (!detail.ctx || detail.ctx.response) return;
+    lose(target);
+    connectAgain(target);
   });
   for (const name of ["after:connection", "after:message"]) {
     document.addEventListener(`htmx:sse:${name}`, ({ target }) => hear(target));
