@@ -113,6 +113,9 @@ async def test_a_call_that_has_left_is_given_no_slot() -> None:
     await crew.cancel("other", "one")
     await crew.end("held")
     crew.controller.pause_bucket("c", 1.0)
+    metrics = crew.controller.get_metrics()
+    assert (metrics.current_concurrent, metrics.queue_length, metrics.active) == (0, 0, 0)
+    assert crew.started == ["held"]
     audit(crew.controller, None)
     await crew.leave()
 

@@ -39,7 +39,7 @@ async def work(
         each.cancel()
     await asyncio.gather(*calls, return_exceptions=True)
     await member.close()
-    print(f"lost {len(controller.lost)}", flush=True)
+    print(f"lost {controller.lost}", flush=True)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,14 @@ class Reader:
                     fields[name] = value
 
 
+@pytest.fixture
+def looks_often(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that is taken back is noticed at once."""
+    monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
+
+
 @asynccontextmanager
 async def reading(
     client: Client, path: str = "/v1/events", **headers: str
@@ -221,19 +229,15 @@ async def test_the_end_of_the_server_ends_streams(service: Service, olga: Client
             await reader.next()
 
 
+@pytest.mark.usefixtures("looks_often")
 @pytest.mark.parametrize("entries", [{}, {"olga": {"scopes": ["call"]}}], ids=["none", "less"])
 async def test_a_reader_whose_token_is_taken_back(
-    service: Service,
     olga: Client,
     ann: Client,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     entries: dict[str, Any],
 ) -> None:
     """Its stream ends, as soon as it is looked at again; that of another goes on."""
-    monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
-    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
-    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
     async with reading(olga) as reader, reading(ann) as other:
         kept = {**entries, "ann": {"scopes": ["call", "read"]}}
         await asyncio.to_thread(write_tokens, tmp_path / "tokens.json", kept)
@@ -245,17 +249,13 @@ async def test_a_reader_whose_token_is_taken_back(
         assert (await other.next())[0] == "execution_started"
 
 
+@pytest.mark.usefixtures("looks_often")
 async def test_a_call_whose_token_is_taken_back(
-    service: Service,
     engine: ToolEngine,
     ann: Client,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One whose events are streamed is cancelled, as when its client leaves."""
-    monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
-    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
-    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
     address = ann.url + "/v1/tools/endless/calls"
     said = {**ann.headers, "accept": "text/event-stream"}
     async with ann.http.post(address, headers=said, json={}) as answer:
@@ -270,6 +270,7 @@ async def test_a_call_whose_token_is_taken_back(
     assert record.outcome.value == "cancelled"
 
 
+@pytest.mark.usefixtures("looks_often")
 @pytest.mark.parametrize("way", ["call", "key", "task"])
 async def test_one_that_waits_and_whose_token_is_taken_back(
     way: str,
@@ -277,12 +278,8 @@ async def test_one_that_waits_and_whose_token_is_taken_back(
     engine: ToolEngine,
     ann: Client,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is told so; its call is cancelled, but a task goes on, which belongs to its name."""
-    monkeypatch.setattr("tool_engine.access.streams._LOOK", 0.01)
-    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
-    service.app._guarded._auth._next_look = 0.0  # type: ignore[union-attr]
     path, method, headers = "/v1/tools/endless/calls", "POST", dict(ann.headers)
     if way == "task":
         prefer = {**headers, "prefer": "respond-async"}

@@ -101,6 +101,7 @@ class Pipeline:
         self._retries = Retries(controller, runs, ending, self._suspend_run)
         self.present = PresentCalls(id_prefix, runs, self._retries.pauses)
         self._flights = Flights(ending, self.present)
+        self.leader_of = self._flights.leader_of
         self.consents = Consents(ending, scope, self.present, engine)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
@@ -112,10 +113,6 @@ class Pipeline:
     def current_slot(self) -> Slot | None:
         """Return the slot of the call whose tool is running at this moment, or None."""
         return slot_of_this_call()
-
-    def leader_of(self, call_id: str) -> str | None:
-        """Return the id of the call whose run this one shares, if it does."""
-        return self._flights.leader_of(call_id)
 
     def back_off(self, call: Call, seconds: float | None) -> None:
         """Pause the tool of `call` if the service asks for that; in any case it had no room."""

@@ -41,7 +41,8 @@ class ClusterController(ToolConcurrencyController):
         super().__init__(config, clock=clock, leases=member)
         self.member = member
         self._look_at = 0.0
-        self.lost: list[ConcurrencySlot] = []
+        self.lost = 0
+        """How many calls have ended whose units others may have had by then."""
 
     def admit_nowait(
         self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
@@ -63,7 +64,7 @@ class ClusterController(ToolConcurrencyController):
             self._look_at_clock(now)
         super().release(slot, now, outcome=outcome)
         if self.member.has_lost and self.member.end_lost(slot):
-            self.lost.append(slot)
+            self.lost += 1
 
     def _look_at_clock(self, now: float) -> None:
         # Not at each call: a clock that goes on while the machine sleeps may take a microsecond.

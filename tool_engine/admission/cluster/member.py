@@ -157,10 +157,10 @@ class ClusterMember:
         self._sending: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._refusal: ConfigurationError | None = None
+        self.refusal: ConfigurationError | None = None
+        """Why the cluster does not take this process; None: it does."""
         self._sure_until = math.inf
         """Until when no look at the clock is needed."""
-        self._on_lost: Callable[[Any], object] = id
         self.statements = 0
         """How many statements were sent since the start."""
 
@@ -174,10 +174,6 @@ class ClusterMember:
     def attach(self, holder: LeaseHolder) -> None:
         """Take note of the controller."""
         self._desk = holder
-
-    def on_lost(self, hear: Callable[[Any], object]) -> None:
-        """Call `hear` with each slot whose units others may have, for its call must end."""
-        self._on_lost = hear
 
     def ask(self, waiter: Any) -> None:
         """Note that a call waits for units, and for nothing else."""
@@ -225,11 +221,8 @@ class ClusterMember:
                 task.add_done_callback(self._sending.discard)
             elif isinstance(effect, Start):
                 self._start_call(effect.number, now)
-            elif isinstance(effect, Lose):
-                for slot in self._lost.values():
-                    self._on_lost(slot)
             elif isinstance(effect, Refuse):
-                self._refusal = ConfigurationError(effect.reason)
+                self.refusal = ConfigurationError(effect.reason)
         self._show_units()
         self._set_timer()
 
@@ -306,7 +299,7 @@ class ClusterMember:
             try:
                 await self._connection.open(life, self._first_state)
             except ConfigurationError as error:
-                self._refusal = error
+                self.refusal = error
                 _log.error("cluster_refused", error=str(error))
                 return
             except LOST as error:
