@@ -21,6 +21,7 @@ from tool_engine.model.settings.by_name import (
     read_policies,
     read_rates,
 )
+from tool_engine.model.settings.cluster import ClusterConfig, checked_cluster
 from tool_engine.model.settings.concurrency import (
     ADAPTIVE_LIFO,
     AdaptivePolicy,
@@ -126,6 +127,9 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
     """What buckets do while their calls wait too long, such as `{"http": {"target": 0.5}}`."""
     max_bucket_pause: float = 60.0
     """The most seconds for which one `Retry-After` may pause a bucket."""
+    cluster: ClusterConfig | None = None
+    """Limits that hold for all processes which share a database; a `ClusterConfig` or a mapping of
+    its fields. The limits above hold in this process besides. Needs the extra `postgres`."""
     slot_ttl: float | None = None
     """Seconds after which a slot that is still held shows as overdue; it is never taken away."""
     bypass_caller_types: frozenset[str] = frozenset({"workflow_node"})
@@ -147,6 +151,7 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         settle(self, "breakers", read_policies("breakers", self.breakers, BreakerPolicy))
         settle(self, "adaptive", read_policies("adaptive", self.adaptive, AdaptivePolicy))
         settle(self, "overload", read_policies("overload", self.overload, OverloadPolicy))
+        settle(self, "cluster", checked_cluster(self.cluster))
         self._check_orders()
         settle(self, "bypass_caller_types", _caller_types(self.bypass_caller_types))
 

@@ -224,6 +224,7 @@ class ToolEngine(
             await self.reload()
         else:
             await self._bus.log.open()
+            await self._admission.open()
             await self._reloader.load()
             await self._start_following()
 
@@ -337,6 +338,7 @@ class ToolEngine(
             # The last to be entered is the first to be left; one failure never stops the rest.
             for close in (self.store.close, self._bus.log.close, self._bus.close):
                 stack.push_async_callback(close)
+            stack.push_async_callback(self._admission.leave)
             stack.push_async_callback(self._close_tasks)
             patience = max(self.config.close_timeout, closing.LAST_GRACE)
             stack.push_async_callback(self._registry.close, patience)
@@ -533,6 +535,11 @@ def _own_controller(
     config: ToolEngineConfig, concurrency: ConcurrencyConfig | None
 ) -> ToolConcurrencyController:
     limits = checked_concurrency(concurrency or config.concurrency)
+    if limits.cluster is not None:
+        # Loaded by name: most engines share no limits.
+        joining = import_module("tool_engine.calls.cluster_joining")
+        made = joining.make_cluster_controller(limits, limits.cluster, _loop_time)
+        return cast("ToolConcurrencyController", made)
     return ToolConcurrencyController(limits, clock=_loop_time)
 
 

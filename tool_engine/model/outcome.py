@@ -27,6 +27,7 @@ class ErrorType(str, Enum):
     RESULT_REJECTED = "result_rejected"
     LIMIT_REACHED = "limit_reached"
     WORKER_LOST = "worker_lost"
+    LEASE_LOST = "lease_lost"
 
 
 class Outcome(str, Enum):
