@@ -188,6 +188,7 @@ class ToolEngine(
             name_engine(),
             scope,
             self,
+            self.config.fleet_lost_after,
         )
 
     async def __aenter__(self) -> Self:
