@@ -21,6 +21,7 @@ from tool_engine.model.settings.by_name import (
     read_policies,
     read_rates,
 )
+from tool_engine.model.settings.cluster import ClusterConfig, checked_cluster
 from tool_engine.model.settings.concurrency import (
     ADAPTIVE_LIFO,
     AdaptivePolicy,
@@ -126,6 +127,9 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
     """What buckets do while their calls wait too long, such as `{"http": {"target": 0.5}}`."""
     max_bucket_pause: float = 60.0
     """The most seconds for which one `Retry-After` may pause a bucket."""
+    cluster: ClusterConfig | None = None
+    """Limits that hold for all processes which share a database; a `ClusterConfig` or a mapping of
+    its fields. The limits above hold in this process besides. Needs the extra `postgres`."""
     slot_ttl: float | None = None
     """Seconds after which a slot that is still held shows as overdue; it is never taken away."""
     bypass_caller_types: frozenset[str] = frozenset({"workflow_node"})
@@ -147,6 +151,7 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         settle(self, "breakers", read_policies("breakers", self.breakers, BreakerPolicy))
         settle(self, "adaptive", read_policies("adaptive", self.adaptive, AdaptivePolicy))
         settle(self, "overload", read_policies("overload", self.overload, OverloadPolicy))
+        settle(self, "cluster", checked_cluster(self.cluster))
         self._check_orders()
         settle(self, "bypass_caller_types", _caller_types(self.bypass_caller_types))
 
@@ -234,6 +239,9 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """Identifies the engine in what outlives it: remembered consent and calls that wait for consent
     hold for the engine of this name, wherever its folder is. None: identified by its folder and the
     databases of `sources`."""
+    process: str | None = None
+    """The name of this process, for people: in records and events of a database, and in a cluster.
+    None: the machine's name and the process id."""
     recursive: bool = False
     """Loads sub-folders of `tools_directory` too."""
     reload_policy: str = "warn"
@@ -294,8 +302,9 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         directory = check_path("tools_directory", self.tools_directory)
         msgspec.structs.force_setattr(self, "tools_directory", directory)
-        if self.name is not None:
-            check_name("name", self.name)
+        for field in ("name", "process"):
+            if getattr(self, field) is not None:
+                check_name(field, getattr(self, field))
         for switch in _SWITCHES:
             check_switch(switch, getattr(self, switch))
         msgspec.structs.force_setattr(self, "sources", checked_sources(self.sources))

@@ -49,6 +49,8 @@ SUPERSEDED: Final = "superseded"
 """End reason: another call took its place."""
 STOPPED: Final = "stopped"
 """End reason: the call was cancelled by other than its caller."""
+LEASE_LOST: Final = "lease lost"
+"""End reason: other processes may have what the call's slot stood for."""
 _enter_call: Final = current_call.set
 _TURNS: Final = 8
 """Loop turns that a cancelled task gets to end while a tool waits for it; no time passes."""
@@ -100,7 +102,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     """True when the caller continued without waiting for the end of the work."""
     leaves_on_cancel: bool = False
     """True for work that takes its time after a cancellation, or that none reaches: a thread."""
-    on_end: Callable[[], None] | None = None
+    on_end: Callable[[], object] | None = None
     """Called once by its home when a detached run has ended."""
     _waits_for: Any = None
     _bell: _Bell | None = None

@@ -24,6 +24,7 @@ from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import (
     ANONYMOUS,
+    NOT_OURS,
     Call,
     context_of,
     end_of,
@@ -96,10 +97,11 @@ class Pipeline:
         self._local = local
         self._ending = ending
         self._bus, self.note_limit = bus, partial(bus.tell_trouble, "limit_adapted")
-        self._prefix = id_prefix
+        self._prefix = self.id_prefix = id_prefix
         self._plans: dict[str, Plan] = {}
         self._retries = Retries(controller, runs, ending, self._suspend_run)
         self.present = PresentCalls(id_prefix, runs, self._retries.pauses)
+        self.end_lost = self.present.end_lost
         self._flights = Flights(ending, self.present)
         self.leader_of = self._flights.leader_of
         self.consents = Consents(ending, scope, self.present, engine)
@@ -209,10 +211,9 @@ class Pipeline:
         except BaseException:
             self._end_broken(call, slot)
             raise
-        if output is None:
-            return self._end_failed(call, slot, run, self._time())
-        self._controller.release(slot, now := self._time())
-        return self._ending.succeed(call, plan, slot, output, now)
+        if output is not None and not self._controller.release(slot, now := self._time()):
+            return self._ending.succeed(call, plan, slot, output, now)
+        return self._end_failed(call, slot, run, self._time())
 
     async def _fail_checked(
         self, call: Call, failure: Failure, packed: bytes
@@ -574,9 +575,9 @@ class Pipeline:
         return asking
 
     def _end_failed(self, call: Call, slot: Slot, run: Run, now: float) -> ToolExecutionResult:
-        """End a call whose tool failed, or whose caller need not wait any more."""
+        """End a call whose tool failed, whose slot was lost, or whose caller need not wait."""
         seconds = now - slot.acquired_at
-        failure = end_of(call, run, seconds)
+        failure = end_of(call, run, seconds) if run.is_troubled else NOT_OURS
         if run.is_ending:
             # By the deadline its helpers end by themselves.
             call.break_off(ends_helpers=not run.is_timed_out)
@@ -587,8 +588,8 @@ class Pipeline:
         if run.is_detached:
             self._controller.mark_overdue(slot, outcome)
             run.on_end = partial(self._controller.release, slot)
-        else:
-            self._controller.release(slot, now, outcome=outcome)
+        elif self._controller.release(slot, now, outcome=outcome) and not run.is_ending:
+            failure = NOT_OURS
         result = self._ending.fail(call, failure, seconds)
         if run.cancellation is not None:
             raise run.cancellation

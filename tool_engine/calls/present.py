@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import Any, Final
 
 from tool_engine.backends.runs import Runs
-from tool_engine.backends.task import STOPPED, task_of
+from tool_engine.backends.task import LEASE_LOST, STOPPED, task_of
 from tool_engine.calls.call import Call, name_call
 from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces import Slot
 
 ASKING: Final = "asking"
 QUEUED: Final = "queued"
@@ -104,6 +105,15 @@ class PresentCalls:
                 call.end_pause(STOPPED)
                 return True
         return False
+
+    def end_lost(self, slots: Collection[Slot]) -> None:
+        """End the calls of slots that others may have by now; see `interfaces.AdmissionUser`."""
+        for run in list(self._runs.running.values()):
+            if run.call.slot in slots:
+                run.end(LEASE_LOST)
+        for call in self._pauses:
+            if call.slot in slots:
+                call.end_pause(LEASE_LOST)
 
 
 class Wait:

@@ -92,10 +92,11 @@ class Retries:
     ) -> str | None:
         """Wait between two attempts, without the slot; return why there must be no other."""
         controller, is_back = self._controller, False
-        controller.park(slot)
         call.bell = bell = get_running_loop().create_future()
         self.pauses.add(call)
         try:
+            # The call can be ended from here on: its slot may be lost in this moment.
+            controller.park(slot)
             await asyncio.wait([bell], timeout=seconds)
             if bell.done():
                 return str(bell.result())

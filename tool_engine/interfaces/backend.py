@@ -74,7 +74,7 @@ class Run(Protocol):
     """On the loop's clock."""
     leaves_on_cancel: bool
     """Whether a caller that is cancelled goes on at once; see `ExecutionBackend`."""
-    on_end: Callable[[], None] | None
+    on_end: Callable[[], object] | None
     """Called once when the work of a detached run has stopped."""
     value: Any
     """What the tool returned."""

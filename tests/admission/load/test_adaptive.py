@@ -248,6 +248,9 @@ def test_changes_are_reported_at_most_once_a_second() -> None:
             def forget_plans(self) -> None:
                 pass
 
+            def end_lost(self, slots: Any) -> None:
+                pass
+
             def note_limit(self, facts: dict[str, Any]) -> None:
                 told.append((now(), facts))
 
