@@ -189,6 +189,7 @@ class ToolEngine(
             name_engine(),
             scope,
             self,
+            self.config.fleet_lost_after,
         )
 
     async def __aenter__(self) -> Self:
