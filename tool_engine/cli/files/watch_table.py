@@ -42,7 +42,10 @@ class WatchTable:
         self._wrong: dict[str, _Row] = {}
         self._last = ""
         self._live = Live(
-            get_renderable=self._draw_table, console=console, auto_refresh=False, redirect_stdout=False
+            get_renderable=self._draw_table,
+            console=console,
+            auto_refresh=False,
+            redirect_stdout=False,
         )
 
     def __enter__(self) -> Self:
