@@ -38,6 +38,7 @@ from tool_engine.model.settings.retention import (
 )
 
 DEFAULT_MAX_THREADS: Final = 64
+FLEET_LOST_AFTER: Final = 60.0
 RELOAD_POLICIES: Final = ("warn", "strict")
 ENFORCE: Final = "enforce"
 LOCKS: Final = ("off", ENFORCE)
@@ -239,6 +240,9 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """Identifies the engine in what outlives it: remembered consent and calls that wait for consent
     hold for the engine of this name, wherever its folder is. None: identified by its folder and the
     databases of `sources`."""
+    process: str | None = None
+    """The name of this process, for people: in records and events of a database, and in a cluster.
+    None: the machine's name and the process id."""
     recursive: bool = False
     """Loads sub-folders of `tools_directory` too."""
     reload_policy: str = "warn"
@@ -295,17 +299,22 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     max_tasks_per_owner: int | None = 10_000
     """The most tasks of one owner that are kept, those that have ended among them. The owner is the
     `caller_id`, over HTTP whose token it is; tasks without one are not counted. None: no bound."""
+    fleet_lost_after: float = FLEET_LOST_AFTER
+    """Seconds after its end for which a call keeps its slot while a worker process, or another
+    backend, does not say that its work has ended; then that is unknown, and the slot goes back."""
 
     def __post_init__(self) -> None:
         directory = check_path("tools_directory", self.tools_directory)
         msgspec.structs.force_setattr(self, "tools_directory", directory)
-        if self.name is not None:
-            check_name("name", self.name)
+        for field in ("name", "process"):
+            if getattr(self, field) is not None:
+                check_name(field, getattr(self, field))
         for switch in _SWITCHES:
             check_switch(switch, getattr(self, switch))
         msgspec.structs.force_setattr(self, "sources", checked_sources(self.sources))
         check_timeout("reload_interval", self.reload_interval)
         check_timeout("close_timeout", self.close_timeout)
+        check_timeout("fleet_lost_after", self.fleet_lost_after)
         check_timeout("mcp_start_timeout", self.mcp_start_timeout)
         msgspec.structs.force_setattr(self, "mcp_servers", _checked_servers(self.mcp_servers))
         check_count("max_records", self.max_records, minimum=1)

@@ -40,6 +40,7 @@ from tool_engine.calls.consent import Consents, freeze_arguments, let_others_run
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
+from tool_engine.calls.overdue import OverdueWork
 from tool_engine.calls.plan import Plan, Planner
 from tool_engine.calls.present import QUEUED, PresentCalls, StoppedError, Wait
 from tool_engine.calls.progress import take_report
@@ -86,8 +87,9 @@ class Pipeline:
         ending: CallEnding,
         bus: EventBus,
         id_prefix: str,
-        scope: CallScope | None = None,
-        engine: Inheritable | None = None,
+        scope: CallScope | None,
+        engine: Inheritable | None,
+        lost_after: float,
     ) -> None:
         self._find = find
         self._explain_missing = explain_missing
@@ -97,13 +99,14 @@ class Pipeline:
         self._local = local
         self._ending = ending
         self._bus, self.note_limit = bus, partial(bus.tell_trouble, "limit_adapted")
-        self._prefix = id_prefix
+        self._prefix = self.id_prefix = id_prefix
         self._plans: dict[str, Plan] = {}
         self._retries = Retries(controller, runs, ending, self._suspend_run)
         self.present = PresentCalls(id_prefix, runs, self._retries.pauses)
         self.end_lost = self.present.end_lost
         self._flights = Flights(ending, self.present)
-        self.leader_of = self._flights.leader_of
+        self._overdue = OverdueWork(controller, lost_after)
+        self.leader_of, self.explain_lost = self._flights.leader_of, self._overdue.explain_lost
         self.consents = Consents(ending, scope, self.present, engine)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
@@ -586,8 +589,7 @@ class Pipeline:
             self._controller.note_overload(slot)
             self._controller.count_timeout()
         if run.is_detached:
-            self._controller.mark_overdue(slot, outcome)
-            run.on_end = partial(self._controller.release, slot)
+            self._overdue.hold_slot(call, slot, run, outcome)
         elif self._controller.release(slot, now, outcome=outcome) and not run.is_ending:
             failure = NOT_OURS
         result = self._ending.fail(call, failure, seconds)

@@ -117,6 +117,9 @@ class AdmissionUser(Protocol):
     def leader_of(self, call_id: str) -> str | None:
         """Return the id of the call whose run this one shares, or None."""
 
+    def explain_lost(self, call_id: str) -> str | None:
+        """Return what is known of a call whose work never said that it had ended, or None."""
+
     def forget_plans(self) -> None:
         """Take note that `config` has changed; to be called after it has."""
 

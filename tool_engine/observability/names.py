@@ -123,6 +123,9 @@ FACTS: Final[dict[str, Fact]] = {
     "events_written_again": Fact("warning", "it takes events again"),
     "executor_close_failed": Fact("error", "an executor could not be closed"),
     "leftover_ended": Fact("debug", "work that outlived its call has ended"),
+    "work_lost": Fact(
+        "warning", "a backend did not say in time that work which outlived its call has ended"
+    ),
     "leftover_failed": Fact("error", "work that outlived its call has failed"),
     "limit_for_unknown_bucket": Fact("warning", "a limit names a bucket that no tool uses"),
     "record_lost": Fact("error", "the storage of records refused one"),
