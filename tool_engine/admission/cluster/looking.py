@@ -208,5 +208,5 @@ def _count_calls(entries: Iterable[Entry]) -> str:
 
 
 def _name_process(process: str) -> str:
-    # Behind the mark stands what tells it from others of its name.
+    # Behind the mark stands what makes it another one than those of its name.
     return process.rpartition("#")[0] or process

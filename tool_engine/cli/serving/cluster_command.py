@@ -30,7 +30,7 @@ def run_command(
 ) -> int:
     """Show which processes share limits, what each has, and who waits.
 
-    Example: tool-engine --cluster postgresql://host/coordination cluster status
+    Example: tool-engine cluster status --json
     """
     if word not in _WORDS:
         raise CommandError(f"there is no `cluster {word}`{suggest_name(word, _WORDS)}")
