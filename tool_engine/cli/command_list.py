@@ -51,7 +51,7 @@ _PANELS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
             "files",
             "Print the JSON Schema of a tool file, for editors that check while you type.",
         ),
-        "watch": ("files", "Watch the tools folder and print what changes, until Ctrl-C."),
+        "watch": ("files", "Watch the tools folder and show what changes, until Ctrl-C."),
     },
     "Call them": {
         "list": ("files", "List the tools."),
