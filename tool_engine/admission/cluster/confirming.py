@@ -19,30 +19,34 @@ class Confirmed:
     From then on it gives back what comes free at once, as long as it is wanted.
 
     Args:
-        told: Since which of the coordinator's messages each state says that a resource is wanted.
+        wanted_since: Since which of the coordinator's messages each state says that a resource is wanted.
         seen: The newest of them that the life had taken in when it spoke last.
         pressed: Resources for which it has been asked to answer at once.
     """
 
-    told: dict[str, int] = field(default_factory=dict)
+    wanted_since: dict[str, int] = field(default_factory=dict)
     seen: int = -1
     pressed: frozenset[str] = frozenset()
 
-    def tell(self, wanted: frozenset[str], short: frozenset[str], heard: int) -> None:
+    def note_state(self, wanted: frozenset[str], short: frozenset[str], heard: int) -> None:
         """Note that the life is about to hear what others wait for, and what its own calls do."""
         names = {*wanted, *(f"{_OWN}{resource}" for resource in short)}
-        self.told = {name: self.told.get(name, heard) for name in names}
+        self.wanted_since = {name: self.wanted_since.get(name, heard) for name in names}
 
     def has(self, resource: str, *, is_own: bool = False) -> bool:
         """Return whether it has nothing idle of a resource, and will not.
 
         For a call of its own (`is_own`) that holds as long as the call waits.
         """
-        told = self.told.get(resource)
-        own = self.told.get(f"{_OWN}{resource}") if is_own else None
-        return any(since is not None and since <= self.seen for since in (told, own))
+        others = self.wanted_since.get(resource)
+        own = self.wanted_since.get(f"{_OWN}{resource}") if is_own else None
+        return any(since is not None and since <= self.seen for since in (others, own))
 
     def find_open(self, resources: set[str]) -> frozenset[str]:
         """Return of which of these it is wanted to answer."""
-        told = {name.removeprefix(_OWN) for name, since in self.told.items() if since > self.seen}
-        return frozenset(resources & told)
+        unheard = {
+            name.removeprefix(_OWN)
+            for name, since in self.wanted_since.items()
+            if since > self.seen
+        }
+        return frozenset(resources & unheard)

@@ -481,7 +481,7 @@ class Coordinator:
         own = (r for r in life.accounts if r in self.blocked and life.name in counts.get(r, ()))
         short = frozenset(own)
         life.informed = wanted
-        life.confirmed.tell(wanted, short, self.heard)
+        life.confirmed.note_state(wanted, short, self.heard)
         life.confirmed.pressed = life.confirmed.find_open(self._asked)
         granted = [entry for entry in life.entries.values() if entry.is_granted]
         return State(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tool_engine.errors import AdmissionError, SlotRejectedError
+from tool_engine.redaction import words_of
 
 ON_UNAVAILABLE: Final = ("refuse", "local")
 """What may happen to calls while the database does not answer."""
@@ -30,7 +31,7 @@ class Outage:
 
     def note_failure(self, error: BaseException, now: float) -> None:
         """Note that a connection or a statement failed."""
-        self.reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        self.reason = words_of(error)
         if self._since is None:
             self._since = now
         self.is_known = self.is_known or self.lasts(now, self._patience)
