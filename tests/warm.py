@@ -50,7 +50,7 @@ WARM = (
     "tool_engine.executors.commands.shell_entry",
     "tool_engine.executors.files.writing",
     "tool_engine.executors.http.http_entry",
-    "tool_engine.executors.python.process_executor",
+    "tool_engine.executors.python.process_backend",
     "tool_engine.executors.sql.sql_entry",
     "tool_engine.executors.workflow.workflow_entry",
     "tool_engine.following",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ApprovalError,
         ChatModelError,
         CircuitOpenError,
+        ClusterUnavailableError,
         ConfigurationError,
         ControllerClosedError,
         DefinitionError,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         EventsLostError,
         ExecutorNotFoundError,
         GenerationNotFoundError,
+        LeaseLostError,
         LiveObjectError,
         LockFileError,
         MissingExtraError,
@@ -114,6 +116,7 @@ if TYPE_CHECKING:
     from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
     from tool_engine.model.result import CutStrategy, ResultLimits
     from tool_engine.model.session import SessionInfo
+    from tool_engine.model.settings.cluster import ClusterConfig
     from tool_engine.model.settings.concurrency import (
         AdaptivePolicy,
         BreakerPolicy,
@@ -158,6 +161,8 @@ __all__ = [
     "ChatModelError",
     "ChatRequest",
     "CircuitOpenError",
+    "ClusterConfig",
+    "ClusterUnavailableError",
     "CollisionPolicy",
     "ConcurrencyConfig",
     "ConcurrencyMetrics",
@@ -185,6 +190,7 @@ __all__ = [
     "HeldSlot",
     "ImageContent",
     "KeyLimits",
+    "LeaseLostError",
     "LiveObjectError",
     "LockFileError",
     "MCPServerSettings",
@@ -304,9 +310,11 @@ _MODULES = {
     "engine": "ToolEngine",
     "errors": (
         "AdmissionError ApprovalConflictError ApprovalError ChatModelError "
-        "CircuitOpenError ConfigurationError ControllerClosedError DefinitionError "
+        "CircuitOpenError ClusterUnavailableError ConfigurationError ControllerClosedError "
+        "DefinitionError "
         "DefinitionProblem DuplicateToolError EngineClosedError EventsExpiredError "
-        "EventsLostError ExecutorNotFoundError GenerationNotFoundError LiveObjectError "
+        "EventsLostError ExecutorNotFoundError GenerationNotFoundError LeaseLostError "
+        "LiveObjectError "
         "LockFileError MissingExtraError QueueFullError QueueTimeoutError "
         "RateLimitedError SessionConflictError SessionError SlotRejectedError "
         "SupersededError TaskConflictError TaskError TaskNotFoundError TooManyTasksError "
@@ -342,6 +350,7 @@ _MODULES = {
     "model.reply": "ParsedReply ReplyFinding StreamEvent StreamEventType",
     "model.result": "CutStrategy ResultLimits",
     "model.session": "SessionInfo",
+    "model.settings.cluster": "ClusterConfig",
     "model.settings.concurrency": (
         "AdaptivePolicy BreakerPolicy CollisionPolicy OverloadPolicy ToolConcurrency ToolRate"
     ),

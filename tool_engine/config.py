@@ -21,6 +21,7 @@ from tool_engine.model.settings.by_name import (
     read_policies,
     read_rates,
 )
+from tool_engine.model.settings.cluster import ClusterConfig, checked_cluster
 from tool_engine.model.settings.concurrency import (
     ADAPTIVE_LIFO,
     AdaptivePolicy,
@@ -37,6 +38,7 @@ from tool_engine.model.settings.retention import (
 )
 
 DEFAULT_MAX_THREADS: Final = 64
+FLEET_LOST_AFTER: Final = 60.0
 RELOAD_POLICIES: Final = ("warn", "strict")
 ENFORCE: Final = "enforce"
 LOCKS: Final = ("off", ENFORCE)
@@ -126,6 +128,9 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
     """What buckets do while their calls wait too long, such as `{"http": {"target": 0.5}}`."""
     max_bucket_pause: float = 60.0
     """The most seconds for which one `Retry-After` may pause a bucket."""
+    cluster: ClusterConfig | None = None
+    """Limits that hold for all processes which share a database; a `ClusterConfig` or a mapping of
+    its fields. The limits above hold in this process besides. Needs the extra `postgres`."""
     slot_ttl: float | None = None
     """Seconds after which a slot that is still held shows as overdue; it is never taken away."""
     bypass_caller_types: frozenset[str] = frozenset({"workflow_node"})
@@ -147,6 +152,7 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         settle(self, "breakers", read_policies("breakers", self.breakers, BreakerPolicy))
         settle(self, "adaptive", read_policies("adaptive", self.adaptive, AdaptivePolicy))
         settle(self, "overload", read_policies("overload", self.overload, OverloadPolicy))
+        settle(self, "cluster", checked_cluster(self.cluster))
         self._check_orders()
         settle(self, "bypass_caller_types", _caller_types(self.bypass_caller_types))
 
@@ -234,6 +240,9 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """Identifies the engine in what outlives it: remembered consent and calls that wait for consent
     hold for the engine of this name, wherever its folder is. None: identified by its folder and the
     databases of `sources`."""
+    process: str | None = None
+    """The name of this process, for people: in records and events of a database, and in a cluster.
+    None: the machine's name and the process id."""
     recursive: bool = False
     """Loads sub-folders of `tools_directory` too."""
     reload_policy: str = "warn"
@@ -290,17 +299,22 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     max_tasks_per_owner: int | None = 10_000
     """The most tasks of one owner that are kept, those that have ended among them. The owner is the
     `caller_id`, over HTTP whose token it is; tasks without one are not counted. None: no bound."""
+    fleet_lost_after: float = FLEET_LOST_AFTER
+    """Seconds after its end for which a call keeps its slot while a worker process, or another
+    backend, does not say that its work has ended; then that is unknown, and the slot goes back."""
 
     def __post_init__(self) -> None:
         directory = check_path("tools_directory", self.tools_directory)
         msgspec.structs.force_setattr(self, "tools_directory", directory)
-        if self.name is not None:
-            check_name("name", self.name)
+        for field in ("name", "process"):
+            if getattr(self, field) is not None:
+                check_name(field, getattr(self, field))
         for switch in _SWITCHES:
             check_switch(switch, getattr(self, switch))
         msgspec.structs.force_setattr(self, "sources", checked_sources(self.sources))
         check_timeout("reload_interval", self.reload_interval)
         check_timeout("close_timeout", self.close_timeout)
+        check_timeout("fleet_lost_after", self.fleet_lost_after)
         check_timeout("mcp_start_timeout", self.mcp_start_timeout)
         msgspec.structs.force_setattr(self, "mcp_servers", _checked_servers(self.mcp_servers))
         check_count("max_records", self.max_records, minimum=1)

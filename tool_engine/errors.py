@@ -314,6 +314,18 @@ class CircuitOpenError(AdmissionError):
     error_type = "circuit_open"
 
 
+class ClusterUnavailableError(AdmissionError):
+    """The database that coordinates the limits of several processes cannot be asked."""
+
+    error_type = "rejected"
+
+
+class LeaseLostError(AdmissionError):
+    """Other processes may have had the slot's units before the slot was given back."""
+
+    error_type = "lease_lost"
+
+
 class SupersededError(AdmissionError):
     """Another call with the same key took the place of this one."""
 

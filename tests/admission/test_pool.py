@@ -74,7 +74,13 @@ def test_a_look_from_the_first_step_of_a_tool() -> None:
         def leader_of(self, call_id: str) -> str | None:
             return None
 
+        def explain_lost(self, call_id: str) -> str | None:
+            return None
+
         def forget_plans(self) -> None:
+            pass
+
+        def end_lost(self, slots: Any) -> None:
             pass
 
         def note_limit(self, facts: dict[str, Any]) -> None:

@@ -249,3 +249,32 @@ def test_config_says_who_says_it(
     shown = command("config", "--tools", "mine/inner")
     assert "hidden-key" not in json.dumps(ended.json) + shown.out
     assert "tools\tmine/inner\tthe command line\n" in shown.out
+
+
+def test_the_cluster_of_an_option_a_variable_and_the_file(
+    project: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They name the database; what is shared stands in the file."""
+    text = 'tools = "mine"\n[concurrency.cluster]\nurl = "postgresql://a@file/x"\nrevision = 3\n'
+    (project / "tool-engine.toml").write_text(text)
+
+    def find_cluster(*words: str) -> tuple[str, str]:
+        ended = command(*words, "config", "--json")
+        assert ended.code == 0, ended
+        said = {each["name"]: each for each in ended.json["settings"]}["concurrency.cluster"]
+        return str(said["value"]), said["origin"]
+
+    value, origin = find_cluster()
+    assert "postgresql://[hidden]@file/x" in value
+    assert origin == "tool-engine.toml:2"
+    monkeypatch.setenv("TOOL_ENGINE_CLUSTER", "postgresql://me:hidden-key@variable/x")
+    value, origin = find_cluster()
+    assert "@variable/x" in value
+    assert "revision=3" in value
+    assert "hidden-key" not in value
+    assert origin == "the variable TOOL_ENGINE_CLUSTER"
+    assert find_cluster("--cluster", "none") == ("None", "the command line")
+    monkeypatch.delenv("TOOL_ENGINE_CLUSTER")
+    ended = command("--cluster", "sqlite:///a.db", "config")
+    assert ended.code == 2
+    assert "give one that begins with postgresql:" in ended.err

@@ -25,6 +25,7 @@ from tool_engine import (
     AgentLoop,
     AudioContent,
     CallbackApprover,
+    ClusterConfig,
     ConcurrencyConfig,
     ConsoleApprover,
     DefinitionProblem,
@@ -177,6 +178,8 @@ def sample(kind: Any) -> Any:
     kind = typing.get_origin(kind) or kind
     if kind in SAMPLES:
         return SAMPLES[kind]
+    if kind is ClusterConfig:
+        return ClusterConfig(url="postgresql://host/coordination")
     if issubclass(kind, msgspec.Struct):
         hints = typing.get_type_hints(kind, include_extras=True)
         needed = [each for each in msgspec.structs.fields(kind) if each.required]

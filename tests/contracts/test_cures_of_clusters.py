@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.contracts.test_cures_of_errors import names_cure
 from tests.postgres import PostgresServer
+from tool_engine import (
+    ClusterConfig,
+    ClusterUnavailableError,
+    ConcurrencyConfig,
+    LeaseLostError,
+    ToolEngine,
+    ToolEngineConfig,
+)
 from tool_engine.admission.cluster import cluster_database
 from tool_engine.admission.cluster.cluster_database import ClusterConnection, new_life
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
@@ -24,7 +36,26 @@ DIRECT = (
     "admission/cluster/cluster_database.py: give the URL of the server itself, or of a pool of "
     "sessions"
 )
-TRIED = {NEXT, PRIMARY, DIRECT}
+ANOTHER = "admission/cluster/controller.py: make a new engine for another one"
+START = (
+    "admission/cluster/controller.py: start it, correct cluster.url, or let calls go on without it "
+    "with on_unavailable='local'"
+)
+AGAIN = "admission/slot.py: look at it, then do it again"
+CALL_AGAIN = "calls/call.py: look whether the tool has run, then call it again"
+SETTINGS = "model/settings/cluster.py: "
+OF_POSTGRES = f"{SETTINGS}give one that begins with postgresql:"
+A_URL = (
+    f"{SETTINGS}give that of a PostgreSQL database, such as "
+    "postgresql://user:${env:PASSWORD}@host/coordination"
+)
+LONGER = f"{SETTINGS}raise it, or lower the grace"
+NOT_YET = (
+    "calls/cluster_joining.py: leave it out, or write it into ConcurrencyConfig, where it holds in "
+    "each process"
+)
+OF_SETTINGS = {OF_POSTGRES, A_URL, LONGER, NOT_YET}
+TRIED = {NEXT, PRIMARY, DIRECT, ANOTHER, START, AGAIN, CALL_AGAIN, *OF_SETTINGS}
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
 
 
@@ -34,6 +65,87 @@ def test_limits_that_contradict() -> None:
     assert names_cure(NEXT, str(raised.value)), raised.value
     assert ClusterLimits(2, buckets={"ai": 3}).outranks(LIMITS)
     assert not ClusterLimits(1, buckets={"ai": 2}).outranks(LIMITS)
+
+
+def test_settings_that_cannot_be(tmp_path: Path) -> None:
+    fields = {"url": "postgresql://host/coordination", "session_grace": 5.0, "lease_ttl": 10.0}
+    with pytest.raises(ConfigurationError) as raised:
+        ConcurrencyConfig(cluster=fields)  # type: ignore[arg-type]
+    assert names_cure(LONGER, str(raised.value)), raised.value
+    for cured in ({"lease_ttl": 15.0}, {"session_grace": 3.0}):
+        ConcurrencyConfig(cluster={**fields, **cured})  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError) as raised:
+        ClusterConfig(url=f"sqlite:///{tmp_path}/a.db")
+    assert names_cure(OF_POSTGRES, str(raised.value)), raised.value
+    with pytest.raises(ConfigurationError) as raised:
+        ConcurrencyConfig(cluster={"name": "x"})  # type: ignore[arg-type]
+    assert names_cure(A_URL, str(raised.value)), raised.value
+    ClusterConfig(url="postgresql://user:${env:PASSWORD}@host/coordination")
+
+
+def test_limits_that_are_not_shared_yet(tmp_path: Path) -> None:
+    config = ToolEngineConfig(tools_directory=str(tmp_path))
+    url = "postgresql://host/coordination"
+    cluster = ClusterConfig(url=url, bucket_rates={"ai": "10/s"})  # type: ignore[dict-item]
+    with pytest.raises(ConfigurationError) as raised:
+        ToolEngine(config, concurrency=ConcurrencyConfig(cluster=cluster))
+    assert names_cure(NOT_YET, str(raised.value)), raised.value
+    rates: Any = {"ai": "10/s"}
+    cluster = ClusterConfig(url=url)
+    ToolEngine(config, concurrency=ConcurrencyConfig(cluster=cluster, bucket_rates=rates))
+
+
+async def test_a_cluster_that_is_not_there(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    url = await asyncio.to_thread(postgres_server.fresh_database)
+    nowhere = "postgresql://someone@127.0.0.1:1/none"
+
+    def make(**fields: Any) -> ToolEngine:
+        cluster = ClusterConfig(**{"bucket_limits": {"ai": 2}, **fields})
+        config = ToolEngineConfig(tools_directory=str(tmp_path))
+        return ToolEngine(config, concurrency=ConcurrencyConfig(cluster=cluster))
+
+    engine = make(url=nowhere)
+    with pytest.raises(ClusterUnavailableError) as raised:
+        await engine.load()
+    assert names_cure(START, str(raised.value)), raised.value
+    await engine.close()
+    for cured in (make(url=url), make(url=nowhere, on_unavailable="local")):
+        async with cured:
+            if cured.controller.config.cluster.url == url:  # type: ignore[union-attr]
+                other = msgspec.structs.replace(cured.controller.config, cluster=None)
+                with pytest.raises(ConfigurationError) as refused:
+                    cured.controller.configure(other)
+                assert names_cure(ANOTHER, str(refused.value)), refused.value
+
+
+async def test_calls_whose_slots_were_lost(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    url = await asyncio.to_thread(postgres_server.fresh_database)
+    cluster = ClusterConfig(url=url, bucket_limits={"ai": 2}, lease_ttl=1.0)
+    pauses = iter((1.1, 0.0))
+
+    def stand_still() -> int:
+        until = time.monotonic() + next(pauses, 0.0)
+        while time.monotonic() < until:
+            pass
+        return 1
+
+    async def work() -> int:
+        """Work, and stand still at first."""
+        return stand_still()
+
+    config = ToolEngineConfig(tools_directory=str(tmp_path))
+    async with ToolEngine(config, concurrency=ConcurrencyConfig(cluster=cluster)) as engine:
+        engine.tool(concurrency={"bucket": "ai"})(work)
+        result = await engine.execute("work")
+        assert names_cure(CALL_AGAIN, result.error or ""), result.error
+        assert (await engine.execute("work")).is_success
+        pauses = iter((1.1, 0.0))
+        with pytest.raises(LeaseLostError) as raised:
+            async with engine.controller.slot("ai"):
+                stand_still()
+        assert names_cure(AGAIN, str(raised.value)), raised.value
+        async with engine.controller.slot("ai"):
+            stand_still()
 
 
 async def open_connection(url: str) -> None:

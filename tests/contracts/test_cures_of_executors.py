@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
+from tests.executors.python.apart import Apart
 from tool_engine import (
     CallbackApprover,
     EchoExecutor,
@@ -30,7 +31,6 @@ from tool_engine import (
 )
 from tool_engine.catalog.approval.lock import ToolLock
 from tool_engine.executors.number import CalculationError, parse_number
-from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.executors.secrets import MAX_SECRET_BYTES
 from tool_engine.executors.tool_search import ToolSearchExecutor
 
@@ -211,7 +211,7 @@ async def test_handler_in_a_process_that_is_slow(tools: Path, hands: Callable[..
     file = hands("import time\ndef run(q): time.sleep(float(q)); return q\n")
     sys.path.insert(0, str(file.parent))
     define(tools, "t", {**HANDLER, "config": {"isolation": "process", "workers": 1}}, "q")
-    executor = ProcessExecutor()
+    executor = Apart()
     async with asyncio.timeout(BOUND), engine_of(tools) as engine:
         tool = engine.index.get_or_raise("t")
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import web
 
+from tests.executors.python.apart import Apart
 from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.executors.calculator import CalculatorExecutor
 from tool_engine.executors.commands.command_executor import CommandExecutor
@@ -27,7 +28,6 @@ from tool_engine.executors.files.searching import FileSearchExecutor
 from tool_engine.executors.files.writing import FileWriteExecutor
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
 from tool_engine.executors.http.http_executor import HTTPExecutor
-from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.executors.result_reading import ResultReadExecutor
 from tool_engine.executors.sql.sql_executor import SQLExecutor
 from tool_engine.executors.tool_search import ToolSearchExecutor
@@ -105,7 +105,7 @@ def sync_handler(_port: int) -> Case:
 
 def isolated_handler(_port: int) -> Case:
     entry = {"handler": "textwrap:dedent", "config": {"isolation": "process"}}
-    return Case(ProcessExecutor(), tool("isolated", entry, "text"), {"text": "  é\n  b"})
+    return Case(Apart(), tool("isolated", entry, "text"), {"text": "  é\n  b"})
 
 
 def tool_search(_port: int) -> Case:

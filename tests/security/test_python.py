@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
+from tests.executors.python.apart import Apart
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import Tool, ToolExecutionContext
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import ToolCategory
 
@@ -128,7 +128,7 @@ class Shop:
     """Runs handlers whose processes can be found by a tag."""
 
     def __init__(self, module: str, tag: str) -> None:
-        self.executor = ProcessExecutor()
+        self.executor = Apart()
         self.module = module
         self.tag = tag
 

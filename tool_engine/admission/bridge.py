@@ -41,7 +41,7 @@ class BridgedController(Protocol):
     def acquire(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, ConcurrencySlot]:
         """Waits for a slot."""
 
-    def release(self, slot: ConcurrencySlot) -> None:
+    def release(self, slot: ConcurrencySlot) -> object:
         """Gives it back; a second time changes nothing."""
 
 

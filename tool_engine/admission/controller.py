@@ -182,8 +182,10 @@ class ToolConcurrencyController(KnownArguments):
 
     def release(
         self, slot: ConcurrencySlot, now: float | None = None, *, outcome: bool | None = True
-    ) -> None:
+    ) -> bool | None:
         """Give the slot back and hand it to the next waiter; a second time changes nothing.
+
+        Returns None: what is not shared is never lost.
 
         Args:
             slot: What `acquire` gave.
@@ -217,6 +219,13 @@ class ToolConcurrencyController(KnownArguments):
             pool.release_special(slot, state, outcome)
         if pool.idle:
             pool.wake_idle()
+        return None
+
+    async def open(self) -> None:
+        """Get ready for calls: there is nothing to be done where all limits are its own."""
+
+    async def leave(self) -> None:
+        """Let go of everything: of what others share, there is nothing."""
 
     def try_acquire(
         self,
@@ -306,10 +315,7 @@ class ToolConcurrencyController(KnownArguments):
             await waiter.future
 
     def unpark_nowait(self, slot: ConcurrencySlot) -> None:
-        """Do the same without the wait: the slot counts again as soon as there is room for it.
-
-        For a call that is ending: it is not held up, and its tool may go on nevertheless.
-        """
+        """Do the same without the wait, for a call that ends: it counts once there is room."""
         self._pool.ask_back(slot)
 
     def stay_parked(self, slot: ConcurrencySlot) -> None:
@@ -338,9 +344,8 @@ class ToolConcurrencyController(KnownArguments):
     def configure(self, config: ConcurrencyConfig) -> None:
         """Apply another configuration at once, to calls that wait too.
 
-        A limit that grows lets exactly as many more run; one that shrinks ends no call: slots are
-        given again when enough were given back. Calls that wait keep the time that they came and
-        the `queue_timeout` that they came with.
+        A limit that grows lets exactly as many more run; one that shrinks ends no call. Calls that
+        wait keep the time that they came and the `queue_timeout` that they came with.
         """
         pool = self._pool
         self.config = config
@@ -469,8 +474,8 @@ class ToolConcurrencyController(KnownArguments):
     def subscribe(self, callback: Callable[[SlotEvent], None]) -> Callable[[], None]:
         """Call `callback` with each `SlotEvent` from now on; returns what ends that.
 
-        It is called shortly after, when the call that got a slot has been woken, so that it delays
-        no grant; what it raises is logged. Calls that bypass the limits have no slot to report.
+        It is called shortly after, so that it delays no grant; what it raises is logged. Calls that
+        bypass the limits have no slot to report.
 
         Example:
             >>> controller = ToolConcurrencyController()
@@ -491,32 +496,26 @@ class ToolConcurrencyController(KnownArguments):
         return self._view.metrics()
 
     def get_bucket_metrics(self) -> dict[str, dict[str, Any]]:
-        """Return per bucket: `current`, `limit`, `queue` and `utilization`.
-
-        `limit` is None, and `utilization` 0.0, for a bucket that only the global limit holds.
-        """
+        """Return per bucket: `current`, `limit` (None: no own), `queue` and `utilization`."""
         return self._view.bucket_metrics()
 
     def snapshot(self) -> ConcurrencySnapshot:
         """Return who holds a slot, who waits, in which order and why.
 
-        Takes 2 to 30 µs for each call that it lists: for a look into the queue, not for every call.
+        Takes 2 to 30 µs for each call that it lists.
         """
         return self._view.snapshot()
 
     def explain(self, call_id: str) -> WaitExplanation:
         """Explain why a call waits: behind which, for what, and about how much longer.
 
-        The order and the times are those of a forecast: no other call comes, and calls run as long
-        as the last ones did. Takes some 10 ms, and 60 µs more for each call that waits.
+        Order and times are a forecast: no other call comes, and calls run as long as the last ones
+        did. Takes some 10 ms, and 60 µs more for each call that waits.
         """
         return self._view.explain(call_id)
 
     def watch(self, slot: ConcurrencySlot) -> None:
-        """Let views show a slot; until then its tool is in its first step.
-
-        A slot that was lent out in that step is shown among the parked ones already.
-        """
+        """Let views show a slot; until then its tool is in its first step."""
         self._pool.show(slot)
 
     def count_timeout(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.admission.request import AdmissionRequest
+from tool_engine.errors import LeaseLostError
 from tool_engine.interfaces import AdmissionController, Slot
 from tool_engine.model.json.copying import live
 from tool_engine.model.settings.settable import settable
@@ -131,7 +132,12 @@ class SlotBlock(msgspec.Struct, eq=False, gc=False):
         trace: TracebackType | None,
     ) -> None:
         if error is None:
-            self._controller.release(self._slot)
+            if self._controller.release(self._slot):
+                raise LeaseLostError(
+                    "another process may have had this slot before it was given back, for this one "
+                    "was cut off or stood still: what was done in it may have been too much at "
+                    "once; look at it, then do it again"
+                )
         else:
             is_fault = not isinstance(error, asyncio.CancelledError | GeneratorExit)
             self._controller.release(self._slot, outcome=False if is_fault else None)

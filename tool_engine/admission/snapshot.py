@@ -104,7 +104,7 @@ class WaitExplanation(msgspec.Struct, frozen=True):
     state: str
     """`waiting`, `running`, `parked` (it waits for a call of its own, its slot is lent out),
     `sharing` (it gets the result of another call, which `holders` names and the rest is about), or
-    `unknown` for a call that has ended or never was."""
+    `unknown` for a call that has ended or never was, with a reason if its work was lost."""
     bucket: str | None = None
     position: int = 0
     """1 for the next one of its bucket; 0 when it does not wait."""
@@ -137,6 +137,8 @@ class WaitExplanation(msgspec.Struct, frozen=True):
         )
 
     def __str__(self) -> str:
+        if self.state == "unknown" and self.reason:
+            return f"{self.call_id}: {self.reason}"
         if self.state == "unknown":
             return (
                 f"{self.call_id} neither holds a slot nor waits for one; the engine gives the ids: "

@@ -114,7 +114,9 @@ class ControllerView:
         for slot in self.all_slots():
             if name_of(slot) == call_id:
                 return self._state_of(slot, call_id)
-        return self._shared_run(call_id) or WaitExplanation(call_id, "unknown")
+        lost = None if self.user is None else self.user.explain_lost(call_id)
+        unknown = WaitExplanation(call_id, "unknown", reason=lost or "")
+        return unknown if lost else self._shared_run(call_id) or unknown
 
     def _shared_run(self, call_id: str) -> WaitExplanation | None:
         """What there is to say of a call that waits for no slot, but for another call."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +22,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from tool_engine.approval.scopes import narrow_scope
-from tool_engine.backends.task import ABORTED, STOPPED, SUPERSEDED, ToolTask
+from tool_engine.backends.task import ABORTED, LEASE_LOST, STOPPED, SUPERSEDED, ToolTask
 from tool_engine.calls.failure import Failure, failure_of
 from tool_engine.calls.plan import Plan
 from tool_engine.errors import ToolEngineError, UnboundContextError
@@ -43,9 +44,20 @@ _CANCELLED: Final = Failure("cancelled", "the caller cancelled the call")
 _SUPERSEDED: Final = Failure(
     "cancelled", "a newer call with the same key took the place of this one"
 )
+NOT_OURS: Final = Failure(
+    "lease_lost",
+    "this process was cut off from those that share its limits, or stood still, so that another "
+    "one may have had the slot of this call; look whether the tool has run, then call it again",
+)
+"""Why a call ends whose units others may have had."""
 _first_helper: Final = threading.Lock()
 """Held while a call notes its first helping task; two loops may do so at once."""
 _ABORTED: Final = Failure("engine_closed", "the engine was closed while the tool ran")
+_ENDS: Final[dict[str | None, Failure]] = {
+    ABORTED: _ABORTED,
+    SUPERSEDED: _SUPERSEDED,
+    LEASE_LOST: NOT_OURS,
+}
 _SUPPLY: Final = 256
 """Marks that are drawn at once: a request to the system for each would cost more than a tool."""
 _BYTES: Final = 10
@@ -321,12 +333,10 @@ def end_of(call: Call, run: Run, seconds: float) -> Failure:
     """Return why a run failed after `seconds`."""
     if run.is_cancelled:
         return call.cancelled
-    if run.end_reason is ABORTED:
-        return _ABORTED
     if run.end_reason is STOPPED:
         return call.cancelled
-    if run.end_reason is SUPERSEDED:
-        return _SUPERSEDED
+    if run.end_reason in _ENDS:
+        return _ENDS[run.end_reason]
     if run.error is not None and not run.is_timed_out:
         return failure_of(run.error, call.secrets)
     return too_late(call, seconds)
@@ -480,6 +490,11 @@ def _draw_marks() -> str:
 def name_engine() -> str:
     """Return the beginning of all call ids of one engine."""
     return f"call-{os.urandom(4).hex()}-"
+
+
+def name_process(said: str | None) -> str:
+    """Return the name of this process: what settings say, else machine and process id."""
+    return said or f"{socket.gethostname()}-{os.getpid()}"
 
 
 if hasattr(os, "register_at_fork"):  # there is no fork on Windows

@@ -24,6 +24,8 @@ from tool_engine.redaction import words_of
 _T = TypeVar("_T")
 _HEAD_START: Final = 0.25
 """Seconds that a controller gets to say itself that the time is over."""
+_LEAVING: Final = 5.0
+"""Seconds that a controller gets to let go of everything."""
 _log: Final = get_logger(__name__)
 
 
@@ -86,8 +88,12 @@ class ForeignController(AdmissionController):
         except AdmissionError:
             return None
 
-    def release(self, slot: Any, now: float | None = None, *, outcome: bool | None = True) -> None:
-        self._ask_inner(lambda: self._inner.release(slot, now, outcome=outcome), None, "release")
+    def release(
+        self, slot: Any, now: float | None = None, *, outcome: bool | None = True
+    ) -> bool | None:
+        return self._ask_inner(
+            lambda: self._inner.release(slot, now, outcome=outcome), None, "release"
+        )
 
     def mark_overdue(self, slot: Any, outcome: bool | None = False) -> None:
         self._ask_inner(lambda: self._inner.mark_overdue(slot, outcome), None, "mark_overdue")
@@ -104,6 +110,18 @@ class ForeignController(AdmissionController):
                 raise
             self._note_failure("drain", error)
             return False
+
+    async def open(self) -> None:
+        await self._inner.open()
+
+    async def leave(self) -> None:
+        try:
+            async with asyncio.timeout(_LEAVING):
+                await self._inner.leave()
+        except BaseException as error:  # the engine has more to close
+            if ends_caller(error):
+                raise
+            self._note_failure("leave", error)
 
     def get_metrics(self) -> ConcurrencyMetrics:
         return self._inner.get_metrics()

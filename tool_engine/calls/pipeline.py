@@ -24,6 +24,7 @@ from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import (
     ANONYMOUS,
+    NOT_OURS,
     Call,
     context_of,
     end_of,
@@ -39,6 +40,7 @@ from tool_engine.calls.consent import Consents, freeze_arguments, let_others_run
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
+from tool_engine.calls.overdue import OverdueWork
 from tool_engine.calls.plan import Plan, Planner
 from tool_engine.calls.present import QUEUED, PresentCalls, StoppedError, Wait
 from tool_engine.calls.progress import take_report
@@ -85,8 +87,9 @@ class Pipeline:
         ending: CallEnding,
         bus: EventBus,
         id_prefix: str,
-        scope: CallScope | None = None,
-        engine: Inheritable | None = None,
+        scope: CallScope | None,
+        engine: Inheritable | None,
+        lost_after: float,
     ) -> None:
         self._find = find
         self._explain_missing = explain_missing
@@ -96,12 +99,14 @@ class Pipeline:
         self._local = local
         self._ending = ending
         self._bus, self.note_limit = bus, partial(bus.tell_trouble, "limit_adapted")
-        self._prefix = id_prefix
+        self._prefix = self.id_prefix = id_prefix
         self._plans: dict[str, Plan] = {}
         self._retries = Retries(controller, runs, ending, self._suspend_run)
         self.present = PresentCalls(id_prefix, runs, self._retries.pauses)
+        self.end_lost = self.present.end_lost
         self._flights = Flights(ending, self.present)
-        self.leader_of = self._flights.leader_of
+        self._overdue = OverdueWork(controller, lost_after)
+        self.leader_of, self.explain_lost = self._flights.leader_of, self._overdue.explain_lost
         self.consents = Consents(ending, scope, self.present, engine)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
@@ -209,10 +214,9 @@ class Pipeline:
         except BaseException:
             self._end_broken(call, slot)
             raise
-        if output is None:
-            return self._end_failed(call, slot, run, self._time())
-        self._controller.release(slot, now := self._time())
-        return self._ending.succeed(call, plan, slot, output, now)
+        if output is not None and not self._controller.release(slot, now := self._time()):
+            return self._ending.succeed(call, plan, slot, output, now)
+        return self._end_failed(call, slot, run, self._time())
 
     async def _fail_checked(
         self, call: Call, failure: Failure, packed: bytes
@@ -574,9 +578,9 @@ class Pipeline:
         return asking
 
     def _end_failed(self, call: Call, slot: Slot, run: Run, now: float) -> ToolExecutionResult:
-        """End a call whose tool failed, or whose caller need not wait any more."""
+        """End a call whose tool failed, whose slot was lost, or whose caller need not wait."""
         seconds = now - slot.acquired_at
-        failure = end_of(call, run, seconds)
+        failure = end_of(call, run, seconds) if run.is_troubled else NOT_OURS
         if run.is_ending:
             # By the deadline its helpers end by themselves.
             call.break_off(ends_helpers=not run.is_timed_out)
@@ -585,10 +589,9 @@ class Pipeline:
             self._controller.note_overload(slot)
             self._controller.count_timeout()
         if run.is_detached:
-            self._controller.mark_overdue(slot, outcome)
-            run.on_end = partial(self._controller.release, slot)
-        else:
-            self._controller.release(slot, now, outcome=outcome)
+            self._overdue.hold_slot(call, slot, run, outcome)
+        elif self._controller.release(slot, now, outcome=outcome) and not run.is_ending:
+            failure = NOT_OURS
         result = self._ending.fail(call, failure, seconds)
         if run.cancellation is not None:
             raise run.cancellation

@@ -57,6 +57,8 @@ class Placing(NamedTuple):
     """Called with the tool, the arguments and the context; None: no such executor."""
     leaves_on_cancel: bool
     """Whether a cancelled caller continues before the work has stopped."""
+    is_elsewhere: bool = False
+    """Whether it is not this process that runs it, so that the end of its work may stay unknown."""
     direct: Callable[..., Coroutine[Any, Any, Any]] | None = None
     """An async function that takes the arguments as keywords, in place of the executor."""
 
@@ -71,6 +73,7 @@ class Plan:
         "facts",
         "function",
         "has_secrets",
+        "is_elsewhere",
         "is_keyed",
         "is_shared",
         "is_special",
@@ -112,6 +115,7 @@ class Plan:
         """None when no executor has the handler's name."""
         self.function: Any = placing.function
         self.leaves_on_cancel = placing.leaves_on_cancel
+        self.is_elsewhere = placing.is_elsewhere
         self.retry: RetryPolicy | None = tool.retry if tool.may_retry else None
         self.direct = placing.direct if self.retry is None else None
         self.timeout = timeout
@@ -252,27 +256,31 @@ class Planner:
         """Choose where a tool runs; the limits on its results hold wherever that is."""
         if runs is None:
             return None, Placing(None, leaves_on_cancel=False)
-        here = self._local
-        if self._backend is not here and (placed := self._place_elsewhere(tool, runs)) is not None:
-            return placed
+        here, given = self._local, self._backend
+        for backend in (given, self._registry.places.find(getattr(runs, "isolation", None))):
+            if backend is None or backend is here:
+                continue
+            if (placed := self._place_elsewhere(backend, tool, runs)) is not None:
+                return placed
         executor = self._limit_output(tool, runs)
         direct = getattr(executor, "direct", None)
-        return executor, Placing(here.function_for(executor), here.leaves_on_cancel(runs), direct)
+        leaves = here.leaves_on_cancel(runs)
+        return executor, Placing(here.function_for(executor), leaves, direct=direct)
 
     def _place_elsewhere(
-        self, tool: Tool, runs: ToolExecutor
+        self, backend: ExecutionBackend, tool: Tool, runs: ToolExecutor
     ) -> tuple[ToolExecutor, Placing] | None:
         """Place a tool where the backend runs it; None: it does not take it.
 
         Raises:
             ToolExecutionError: The backend failed; the tool is not run here instead.
         """
-        backend = self._backend
         try:
             if not backend.takes(runs, tool):
                 return None
             executor = self._limit_output(tool, PlacedExecutor(runs, backend))
-            return executor, Placing(executor.execute, backend.leaves_on_cancel(runs))
+            leaves = backend.leaves_on_cancel(runs)
+            return executor, Placing(executor.execute, leaves, is_elsewhere=True)
         except BaseException as error:
             if ends_caller(error):
                 raise

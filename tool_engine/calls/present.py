@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import Any, Final
 
 from tool_engine.backends.runs import Runs
-from tool_engine.backends.task import STOPPED, task_of
+from tool_engine.backends.task import LEASE_LOST, STOPPED, task_of
 from tool_engine.calls.call import Call, name_call
 from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces import Slot
 
 ASKING: Final = "asking"
 QUEUED: Final = "queued"
@@ -81,7 +82,7 @@ class PresentCalls:
         """Yield each call with its state, and when that began on the loop's clock."""
         for wait in self.waits.values():
             yield wait.call, wait.state, wait.began
-        for run in self._runs.running:
+        for run in self._runs.running.values():
             yield run.call, RUNNING, run.call.slot.acquired_at
         for call in self._pauses:
             yield call, PAUSING, call.slot.acquired_at
@@ -91,7 +92,7 @@ class PresentCalls:
         wait = self.waits.get(call_id)
         if wait is not None:
             return wait.stop(reason)
-        for run in self._runs.running:
+        for run in self._runs.running.values():
             if run.call.call_id == call_id:
                 if run.is_ending:
                     return False
@@ -104,6 +105,15 @@ class PresentCalls:
                 call.end_pause(STOPPED)
                 return True
         return False
+
+    def end_lost(self, slots: Collection[Slot]) -> None:
+        """End the calls of slots that others may have by now; see `interfaces.AdmissionUser`."""
+        for run in list(self._runs.running.values()):
+            if run.call.slot in slots:
+                run.end(LEASE_LOST)
+        for call in self._pauses:
+            if call.slot in slots:
+                call.end_pause(LEASE_LOST)
 
 
 class Wait:

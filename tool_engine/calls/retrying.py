@@ -8,8 +8,9 @@ from collections.abc import Callable
 from copy import deepcopy
 from random import random
 
+from tool_engine.backends.alarm import TIMED_OUT
 from tool_engine.backends.runs import Runs
-from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask, task_of
+from tool_engine.backends.task import ABORTED, ToolTask, task_of
 from tool_engine.calls.call import Call, attempt_of, end_of
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.plan import Plan
@@ -91,10 +92,11 @@ class Retries:
     ) -> str | None:
         """Wait between two attempts, without the slot; return why there must be no other."""
         controller, is_back = self._controller, False
-        controller.park(slot)
         call.bell = bell = get_running_loop().create_future()
         self.pauses.add(call)
         try:
+            # The call can be ended from here on: its slot may be lost in this moment.
+            controller.park(slot)
             await asyncio.wait([bell], timeout=seconds)
             if bell.done():
                 return str(bell.result())

@@ -43,6 +43,16 @@ _RecordsOption = Annotated[
         show_default=False,
     ),
 ]
+_ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="URL",
+        envvar="TOOL_ENGINE_CLUSTER",
+        help="The PostgreSQL database through which processes share limits, or none.",
+        show_default=False,
+    ),
+]
 
 app = typer.Typer(
     cls=CommandList,
@@ -183,6 +193,7 @@ def _read_options(
     no_recursive: Annotated[bool, typer.Option("--no-recursive", hidden=True)] = False,
     source: _SourceOption = None,
     records: _RecordsOption = None,
+    cluster: _ClusterOption = None,
     path: PathOption = None,
     mcp_config: ServersOption = None,
     is_version: Annotated[
@@ -209,6 +220,7 @@ def _read_options(
         is_flat=no_recursive,
         sources=tuple(source or ()),
         records=records,
+        cluster=cluster,
         path=path,
         mcp_config=mcp_config,
     )

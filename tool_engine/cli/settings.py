@@ -43,6 +43,8 @@ class Settings(NamedTuple):
     """The databases of SQL tools, as `NAME=URL`."""
     records: str | None = None
     """The database named for records of calls, or `none`."""
+    cluster: str | None = None
+    """The database named for limits that processes share, or `none`."""
     path: str | None = None
     """The named folder of the project's Python modules."""
     mcp_config: str | None = None
@@ -113,9 +115,25 @@ class Settings(NamedTuple):
         fields = {**self.engine_fields(), **changes}
         return ToolEngineConfig(tools_directory=self.folder(), **fields)
 
+    @property
+    def concurrency(self) -> dict[str, Any]:
+        """The limits, with the database of the cluster that an option or a variable names."""
+        from tool_engine.cli.settings_file import NOWHERE
+
+        said = dict(self.read_file("concurrency", {}))
+        if self.cluster == NOWHERE:
+            said.pop("cluster", None)
+        elif self.cluster is not None:
+            said["cluster"] = {**(said.get("cluster") or {}), "url": self.cluster}
+        return said
+
     def engine_fields(self) -> dict[str, Any]:
         """Return the fields of an engine's configuration that options and settings decide."""
         said = {} if self.file is None else self.file.engine_fields()
+        if limits := self.concurrency:
+            said["concurrency"] = limits
+        else:
+            said.pop("concurrency", None)
         return {
             "auto_reload": False,
             **said,

@@ -16,12 +16,12 @@ from tool_engine.cli.failures import CommandError
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.nearness import suggest_near
 
+NOWHERE: Final = "none"
+"""In place of a database: there is none."""
 OWN_FILE: Final = "tool-engine.toml"
 PROJECT_FILE: Final = "pyproject.toml"
 FOLDERS: Final = {"tools": "tools_directory", "path": ""}
 """The settings that are folders, and the fields of an engine which they are."""
-NOWHERE: Final = "none"
-"""In place of a database: keeps no records."""
 _OF_COMMANDS: Final = frozenset(
     {
         *("tools_directory", "auto_reload", "reload_interval", "watch_for_changes", "preload"),

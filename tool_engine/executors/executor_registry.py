@@ -23,7 +23,8 @@ from tool_engine.errors import (
     ExecutorNotFoundError,
     MissingExtraError,
 )
-from tool_engine.interfaces import FindCall, SearchTools, ToolExecutor
+from tool_engine.executors.places import Places
+from tool_engine.interfaces import ExecutionBackend, FindCall, SearchTools, ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.foreign import ends_caller
@@ -118,11 +119,13 @@ class ExecutorRegistry:
         self._registered: dict[str, ToolExecutor] = {}
         self._loaded: dict[str, ToolExecutor] = {}
         self._of_sources: dict[str | None, ToolExecutor | None] = {}
-        self._opened: dict[int, ToolExecutor] = {}
+        self._opened: dict[int, ToolExecutor | Places] = {}
         """By their identity: ten thousand functions are ten thousand executors."""
         self._entry_points: dict[str, list[EntryPoint]] | None = None
         self._origins: dict[str, list[str]] = {}
         self._python: PythonHandlers | None = None
+        self.places = Places({"process": self._make_processes})
+        """Where handlers run that are kept apart."""
         self.may_import = False
         """True if `check` may import the modules of handlers, which runs their code; otherwise the
         source is read."""
@@ -287,13 +290,15 @@ class ExecutorRegistry:
     def _python_handlers(self) -> PythonHandlers:
         if self._python is None:
             # Loaded by name on first use: most programs have no need of it.
-            processes = import_module(
-                "tool_engine.executors.python.process_executor"
-            ).ProcessExecutor(self.approved_code)
             made = import_module("tool_engine.executors.python.handlers").PythonHandlers
-            self._python = made(processes, self.approved_code)
-            self._remember_opened(processes)
+            self._python = made(self.places, self.approved_code)
+            self._remember_opened(self.places)
         return self._python
+
+    def _make_processes(self) -> ExecutionBackend:
+        made = import_module("tool_engine.executors.python.process_backend").ProcessBackend
+        backend: ExecutionBackend = made(self.approved_code)
+        return backend
 
     def _import_executors(self, names: Iterable[str], handlers: Iterable[Tool]) -> None:
         for tool in handlers:
@@ -312,7 +317,7 @@ class ExecutorRegistry:
     def _find_server(self, name: str) -> Any:
         return self.find_server(name)
 
-    def _remember_opened(self, executor: ToolExecutor) -> None:
+    def _remember_opened(self, executor: ToolExecutor | Places) -> None:
         self._opened[id(executor)] = executor
 
     def _find_offered(self) -> dict[str, list[EntryPoint]]:

@@ -7,7 +7,7 @@ for one that is somewhere else.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol
 
 from tool_engine.config import ConcurrencyConfig
@@ -117,8 +117,14 @@ class AdmissionUser(Protocol):
     def leader_of(self, call_id: str) -> str | None:
         """Return the id of the call whose run this one shares, or None."""
 
+    def explain_lost(self, call_id: str) -> str | None:
+        """Return what is known of a call whose work never said that it had ended, or None."""
+
     def forget_plans(self) -> None:
         """Take note that `config` has changed; to be called after it has."""
+
+    def end_lost(self, slots: Collection[Any]) -> None:
+        """End the calls of these slots, whose units others may have: their results do not count."""
 
     def note_limit(self, facts: dict[str, Any]) -> None:
         """Take note that an adaptive limit has changed; at most once a second for a bucket.
@@ -167,7 +173,9 @@ class AdmissionController(Protocol):
         """
 
     @abstractmethod
-    def release(self, slot: Any, now: float | None = None, *, outcome: bool | None = True) -> None:
+    def release(
+        self, slot: Any, now: float | None = None, *, outcome: bool | None = True
+    ) -> bool | None:
         """Give back exactly what was counted for the slot, in any state.
 
         Never waits and never raises. A second time changes nothing.
@@ -176,6 +184,10 @@ class AdmissionController(Protocol):
             slot: The slot.
             now: The time on the loop's clock, where the engine knows it.
             outcome: What breakers learn: the call succeeded, failed, or None for neither.
+
+        Returns:
+            True: others may have had the slot before, so that the result of its call does not
+            count. A controller whose slots are its own returns nothing.
         """
 
     @abstractmethod
@@ -202,7 +214,21 @@ class AdmissionController(Protocol):
     def get_metrics(self) -> ConcurrencyMetrics:
         """Return what it has given to this engine."""
 
-    # Optional from here on. First: what speeds up calls that need not wait.
+    # Optional from here on. First: a controller that needs others.
+
+    async def open(self) -> None:
+        """Get ready for calls; called by `load`.
+
+        Raises:
+            ToolEngineError: It cannot give slots, and the engine is not to start.
+        """
+        return
+
+    async def leave(self) -> None:
+        """Let go of everything; called last, after `close` and when all work has ended."""
+        return
+
+    # What speeds up calls that need not wait.
 
     def admit_nowait(
         self, request: Any, now: float | None = None, call_id: str | None = None

@@ -16,6 +16,10 @@ from tool_engine.model.tool import Tool
 class ExecutionBackend(Protocol):
     """Carries out attempts to run tools, here or elsewhere.
 
+    There is one for each place: the engine's process, worker processes, a fleet. The plan of a tool
+    chooses it once for all calls, by what the definition says as `entry.config.isolation`. What a
+    tool reports meanwhile goes to `context.report_progress` and `context.log`, in its order.
+
     An attempt is a coroutine that the engine drives: it keeps the slot, the deadline and the
     record, whatever becomes of the backend. All that may cross to another process is JSON: the
     tool's name and definition hash, the arguments, the seconds left, and `context.to_wire()`. What
@@ -74,7 +78,7 @@ class Run(Protocol):
     """On the loop's clock."""
     leaves_on_cancel: bool
     """Whether a caller that is cancelled goes on at once; see `ExecutionBackend`."""
-    on_end: Callable[[], None] | None
+    on_end: Callable[[], object] | None
     """Called once when the work of a detached run has stopped."""
     value: Any
     """What the tool returned."""

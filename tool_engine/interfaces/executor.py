@@ -24,7 +24,8 @@ class ToolExecutor(Protocol):
     no more than a call of an async function has it as `direct`: it is called with the parameters as
     keywords in place of `execute`, where there are no retries and no limits on results. One with
     `leaves_on_cancel = True` has more to do when it is cancelled: its caller goes on at once, and
-    cancels it no second time.
+    cancels it no second time. One whose tools run at a place of their own has its name as
+    `isolation`: the backend of that place is asked to run them.
     """
 
     async def execute(

@@ -75,6 +75,7 @@ FACTS: Final[dict[str, Fact]] = {
     "approval_listener_failed": Fact("warning", "who is told of requests for approval failed"),
     "cluster_unavailable": Fact("error", "the database of a cluster has not answered for a ttl"),
     "cluster_available": Fact("info", "the database of a cluster answers again"),
+    "cluster_leases_lost": Fact("warning", "calls ended that others may have had the slots of"),
     "cluster_refused": Fact("error", "the database of a cluster cannot coordinate it"),
     "approver_failed": Fact("warning", "an approver raised: its call is refused"),
     "consent_failed": Fact(
@@ -124,6 +125,9 @@ FACTS: Final[dict[str, Fact]] = {
     "events_written_again": Fact("warning", "it takes events again"),
     "executor_close_failed": Fact("error", "an executor could not be closed"),
     "leftover_ended": Fact("debug", "work that outlived its call has ended"),
+    "work_lost": Fact(
+        "warning", "a backend did not say in time that work which outlived its call has ended"
+    ),
     "leftover_failed": Fact("error", "work that outlived its call has failed"),
     "limit_for_unknown_bucket": Fact("warning", "a limit names a bucket that no tool uses"),
     "record_lost": Fact("error", "the storage of records refused one"),

@@ -245,7 +245,13 @@ def test_changes_are_reported_at_most_once_a_second() -> None:
             def leader_of(self, call_id: str) -> str | None:
                 return None
 
+            def explain_lost(self, call_id: str) -> str | None:
+                return None
+
             def forget_plans(self) -> None:
+                pass
+
+            def end_lost(self, slots: Any) -> None:
                 pass
 
             def note_limit(self, facts: dict[str, Any]) -> None:

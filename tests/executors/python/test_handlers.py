@@ -13,8 +13,8 @@ import pytest
 
 from tool_engine.errors import DefinitionError
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
+from tool_engine.executors.places import PlacedHandler, Places
 from tool_engine.executors.python.handlers import PythonHandlers
-from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
@@ -30,7 +30,7 @@ def tool_of(make: Make, module: str, name: str = "f", *parameters: str, apart: b
 
 
 def found(tool: Tool, *, may_import: bool = True) -> list[str]:
-    problems = PythonHandlers(ProcessExecutor()).check(tool, may_import=may_import)
+    problems = PythonHandlers(Places({})).check(tool, may_import=may_import)
     assert {problem.path for problem in problems} <= {"entry.handler"}
     assert {problem.file for problem in problems} <= {"tool 'sample'"}
     return [problem.message for problem in problems]
@@ -47,7 +47,7 @@ async def test_async_and_sync(make: Make, write: Write) -> None:
         thing = Kind()
         """
     )
-    handlers = PythonHandlers(ProcessExecutor())
+    handlers = PythonHandlers(Places({}))
     context = ToolExecutionContext(caller_id="me")
     await asyncio.to_thread(import_module, module)
     executor = handlers.resolve(tool_of(make, module, "f", "text", apart=False))
@@ -64,7 +64,7 @@ async def test_async_and_sync(make: Make, write: Write) -> None:
 def test_one_executor_for_one_place(make: Make, write: Write) -> None:
     """R9: tools that share a function share its executor; each must fit."""
     module = write("def f(text, more=1): ...")
-    handlers = PythonHandlers(ProcessExecutor())
+    handlers = PythonHandlers(Places({}))
     first = handlers.resolve(tool_of(make, module, "f", "text", apart=False))
     assert handlers.resolve(tool_of(make, module, "f", "text", "more", apart=False)) is first
     with pytest.raises(DefinitionError, match="does not take the declared parameter 'other'"):
@@ -74,11 +74,12 @@ def test_one_executor_for_one_place(make: Make, write: Write) -> None:
 def test_an_isolated_handler_is_not_imported(make: Make, write: Write) -> None:
     """R9: what runs apart is imported apart: this process never sees its module."""
     module = write("def f(text): ...")
-    processes = ProcessExecutor()
     tool = tool_of(make, module, "f", "text", apart=True)
-    handlers = PythonHandlers(processes)
+    handlers = PythonHandlers(Places({}))
     assert handlers.check(tool, may_import=True) == []
-    assert handlers.resolve(tool) is processes
+    executor = handlers.resolve(tool)
+    assert isinstance(executor, PlacedHandler)
+    assert executor.isolation == "process"
     assert module not in sys.modules
 
 

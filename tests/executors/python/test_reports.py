@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.executors.python.apart import Apart
 from tests.executors.python.test_in_engine import BOUND, Write, define, engine_of
 from tool_engine import ToolEngineEvent, ToolExecutionContext
-from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.model.progress import ToolProgress
 
 HANDLERS = """
@@ -175,7 +175,7 @@ async def test_without_an_engine(tmp_path: Path, write: Write, make: Any) -> Non
     """Whoever uses the executor alone hears nothing, and has the result."""
     entry = {"handler": f"{write(HANDLERS)}:later", "config": {"isolation": "process"}}
     tool = make(entry, "text", name="later")
-    executor = ProcessExecutor()
+    executor = Apart()
     async with asyncio.timeout(BOUND):
         assert await executor.execute(tool, {"text": "a"}, ToolExecutionContext()) == "done"
     await executor.close()

@@ -109,14 +109,18 @@ class ClusterConnection:
     """The one connection of a process: statements one after another, notifications, a session.
 
     Args:
-        url: The database.
+        url: The database, or what finds its URL, which may block.
         name: The cluster.
         on_note: Hears each notification.
         on_end: Hears once that the connection has ended.
     """
 
     def __init__(
-        self, url: str, name: str, on_note: Callable[[str], None], on_end: Callable[[], None]
+        self,
+        url: str | Callable[[], str],
+        name: str,
+        on_note: Callable[[str], None],
+        on_end: Callable[[], None],
     ) -> None:
         self._url, self._name = url, name
         self._on_note, self._on_end = on_note, on_end
@@ -268,14 +272,23 @@ class ClusterConnection:
         self._on_end()
 
 
-async def _open_session(url: str) -> Any:
-    arguments, mode = await asyncio.to_thread(connect_arguments, url)
+async def _open_session(url: str | Callable[[], str]) -> Any:
+    arguments, mode = await asyncio.to_thread(_read_url, url)
     try:
         return await asyncpg.connect(**arguments, timeout=PATIENCE)
     except ConnectionError as error:
         if mode != FALLS_BACK or _NO_ENCRYPTION not in str(error):
             raise
     return await asyncpg.connect(**{**arguments, "ssl": False}, timeout=PATIENCE)
+
+
+def _read_url(url: str | Callable[[], str]) -> tuple[dict[str, Any], str]:
+    try:
+        return connect_arguments(url() if callable(url) else url)
+    except (ValueError, OSError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise ConfigurationError(f"the URL of the cluster cannot be used: {error}") from None
 
 
 def new_life() -> str:
@@ -296,3 +309,8 @@ def lock_of(life: str) -> int:
 def is_refusal(error: BaseException) -> bool:
     """Return whether a server says itself that it takes no connection: it starts, or stops."""
     return isinstance(error, _REFUSING)
+
+
+def explain_trouble(error: BaseException) -> str:
+    """Return what an error of the database says, in one line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.settings.cluster import ClusterConfig
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 
 STRATEGIES = ("fifo", "priority", "fair")
@@ -80,6 +82,20 @@ class ClusterLimits(msgspec.Struct, frozen=True):
                 f"give the new limits revision {other.revision + 1}, or take those that there are"
             )
         return False
+
+
+def limits_of(config: ConcurrencyConfig, cluster: ClusterConfig) -> ClusterLimits:
+    """Return the limits that a process brings to its cluster, in the order that it serves by."""
+    return ClusterLimits(
+        cluster.revision,
+        buckets=cluster.bucket_limits,
+        keys=cluster.key_limits,
+        rates=cluster.bucket_rates,
+        breakers=cluster.breakers,
+        # What is refused at once has no order.
+        strategy=config.strategy if config.strategy in STRATEGIES else STRATEGIES[0],
+        aging=config.aging_interval,
+    )
 
 
 def is_rate(resource: str) -> bool:

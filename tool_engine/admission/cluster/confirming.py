@@ -19,7 +19,7 @@ class Confirmed:
     From then on it gives back what comes free at once, as long as it is wanted.
 
     Args:
-        wanted_since: Since which of the coordinator's messages each state says that a resource is wanted.
+        wanted_since: Of each resource: since which of the coordinator's messages it is wanted.
         seen: The newest of them that the life had taken in when it spoke last.
         pressed: Resources for which it has been asked to answer at once.
     """

@@ -10,12 +10,22 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
+from tool_engine.admission.cluster.cluster_limits import limits_of
 from tool_engine.admission.cluster.member import ClusterMember
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.config import ConcurrencyConfig
+from tool_engine.errors import ClusterUnavailableError, ConfigurationError
+from tool_engine.interfaces import AdmissionUser
+from tool_engine.model.settings.cluster import LOCAL, ClusterConfig
 
+_PATIENCE: Final = 5.0
+"""Seconds that a database gets to answer before an engine starts."""
+_MOVABLE: Final = ("revision", "bucket_limits", "key_limits", "bucket_rates", "breakers")
+"""The fields of a cluster that may change while the engine runs."""
 _OFTEN: Final = 0.001
 """Seconds of the machine's own time between two looks."""
 
@@ -56,17 +66,86 @@ class ClusterController(ToolConcurrencyController):
 
     def release(
         self, slot: ConcurrencySlot, now: float | None = None, *, outcome: bool | None = True
-    ) -> Any:
-        """Give the slot back; see `ToolConcurrencyController.release`."""
+    ) -> bool | None:
+        """Give the slot back; return True if its units were lost before."""
         if now is None:
             now = self._clock()
         if now >= self._look_at:
-            self._look_at_clock(now)
+            self._look_at_clock(now, slot)
         super().release(slot, now, outcome=outcome)
         if self.member.has_lost and self.member.end_lost(slot):
             self.lost += 1
+            return True
+        return None
 
-    def _look_at_clock(self, now: float) -> None:
+    def park(self, slot: ConcurrencySlot) -> None:
+        """Lend a slot out, if it is not lost by then."""
+        now = self._clock()
+        if now >= self._look_at:
+            self._look_at_clock(now, slot)
+        super().park(slot)
+
+    def attach(self, user: AdmissionUser) -> None:
+        """Take note of the engine, which ends calls whose units were lost."""
+        super().attach(user)
+        self.member.on_lost = user.end_lost
+
+    async def open(self) -> None:
+        """Join the cluster.
+
+        Raises:
+            ConfigurationError: It does not take this process.
+            ClusterUnavailableError: Its database has not answered, and calls cannot do without.
+        """
+        cluster = self.config.cluster
+        if await self.member.join(_PATIENCE) or cluster is None or cluster.on_unavailable == LOCAL:
+            return
+        raise ClusterUnavailableError(
+            f"the database of the cluster {cluster.name!r} did not answer within {_PATIENCE:g} s "
+            f"({self.member.describe_trouble()}); start it, correct cluster.url, or let calls go "
+            "on without it with on_unavailable='local'"
+        )
+
+    async def leave(self) -> None:
+        """Give everything back, and leave the cluster."""
+        await self.member.close()
+
+    def configure(self, config: ConcurrencyConfig) -> None:
+        """Apply another configuration; limits of the cluster with a higher revision, everywhere.
+
+        Raises:
+            ConfigurationError: It is another cluster, or its limits contradict those that it has.
+        """
+        now, then = self.config.cluster, config.cluster
+        if now is not None and then != now:
+            fixed = None if then is None else msgspec.structs.replace(now, **_read_movable(then))
+            if then is None or fixed != then:
+                raise ConfigurationError(
+                    "a cluster is joined for good: only its revision and limits can be changed "
+                    "while the engine runs; make a new engine for another one"
+                )
+            self.member.configure(limits_of(config, then))
+        super().configure(config)
+
+    def pause(self) -> None:
+        """Give no more slots; what no call uses, other processes may have."""
+        super().pause()
+        self.member.let_idle_go()
+
+    async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as there
+        """Refuse new calls and wait until nothing runs; what comes free, others may have."""
+        done = await super().drain(timeout)
+        self.member.let_idle_go()
+        return done
+
+    def _look_at_clock(self, now: float, slot: ConcurrencySlot | None = None) -> None:
         # Not at each call: a clock that goes on while the machine sleeps may take a microsecond.
         self._look_at = now + _OFTEN
+        if slot is not None:
+            # A call that never waited is not listed, and may be what this process stood still in.
+            self._pool.show(slot)
         self.member.look_at_clock()
+
+
+def _read_movable(cluster: ClusterConfig) -> dict[str, Any]:
+    return {name: getattr(cluster, name) for name in _MOVABLE}

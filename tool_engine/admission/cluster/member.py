@@ -17,6 +17,7 @@ from tool_engine.admission.cluster.cluster_database import (
     LOST,
     ClusterConnection,
     Found,
+    explain_trouble,
     is_refusal,
     new_life,
 )
@@ -113,7 +114,7 @@ class ClusterMember:
     """The source of a controller's units, which PostgreSQL keeps for all processes.
 
     Args:
-        url: The database.
+        url: The database, or what finds its URL, which may block.
         cluster: The cluster's name.
         process: The name of this process.
         limits: Those of its configuration.
@@ -126,7 +127,7 @@ class ClusterMember:
 
     def __init__(
         self,
-        url: str,
+        url: str | Callable[[], str],
         cluster: str,
         process: str,
         limits: ClusterLimits,
@@ -167,6 +168,11 @@ class ClusterMember:
         self._sending: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._trouble: str | None = None
+        self._heard = asyncio.Event()
+        """Set once the coordinator has answered, or will not."""
+        self.on_lost: Callable[[Collection[Any]], object] = list
+        """Hears of slots whose units others may have by now."""
         self.refusal: ConfigurationError | None = None
         """Why the cluster does not take this process; None: it does."""
         self._sure_until = math.inf
@@ -290,11 +296,14 @@ class ClusterMember:
         return int(self._desk.count_used(name)) if kind == "bucket" else 0
 
     def _number_lost(self) -> list[int]:
-        numbers = []
-        for slot in self._desk.lose_all():
+        slots, numbers = self._desk.lose_all(), []
+        for slot in slots:
             self._count += 1
             self._lost[slot] = self._count
             numbers.append(self._count)
+        if slots:
+            _log.warning("cluster_leases_lost", calls=len(slots))
+            self.on_lost(slots)
         return numbers
 
     def look_at_clock(self) -> None:
@@ -314,6 +323,38 @@ class ClusterMember:
             self._apply_effects(self._holder.give_back(number, read_uptime()))
         return number is not None
 
+    # What the engine asks.
+
+    async def join(self, seconds: float) -> bool:
+        """Wait until the coordinator has answered; False: it has not within that time.
+
+        Raises:
+            ConfigurationError: The cluster does not take this process.
+        """
+        self._start_running()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._heard.wait()
+        if self.refusal is not None:
+            raise self.refusal
+        return self._heard.is_set()
+
+    def describe_trouble(self) -> str:
+        """Return what the last try to connect said."""
+        return self._trouble or "it takes its time"
+
+    def configure(self, limits: ClusterLimits) -> None:
+        """Bring other limits to the cluster.
+
+        Raises:
+            ConfigurationError: They contradict those of the cluster under one revision.
+        """
+        self._apply_effects(self._holder.configure(limits, read_uptime()))
+
+    def let_idle_go(self) -> None:
+        """Give back all that no call uses."""
+        self._apply_effects(self._holder.let_idle_go(read_uptime()))
+
     # What the connection brings.
 
     def _start_running(self) -> None:
@@ -331,6 +372,7 @@ class ClusterMember:
                 self._take_refusal(error, is_final=True)
                 return
             except LOST as error:
+                self._trouble = explain_trouble(error)
                 self._note_outage(error)
                 if is_refusal(error):
                     self._apply_effects(holder.on_refused(read_uptime()))
@@ -351,6 +393,7 @@ class ClusterMember:
         _log.error("cluster_refused", error=str(error))
         if is_final:
             self.refusal = error
+            self._heard.set()
             self._desk.refuse_all()
 
     # What if the database cannot be reached?
@@ -406,6 +449,7 @@ class ClusterMember:
             return
         self._end_outage()
         self._apply_effects(self._holder.on_reply(answer, read_uptime()))
+        self._heard.set()
 
     async def _write_state(self, message: Message) -> Any:
         """Work out what a message leads to, and write it; again if another one was first."""

@@ -31,6 +31,7 @@ _OPTIONS: Final = {
     "records": "TOOL_ENGINE_RECORDS",
     "sources": "TOOL_ENGINE_SOURCES",
     "mcp_servers": "TOOL_ENGINE_MCP_CONFIG",
+    "cluster": "TOOL_ENGINE_CLUSTER",
 }
 """Settings that an option says too, and its variable."""
 _PARAMETERS: Final = {"sources": "source", "mcp_servers": "mcp_config"}
@@ -106,6 +107,8 @@ def _list_entries(
     """Yield what is said below a table."""
     file, said = settings.file, settings.read_file(name, {})
     here = {each.partition("=")[0] for each in settings.sources} if name == "sources" else set()
+    if name == "concurrency" and settings.cluster is not None:
+        here, options = {"cluster"}, {name: options["cluster"]}
     for key in dict.fromkeys((*said, *here)):
         shown = value[key] if isinstance(value, Mapping) else getattr(value, key)
         origin = options[name] if key in here or file is None else file.place(f"{name}.{key}")

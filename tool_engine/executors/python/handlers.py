@@ -21,9 +21,9 @@ from tool_engine.errors import (
 )
 from tool_engine.executors.commands.supervisor import Bell
 from tool_engine.executors.handler import check_handler, check_signature, executor_for
+from tool_engine.executors.places import PlacedHandler, Places
 from tool_engine.executors.python.hints import ADAPTING, asks_types
 from tool_engine.executors.python.importing import OtherCodeError, check_running, import_source
-from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.executors.python.python_entry import (
     PythonEntry,
     check_entry,
@@ -44,14 +44,14 @@ class PythonHandlers:
     """The imported handlers; each module is imported once, as everywhere in Python.
 
     Args:
-        processes: Runs those with `isolation: process`.
+        places: Run those that are kept apart.
         approved: The hash of the code that was approved for a tool; None where any may run.
     """
 
     def __init__(
-        self, processes: ProcessExecutor, approved: Callable[[Tool], str | None] = lambda _: None
+        self, places: Places, approved: Callable[[Tool], str | None] = lambda _: None
     ) -> None:
-        self._processes = processes
+        self._apart = PlacedHandler("process", places)
         self._approved = approved
         self._known: dict[str, ToolExecutor] = {}
         self._typed: dict[str, tuple[Tool, ToolExecutor, ToolExecutor]] = {}
@@ -86,7 +86,7 @@ class PythonHandlers:
         """
         entry = compile_entry(tool)
         if entry.is_isolated:
-            return self._processes
+            return self._apart
         # A plain `execute` is in the executor's contract; the Protocol shows the async one.
         later = _LaterExecutor(lambda: self._find_imported(entry, tool))
         if entry.module not in sys.modules and _is_on_loop():

@@ -40,10 +40,8 @@ class Address(msgspec.Struct, frozen=True):
         Raises:
             ConfigurationError: A secret is missing, or what comes out is no URL of a database.
         """
-        filled = _fill_secrets(url)
+        filled = fill_secrets(url)
         source = _make_source(filled)
-        for secret in _find_passwords(filled):
-            remember_secret(secret)
         if source.kind == "sqlite":
             path = unquote(filled.partition("://")[2][1:])
             return cls("sqlite", str(Path(path).expanduser().absolute()))
@@ -60,20 +58,30 @@ def _make_source(url: str) -> DatabaseSource:
     return source
 
 
-def _fill_secrets(url: str) -> str:
-    whole = _SECRET.fullmatch(url)
-    if whole is not None:
-        return _find_value(whole)
-    end = url.rfind("@")
+def fill_secrets(url: str, setting: str = "records") -> str:
+    """Return the URL with its secrets filled in, which are hidden from then on; may block.
+
+    Args:
+        url: What the setting holds.
+        setting: Its name, for errors.
+
+    Raises:
+        ConfigurationError: A secret is missing.
+    """
+    whole, end = _SECRET.fullmatch(url), url.rfind("@")
 
     def fill(found: re.Match[str]) -> str:
+        value = _find_value(found, setting)
         # Before the last `@` stands a user or a password, which may hold anything.
-        return quote(_find_value(found), safe="") if found.end() <= end else _find_value(found)
+        return quote(value, safe="") if whole is None and found.end() <= end else value
 
-    return _SECRET.sub(fill, url)
+    filled = _SECRET.sub(fill, url)
+    for secret in _find_passwords(filled):
+        remember_secret(secret)
+    return filled
 
 
-def _find_value(found: re.Match[str]) -> str:
+def _find_value(found: re.Match[str], setting: str) -> str:
     source, name = found.groups()
     if source == "env":
         value = os.environ.get(name, "")
@@ -82,14 +90,14 @@ def _find_value(found: re.Match[str]) -> str:
             value = Path(name).expanduser().read_text().strip()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
-            raise ConfigurationError(f"records: the file {name!r}: {reason}") from None
+            raise ConfigurationError(f"{setting}: the file {name!r}: {reason}") from None
     if not value and source == "env":
         raise ConfigurationError(
-            f"records: the environment variable {name!r} is not set or empty; set it before the "
+            f"{setting}: the environment variable {name!r} is not set or empty; set it before the "
             "engine starts"
         )
     if not value:
-        raise ConfigurationError(f"records: the file {name!r} is empty; write the secret into it")
+        raise ConfigurationError(f"{setting}: the file {name!r} is empty; write the secret into it")
     remember_secret(value)
     return value
 

@@ -1,4 +1,7 @@
-"""How does a handler run apart from the engine, in worker processes with limits?"""
+"""How does a handler run apart from the engine, in worker processes with limits?
+
+This backend is here, not among the others: it needs what ends the processes of commands.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.python.python_entry import compile_entry, declared_of
 from tool_engine.executors.python.worker import Report
 from tool_engine.executors.python.worker_pool import WorkerPool
+from tool_engine.interfaces import ExecutionBackend, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 from tool_engine.model.trace import trace_headers
@@ -45,8 +49,8 @@ class _Call(OwnThread[Any]):
         return self._run(deadline=deadline, bell=bell)
 
 
-class ProcessExecutor:
-    """The executor of handlers with `isolation: process`, whose code may need approval."""
+class ProcessBackend(ExecutionBackend):
+    """The worker processes of handlers with `isolation: process`, whose code may need approval."""
 
     def __init__(self, approved: Callable[[Tool], str | None] = lambda _: None) -> None:
         self._approved = approved
@@ -54,10 +58,14 @@ class ProcessExecutor:
         self._pools: dict[str, tuple[Tool, WorkerPool]] = {}
 
     def __repr__(self) -> str:
-        return f"ProcessExecutor({[pool for _, pool in self._pools.values()]})"
+        return f"ProcessBackend({[pool for _, pool in self._pools.values()]})"
 
     async def execute(
-        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+        self,
+        executor: ToolExecutor,
+        tool: Tool,
+        params: dict[str, Any],
+        context: ToolExecutionContext,
     ) -> Any:
         """Return the handler's value, as JSON values.
 
@@ -67,16 +75,24 @@ class ProcessExecutor:
             ToolExecutionError: The handler failed, cannot be imported, or its process died.
             TimeoutError: It did not end in time; nothing of the call is left.
         """
+        del executor
         wire, timeout = context.to_wire(), seconds_left(context)
         hear = partial(_pass_on_report, context)
         pool = self._find_pool(tool)
         return await _Call(pool, params, wire, timeout, trace_headers(), hear).run()
 
-    async def close(self) -> None:
+    def takes(self, executor: ToolExecutor, tool: Tool) -> bool:
+        """Return whether the tool's definition asks for processes."""
+        del tool
+        return getattr(executor, "isolation", None) == "process"
+
+    async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - as the interface has it
         """End the idle worker processes; the others end with their calls."""
+        del timeout
         pools, self._pools = self._pools, {}
         if pools:
             await asyncio.to_thread(_close_pools, [pool for _, pool in pools.values()])
+        return 0
 
     def _find_pool(self, tool: Tool) -> WorkerPool:
         known, approved = self._pools.get(tool.name), self._approved(tool)

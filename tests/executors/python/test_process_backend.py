@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.executors.python.apart import Apart
 from tool_engine.errors import DefinitionError, ToolExecutionError
 from tool_engine.executors.python import guest
-from tool_engine.executors.python.process_executor import ProcessExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
@@ -65,7 +65,7 @@ max_of_c = max
 
 class Bench:
     def __init__(self, make: Make, module: str) -> None:
-        self.executor = ProcessExecutor()
+        self.executor = Apart()
         self.make, self.module = make, module
         self.context = ToolExecutionContext(caller_id="me", variables={"a": [1]})
 
@@ -326,7 +326,7 @@ async def test_no_more_files(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_other_systems(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """R9: where nothing can be promised about processes, none is started."""
-    monkeypatch.setattr("tool_engine.executors.python.process_executor.sys.platform", "win32")
+    monkeypatch.setattr("tool_engine.executors.python.process_backend.sys.platform", "win32")
     with pytest.raises(ToolExecutionError, match="works on Linux only, this is win32"):
         await bench.run("pid")
 

@@ -1,0 +1,306 @@
+"""Do engines that share a cluster keep its limits, and do calls end that lost their slots?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.postgres import PostgresServer
+from tool_engine import (
+    ClusterConfig,
+    ClusterUnavailableError,
+    ConcurrencyConfig,
+    ConfigurationError,
+    LeaseLostError,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionContext,
+)
+
+BOUND = 20.0
+TTL = 1.2
+STILL = 1.1 * TTL
+Make = Callable[..., ToolEngine]
+
+
+class Service:
+    """What the tools of all engines call: it counts how many are with it."""
+
+    def __init__(self) -> None:
+        self.running = self.most = self.ended = 0
+        self.gate = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    async def work(self) -> int:
+        """Work until the gate is open."""
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self._changed.set()
+        try:
+            await self.gate.wait()
+            await asyncio.sleep(0)
+        finally:
+            self.running -= 1
+        self.ended += 1
+        return 1
+
+    async def until(self, running: int) -> None:
+        async with asyncio.timeout(BOUND):
+            while self.running < running:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+async def url(postgres_server: PostgresServer) -> str:
+    return await asyncio.to_thread(postgres_server.fresh_database)
+
+
+@pytest.fixture
+async def make(url: str, service: Service, tmp_path: Path) -> AsyncIterator[Make]:
+    """Makes an engine with a tool in the bucket `ai`, which two may use in all."""
+    made: list[ToolEngine] = []
+
+    def make_engine(**fields: Any) -> ToolEngine:
+        cluster = {"revision": 1, "bucket_limits": {"ai": 2}, "lease_ttl": TTL, **fields}
+        concurrency = ConcurrencyConfig(
+            max_concurrent=50,
+            queue_timeout=None,
+            cluster=ClusterConfig(**{"url": url, **cluster}),
+        )
+        engine = ToolEngine(
+            ToolEngineConfig(
+                tools_directory=str(tmp_path), process=f"p{len(made)}", close_timeout=0.1
+            ),
+            concurrency=concurrency,
+        )
+        engine.tool(name="work", concurrency={"bucket": "ai"})(service.work)
+        made.append(engine)
+        return engine
+
+    yield make_engine
+    service.gate.set()
+    for engine in made:
+        await engine.close()
+
+
+def block_loop(seconds: float) -> int:
+    """Keep the event loop from doing anything else."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+    return 1
+
+
+async def test_one_limit_for_two_engines(make: Make, service: Service) -> None:
+    engines = [make(), make()]
+    for engine in engines:
+        await engine.load()
+    calls = [asyncio.create_task(engines[i % 2].execute("work")) for i in range(12)]
+    await service.until(2)
+    await asyncio.sleep(0.1)
+    assert service.running == 2
+    service.gate.set()
+    async with asyncio.timeout(BOUND):
+        results = await asyncio.gather(*calls)
+    assert service.most == 2
+    assert [result.error_type for result in results] == [None] * 12
+
+
+async def test_what_a_closed_engine_had_is_there_for_others(make: Make, service: Service) -> None:
+    first, second = make(idle_time=60.0), make()
+    service.gate.set()
+    await first.load()
+    await second.load()
+    assert (await first.execute("work")).is_success
+    await first.close()
+    service.gate.clear()
+    calls = [asyncio.create_task(second.execute("work")) for _ in range(2)]
+    await service.until(2)
+    service.gate.set()
+    assert all(result.is_success for result in await asyncio.gather(*calls))
+
+
+async def test_a_process_that_stood_still_ends_its_calls(make: Make, service: Service) -> None:
+    """Both the one in which it stood still and the one that waited meanwhile."""
+    engine = make()
+
+    async def stand_still() -> int:
+        """Keep the event loop from doing anything else."""
+        return block_loop(STILL)
+
+    engine.tool(name="stand_still", concurrency={"bucket": "ai"})(stand_still)
+    engine.tool(name="apart", concurrency={"bucket": "own"})(service.work)
+    await engine.load()
+    waiting = asyncio.create_task(engine.execute("work"))
+    apart = asyncio.create_task(engine.execute("apart"))
+    await service.until(2)
+    stood_still = await engine.execute("stand_still")
+    assert stood_still.error_type == "lease_lost"
+    assert stood_still.output == {}
+    assert "look whether the tool has run" in (stood_still.error or "")
+    async with asyncio.timeout(BOUND):
+        lost = await waiting
+    assert lost.error_type == "lease_lost"
+    assert service.running == 1, "the tool of the lost call goes on"
+    service.gate.set()
+    assert (await apart).is_success, "what is not shared was not lost"
+    records = await engine.store.query_call_records()
+    assert [each.error_type for each in records].count("lease_lost") == 2
+    async with asyncio.timeout(BOUND):
+        assert (await engine.execute("work")).is_success, "its next calls have slots again"
+
+
+async def test_a_lost_call_is_not_tried_again(make: Make, service: Service) -> None:
+    engine = make()
+    attempts = 0
+
+    async def flaky() -> int:
+        """Fail after a while."""
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            await asyncio.sleep(0)
+            block_loop(STILL)
+        raise ValueError("too bad")
+
+    retry = {"attempts": 5, "backoff": 0.01, "on": ["execution_error"]}
+    engine.tool(name="flaky", concurrency={"bucket": "ai"}, retry=retry, idempotent=True)(flaky)
+    await engine.load()
+    result = await engine.execute("flaky")
+    assert result.error_type == "lease_lost", result.error
+    assert attempts == 1
+
+
+async def test_a_call_that_calls_after_it_was_lost(make: Make, service: Service) -> None:
+    """It ends before the inner call begins: its slot is lent only if it is its own."""
+    engine = make()
+    service.gate.set()
+
+    async def outer(context: ToolExecutionContext) -> int:
+        """Stand still, then make a call."""
+        block_loop(STILL)
+        return len((await context.call("work")).output)
+
+    engine.tool(name="outer", concurrency={"bucket": "ai"})(outer)
+    await engine.load()
+    result = await engine.execute("outer")
+    assert result.error_type == "lease_lost", result.error
+    async with asyncio.timeout(BOUND):
+        calls = [engine.execute("work") for _ in range(6)]
+        assert all(result.is_success for result in await asyncio.gather(*calls))
+    assert service.most <= 2
+
+
+async def test_a_call_that_waits_for_its_own_call(make: Make, service: Service) -> None:
+    """What it has lent it cannot lose: the inner call alone is lost."""
+    engine = make()
+
+    async def outer(context: ToolExecutionContext) -> str:
+        """Wait for a call that stands still, and say how it ended."""
+        return str((await context.call("inner")).error_type)
+
+    async def inner() -> int:
+        """Keep the event loop from doing anything else."""
+        return block_loop(STILL)
+
+    engine.tool(name="outer", concurrency={"bucket": "ai"})(outer)
+    engine.tool(name="inner", concurrency={"bucket": "ai"})(inner)
+    await engine.load()
+    async with asyncio.timeout(BOUND):
+        result = await engine.execute("outer")
+    assert (result.error_type, result.output) == (None, {"result": "lease_lost"})
+
+
+async def test_calls_that_share_a_run_share_its_loss(make: Make, service: Service) -> None:
+    engine = make()
+
+    async def shared() -> int:
+        """Stand still after a while."""
+        await service.work()
+        return block_loop(STILL)
+
+    concurrency = {"bucket": "ai", "collision": "single_flight"}
+    engine.tool(name="shared", concurrency=concurrency, effect="read")(shared)
+    await engine.load()
+    calls = [asyncio.create_task(engine.execute("shared")) for _ in range(3)]
+    await service.until(1)
+    service.gate.set()
+    async with asyncio.timeout(BOUND):
+        results = await asyncio.gather(*calls)
+    assert [result.error_type for result in results] == ["lease_lost"] * 3
+    assert service.ended == 1
+
+
+async def test_a_slot_that_was_lost_says_so(make: Make) -> None:
+    engine = make()
+    await engine.load()
+    with pytest.raises(LeaseLostError, match="look at it, then do it again"):
+        async with engine.controller.slot("ai"):
+            block_loop(STILL)
+    async with engine.controller.slot("ai"):
+        await asyncio.sleep(0)
+
+
+async def test_a_higher_revision_holds_everywhere(make: Make, service: Service) -> None:
+    first, second = make(), make()
+    for engine in (first, second):
+        await engine.load()
+    calls = [asyncio.create_task([first, second][i % 2].execute("work")) for i in range(8)]
+    await service.until(2)
+    config = first.controller.config
+    assert config.cluster is not None
+    fields = {"revision": 2, "bucket_limits": {"ai": 5}}
+    first.controller.configure(with_cluster(config, **fields))
+    await service.until(5)
+    await asyncio.sleep(0.1)
+    assert service.running == 5
+    service.gate.set()
+    await asyncio.gather(*calls)
+
+
+def with_cluster(config: ConcurrencyConfig, **fields: Any) -> ConcurrencyConfig:
+    """The same limits with other ones of the cluster."""
+    assert config.cluster is not None
+    return msgspec.structs.replace(
+        config, cluster=msgspec.structs.replace(config.cluster, **fields)
+    )
+
+
+async def test_one_revision_has_one_set_of_limits(make: Make) -> None:
+    first, second = make(), make(bucket_limits={"ai": 3})
+    await first.load()
+    with pytest.raises(ConfigurationError, match="give the new limits revision 2"):
+        await second.load()
+    with pytest.raises(ConfigurationError, match="make a new engine for another one"):
+        first.controller.configure(with_cluster(first.controller.config, name="another"))
+
+
+async def test_a_database_that_is_not_there(make: Make) -> None:
+    nowhere = "postgresql://someone:secret-word@127.0.0.1:1/none"
+    engine = make(url=nowhere)
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(ClusterUnavailableError, match="on_unavailable='local'") as raised:
+            await engine.load()
+    assert "secret-word" not in str(raised.value)
+    assert raised.value.error_type == "rejected"
+
+
+async def test_secrets_of_the_url(make: Make, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLUSTER_URL", url)
+    engine = make(url="${env:CLUSTER_URL}")
+    await engine.load()
+    missing = make(url="postgresql://owner:${env:NO_SUCH_WORD}@127.0.0.1/x")
+    with pytest.raises(ConfigurationError, match="cluster: the environment variable 'NO_SUCH"):
+        await missing.load()

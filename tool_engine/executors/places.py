@@ -1,0 +1,74 @@
+"""Where do handlers run that their definitions keep apart from the engine's process?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.interfaces import ExecutionBackend
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+
+
+class Places:
+    """The backends by `entry.config.isolation`; each is made when it is first asked for.
+
+    Args:
+        makers: Make them.
+    """
+
+    def __init__(self, makers: Mapping[str, Callable[[], ExecutionBackend]]) -> None:
+        self._makers = dict(makers)
+        self._made: dict[str, ExecutionBackend] = {}
+
+    def __repr__(self) -> str:
+        return f"Places({[*self._made.values()]}, of {sorted(self._makers)})"
+
+    def add(self, isolation: str, make: Callable[[], ExecutionBackend]) -> None:
+        """Have `make` make the backend of one isolation."""
+        self._makers[isolation] = make
+
+    def find(self, isolation: object) -> ExecutionBackend | None:
+        """Return the backend of an isolation; None: there is none, so that it runs here."""
+        if not isinstance(isolation, str) or isolation not in self._makers:
+            return None
+        if isolation not in self._made:
+            self._made[isolation] = self._makers[isolation]()
+        return self._made[isolation]
+
+    async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109 - what each may take
+        """Close those that were made; each has `timeout` seconds for what it must wait for."""
+        made, self._made = self._made, {}
+        async with AsyncExitStack() as stack:
+            for backend in made.values():
+                stack.push_async_callback(backend.close, timeout)
+
+
+class PlacedHandler:
+    """Stands for handlers of one isolation: their place runs them.
+
+    Args:
+        isolation: What their definitions say.
+        places: Where it is found.
+    """
+
+    def __init__(self, isolation: str, places: Places) -> None:
+        self.isolation = isolation
+        self._places = places
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> Any:
+        """Run it at its place; the plan of a call goes there without this step.
+
+        Raises:
+            ToolExecutionError: There is no such place.
+        """
+        backend = self._places.find(self.isolation)
+        if backend is None:
+            raise ToolExecutionError(
+                f"{tool.name!r} has isolation: {self.isolation}, and nothing here runs that"
+            )
+        return await backend.execute(self, tool, params, context)
