@@ -8,6 +8,7 @@ from tests.proof.mutation import Mutation
 
 ACCOUNTS: Final = "tool_engine/admission/cluster/accounts.py"
 BREAKERS: Final = "tool_engine/admission/cluster/breakers.py"
+CONFIRMING: Final = "tool_engine/admission/cluster/confirming.py"
 COORDINATOR: Final = "tool_engine/admission/cluster/coordinator.py"
 HOLDER: Final = "tool_engine/admission/cluster/holder.py"
 LEASED_CALL: Final = "tool_engine/admission/cluster/leased_call.py"
@@ -36,8 +37,9 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "a call that is put back by the engine does not say so",
         HOLDER,
-        "            call.entry.is_held = True\n            self._let_wait(call, is_again=True)\n",
-        "            call.entry.is_held = True\n            self._let_wait(call)\n",
+        "            call.is_told = call.entry.is_held = True\n"
+        "            self._let_wait(call, is_again=True)\n",
+        "            call.is_told = call.entry.is_held = True\n            self._let_wait(call)\n",
     ),
     _mutate(
         "a note carries the newest grant alone, and overtakes a reply",
@@ -279,7 +281,7 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "a note that is lost is not said again",
         COORDINATOR,
-        "                life.informed = frozenset()\n",
+        "                life.informed = life.confirmed.pressed = frozenset()\n",
         "                pass\n",
     ),
     _mutate(
@@ -287,5 +289,23 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         HOLDER,
         "            if now - since >= self.idle_time:\n",
         "            if False:\n",
+    ),
+    _mutate(
+        "a call that must not wait does so at once, whoever has something idle",
+        CONFIRMING,
+        "any(since is not None and since <= self.seen for since",
+        "any(since is not None for since",
+    ),
+    _mutate(
+        "nobody answers what is asked for a call that must not wait",
+        HOLDER,
+        "        self.outbox.is_urgent |= state.confirm or ",
+        "        self.outbox.is_urgent |= ",
+    ),
+    _mutate(
+        "a call that must not wait waits for a process that is frozen",
+        COORDINATOR,
+        "            elif not self._ask_holders(entry) or now - entry.asked_at >= self.grace:\n",
+        "            elif not self._ask_holders(entry):\n",
     ),
 )

@@ -167,7 +167,7 @@ class ToolConcurrencyController(KnownArguments):
         if waiter.is_waiting:
             try:
                 if on_queued is not None:
-                    on_queued()
+                    self._pool.tell_queued(waiter, on_queued)
                 await waiter.future
             except BaseException:
                 # A cancellation may come after the slot was given and before this task is woken.
@@ -575,7 +575,8 @@ class ToolConcurrencyController(KnownArguments):
         self, lane: Lane, request: AdmissionRequest, now: float, call_id: str | None
     ) -> Waiter:
         pool = self._pool
-        if pool.is_shut or lane.is_gated or request.weight > 1:
+        is_plain = not (pool.is_shut or lane.is_gated or request.weight > 1)
+        if not is_plain or lane.bucket.lease is not None:
             pool.check_may_wait(lane, request, now)
         order, overload = pool.order_of(request, now), lane.bucket.overload
         if overload is not None and request.parent is None:
@@ -586,12 +587,9 @@ class ToolConcurrencyController(KnownArguments):
         pool.join(waiter)
         if not waiter.is_waiting:
             return waiter
-        if waiter.is_queued and (error := pool.refuse_wait(waiter, now)) is not None:
-            pool.turn_away(waiter)
-            raise pool.reject(lane, request, error)
-        pool.note_peak()
-        if pool.announcer:
-            pool.announcer.queued(waiter, now)
+        is_asking = pool.leases is not None and pool.leases.begin_asking(waiter)
+        if not is_asking and (error := pool.settle_wait(waiter, now)) is not None:
+            raise error
         timeout = self.config.queue_timeout if request.timeout is None else request.timeout
         if timeout is not None:
             self._queue.deadlines.add(waiter, timeout, self._queue.waiting)

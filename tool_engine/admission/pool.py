@@ -41,6 +41,11 @@ def broken_accounting(slot: ConcurrencySlot) -> ToolEngineError:
     return ToolEngineError(f"{slot!r} was given back twice: the accounting is broken")
 
 
+def count_none(_: object) -> int:
+    """No call of a bucket or a key asks others before it waits."""
+    return 0
+
+
 class SlotPool:
     """The slots of one controller, their sums, and the hand-over to those that wait.
 
@@ -274,6 +279,7 @@ class SlotPool:
         error = (
             refusal.impossible(request, lane, self.limit)
             or self.gate.refuse(request, self.zombies)
+            or (None if lane.bucket.lease is None else self.leases.source.refuse(lane.bucket.name))
             or refusal.broken(lane, now)
             or self._apply_collision_policy(request, lane)
         )
@@ -406,7 +412,34 @@ class SlotPool:
         if not refusal.is_strict(waiter, self.config, queue.queued):
             return None
         wait = self.estimated_wait(queue.waiting - 1)
-        return refusal.to_wait(waiter, self.config, queue.queued, self.used, now, wait)
+        lease = waiter.lane.bucket.lease
+        asking = count_none if lease is None else self.leases.count_asking
+        return refusal.to_wait(waiter, self.config, queue.queued, self.used, now, wait, asking)
+
+    def has_to_go(self, waiter: Waiter, asking: int) -> bool:
+        """Return whether a call that stands in line may not wait, if all that ask have to."""
+        queued, now = self.queue.queued + asking, self.clock()
+        return refusal.is_strict(waiter, self.config, queued) and bool(
+            refusal.to_wait(waiter, self.config, queued, self.used, now, None, count_none)
+        )
+
+    def settle_wait(self, waiter: Waiter, now: float) -> AdmissionError | None:
+        """Let a call that stands in line wait, or take it out; return why it may not wait."""
+        error = self.refuse_wait(waiter, now) if waiter.is_queued else None
+        if error is not None:
+            self.turn_away(waiter)
+            return self.reject(waiter.lane, waiter.request, error)
+        self.note_peak()
+        if self.announcer:
+            self.announcer.queued(waiter, now)
+        return None
+
+    def tell_queued(self, waiter: Waiter, on_queued: Callable[[], None]) -> None:
+        """Call `on_queued`, now or once it is known that a call waits."""
+        if self.leases is None:
+            on_queued()
+        else:
+            self.leases.tell_queued(waiter, on_queued)
 
     def turn_away(self, waiter: Waiter) -> None:
         """Take a waiter out again that may not wait."""

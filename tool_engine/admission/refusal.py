@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from tool_engine.admission.breaker import CircuitBreaker
@@ -173,6 +174,7 @@ def to_wait(
     used: int,
     now: float,
     wait: float | None,
+    asking: Callable[[object], int],
 ) -> AdmissionError | None:
     """Why a call that cannot run now may not wait either; it stands in line already.
 
@@ -183,6 +185,7 @@ def to_wait(
         used: How many units of the limit in all are in use.
         now: The time on the controller's clock.
         wait: Seconds until it might have a slot, as far as that can be known.
+        asking: How many of those that wait for a bucket or a key may not have to.
     """
     lane: Lane = waiter.lane
     bucket = lane.bucket
@@ -193,16 +196,19 @@ def to_wait(
         return no_room(lane, used, config.max_concurrent, wait)
     if queued > config.queue_size:
         return full("the queue", queued - 1, config.queue_size, lane, wait)
-    if bucket.queue_size is not None and bucket.waiting > bucket.queue_size:
-        name = f"the queue of bucket {bucket.name!r}"
-        return full(name, bucket.waiting - 1, bucket.queue_size, lane, wait)
+    if bucket.queue_size is not None:
+        waiting = bucket.waiting - asking(bucket.name)
+        if waiting > bucket.queue_size:
+            name = f"the queue of bucket {bucket.name!r}"
+            return full(name, waiting - 1, bucket.queue_size, lane, wait)
     limits = config.key_limits
     size = None if limits is None else limits.queue_size
     for key in lane.keys:
         scope, value = key.name
-        if size is not None and not scope and value is not None and key.waiting > size:
-            name = f"the queue of key {value!r}"
-            return full(name, key.waiting - 1, size, lane, wait)
+        if size is None or scope or value is None:
+            continue
+        if (waiting := key.waiting - asking(key.name)) > size:
+            return full(f"the queue of key {value!r}", waiting - 1, size, lane, wait)
     return None
 
 

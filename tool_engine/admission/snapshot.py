@@ -252,6 +252,12 @@ def _reason_in(line: Line, first: Waiter, now: float) -> Reason:
         return Reason(first, f"{cause} lets the next call through in {delay:.2f} s")
     if bucket.has_room(first.weight):
         units = "unit" if bucket.lease.units == 1 else "units"
+        if bucket.lease.is_local:
+            text = (
+                f"bucket {bucket.name!r} has {bucket.used} of {bucket.lease.units} {units} in use"
+            )
+            why = "the database that shares its limit with other processes does not answer"
+            return Reason(first, f"{text} of this process alone, for {why}", bucket)
         return Reason(
             first,
             f"bucket {bucket.name!r} has {bucket.lease.units} {units} of a limit that it shares "

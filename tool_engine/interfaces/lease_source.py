@@ -11,6 +11,8 @@ from abc import abstractmethod
 from collections.abc import Collection
 from typing import Any, Protocol
 
+from tool_engine.errors import AdmissionError
+
 
 class LeaseHolder(Protocol):
     """What a controller offers to the source of its units; called on its event loop."""
@@ -31,6 +33,22 @@ class LeaseHolder(Protocol):
             False: it cannot start just now, or waits no more. The source takes its place back; if
             it still waits, it asks anew once it could start.
         """
+
+    @abstractmethod
+    def keep_waiting(self, waiter: Any) -> None:
+        """Note that a call has to wait: until then it asks, and neither waits nor is refused.
+
+        Args:
+            waiter: What `LeaseSource.ask` was given.
+        """
+
+    @abstractmethod
+    def refuse_all(self) -> None:
+        """End the wait of all calls that `LeaseSource.refuse` has a reason for now."""
+
+    @abstractmethod
+    def set_local(self, is_local: bool) -> None:
+        """Note whether the source cannot be reached, and the process has the limits to itself."""
 
     @abstractmethod
     def lose_all(self) -> list[Any]:
@@ -69,10 +87,16 @@ class LeaseSource(Protocol):
         """Take note of the controller, before anything is asked."""
 
     @abstractmethod
-    def ask(self, waiter: Any) -> None:
+    def refuse(self, bucket: str) -> AdmissionError | None:
+        """Return why no call of a bucket can be given units now, nor soon; None: one can."""
+
+    @abstractmethod
+    def ask(self, waiter: Any, *, is_strict: bool) -> None:
         """Note that a call waits for units, and for nothing else.
 
         Args:
+            is_strict: It is refused if it has to wait. So `keep_waiting` is to be called only when
+                no process has units idle.
             waiter: The call: its `weight`, `order`, `request` and `lane.bucket.name`; `resumes` is
                 set for one that has run before, which goes first.
         """

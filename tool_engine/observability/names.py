@@ -73,6 +73,8 @@ FACTS: Final[dict[str, Fact]] = {
     "record_refused": Fact("error", "the database refused a record for what it says"),
     "agent_listener_failed": Fact("warning", "who listens to a turn of the agent loop failed"),
     "approval_listener_failed": Fact("warning", "who is told of requests for approval failed"),
+    "cluster_unavailable": Fact("error", "the database of a cluster has not answered for a ttl"),
+    "cluster_available": Fact("info", "the database of a cluster answers again"),
     "cluster_leases_lost": Fact("warning", "calls ended that others may have had the slots of"),
     "cluster_refused": Fact("error", "the database of a cluster cannot coordinate it"),
     "approver_failed": Fact("warning", "an approver raised: its call is refused"),

@@ -30,6 +30,7 @@ from tool_engine.admission.cluster.effects import (
     Send,
     Start,
     TurnBreaker,
+    Wait,
 )
 from tool_engine.admission.cluster.holder import Holder
 from tool_engine.admission.cluster.lease_messages import (
@@ -42,6 +43,7 @@ from tool_engine.admission.cluster.lease_messages import (
     decode_message,
     encode_message,
 )
+from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 
 
@@ -130,6 +132,8 @@ class Process:
         self.late: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What happens to it when it thaws."""
         self.timer_at = float("inf")
+        self.told: list[int] = []
+        """Calls that have heard that they wait."""
 
     @property
     def can_hear(self) -> bool:
@@ -243,8 +247,29 @@ class World:
             paused[effect.resource] = max(paused.get(effect.resource, 0.0), until)
         elif isinstance(effect, Refuse):
             raise BreachError(f"{process.name} was refused: {effect.reason}")
+        elif isinstance(effect, Wait):
+            self.check_has_to_wait(process, effect.number)
         else:
             assert isinstance(effect, Adopt | TurnBreaker)
+
+    def check_has_to_wait(self, process: Process, number: int) -> None:
+        """A call that hears that it waits has asked, and hears it once, while it waits."""
+        process.told.append(number)
+        if process.view.work[number].status != WAITS or process.told.count(number) > 1:
+            raise BreachError(f"{number} of {process.name} does not wait, or was told before")
+
+    def note_waits(self, entry: Entry) -> None:
+        """No process has anything idle of what one lacks that asks, but for those that sleep."""
+        if entry.number not in self.by_life[entry.owner].holder.waiting:
+            return  # it has ended, or started with an idle unit of its own process
+        for resource in entry.units.keys() & self.coordinator.blocked:
+            for life in self.coordinator.books.holders.get(resource, ()):
+                process = self.by_life[life]
+                is_there = process.holder.life == life and not process.is_dead
+                if is_there and process.holder.idle_of(resource) > 0:
+                    raise BreachError(
+                        f"{entry} has to wait, and {life} has {resource} idle\n{self}"
+                    )
 
     def set_timer(self, process: Process) -> None:
         due = (process.holder.wake_at() / process.drift) + process.base
@@ -305,6 +330,7 @@ class World:
             pace=chance.choice((1.0, 2.0)) if self.limits.strategy == "fair" else 1.0,
             breaker=breaker,
             parent=None if parent is None else parent.number,
+            asks=number % 3 == 0,
         )
         self.act(process, effects)
         if work.status == RUNS and sent == self.counts["statements"]:
@@ -475,7 +501,7 @@ class World:
         looks = isinstance(message, Sync) and message.looks
         sessions = self.sessions() if looks else frozenset()
         outcome = self.coordinator.hear(message, self.now, sessions)
-        if self.coordinator.limits is not known:
+        if self.coordinator.limits != known:
             self.ledger.adopt(self.coordinator.limits)
         if outcome.is_durable:
             self.saved = self.coordinator.save()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
+from tool_engine.errors import AdmissionError
 from tool_engine.interfaces.lease_source import LeaseHolder
 
 
@@ -54,6 +55,13 @@ class SharedUnits:
             for member in self.members:
                 wanted = self._is_wanted(bucket, member)
                 member.holder.set_units(bucket, member.units[bucket], is_wanted=wanted)
+        asyncio.get_running_loop().call_soon(self._let_wait, [each[3] for each in self.asked])
+
+    def _let_wait(self, waiters: list[Any]) -> None:
+        """Say of those that have nothing, now that what is idle has gone back, that they wait."""
+        for *_, member, waiter in list(self.asked):
+            if waiter in waiters and not self._is_due:
+                member.holder.keep_waiting(waiter)
 
     def _give_out(self, bucket: str) -> None:
         for entry in sorted(self.asked, key=lambda each: each[:2]):
@@ -83,6 +91,7 @@ class Member:
         self._shared = shared
         self.units = dict.fromkeys(shared.limits, 0)
         self.asked = 0
+        self.refusal: AdmissionError | None = None
 
     @property
     def buckets(self) -> Collection[str]:
@@ -91,7 +100,10 @@ class Member:
     def attach(self, holder: LeaseHolder) -> None:
         self.holder = holder
 
-    def ask(self, waiter: Any) -> None:
+    def refuse(self, bucket: str) -> AdmissionError | None:
+        return self.refusal
+
+    def ask(self, waiter: Any, *, is_strict: bool) -> None:
         self._shared.count += 1
         self.asked += 1
         self._shared.asked.append((waiter.resumes is None, self._shared.count, self, waiter))

@@ -17,6 +17,7 @@ from tool_engine.admission.cluster.effects import (
     Send,
     Start,
     TurnBreaker,
+    Wait,
 )
 from tool_engine.admission.cluster.holder import Holder
 from tool_engine.admission.cluster.lease_messages import Hello, Message, Note, Sync
@@ -33,6 +34,10 @@ class Pair:
     def __init__(self, *processes: str, limits: ClusterLimits = LIMITS) -> None:
         self.coordinator = Coordinator(limits)
         self.outcomes: list[Outcome] = []
+        self.silent: set[str] = set()
+        """Processes that hear no notes."""
+        self.waits: list[tuple[str, int]] = []
+        """Of which calls it became known that they have to wait."""
         self.holders = {name: make_holder(name, limits) for name in processes}
         for holder in self.holders.values():
             self.do(holder, holder.on_connected(0.0), 0.0)
@@ -43,6 +48,9 @@ class Pair:
         todo = [(holder, effect) for effect in effects]
         while todo:
             by, effect = todo.pop(0)
+            if isinstance(effect, Wait):
+                self.waits.append((by.process, effect.number))
+                continue
             if not isinstance(effect, Send):
                 done += [effect] if by is holder else []
                 continue
@@ -51,7 +59,7 @@ class Pair:
             todo += [(by, each) for each in by.on_reply(outcome.answer, now)]
             for note in outcome.notes:
                 for reader in self.holders.values():
-                    if reader.life == note.life:
+                    if reader.life == note.life and reader.process not in self.silent:
                         todo += [(reader, each) for each in reader.on_notification(note, now)]
         return done
 
@@ -364,3 +372,45 @@ def test_restart_grants_nothing_until_each_life_has_said_what_it_holds() -> None
     a.on_connection_lost(5.0)
     pair.do(a, a.on_connected(5.0), 5.0)
     assert pair.coordinator.books.used == {AI: 1}
+
+
+def test_call_that_asks_gets_what_is_idle_elsewhere() -> None:
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.ask(1, {AI: 2}, 0.1), 0.1)
+    pair.do(a, a.give_back(1, 0.2), 0.2)
+    assert pair.do(b, b.ask(2, {AI: 1}, 0.3, asks=True), 0.3) == [Start(2)]
+    assert pair.waits == []
+
+
+def test_call_that_asks_hears_that_it_waits_once_each_holder_has_answered() -> None:
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.ask(1, {AI: 2}, 0.1), 0.1)
+    pair.silent.add("a")
+    assert pair.do(b, b.ask(2, {AI: 1}, 0.2, asks=True), 0.2) == []
+    assert pair.waits == []
+    pair.silent.clear()
+    pair.do(a, a.on_notification(pair.outcomes[-1].notes[0], 0.2), 0.2)
+    assert pair.waits == [("b", 2)]
+    # It is known by now: the next one has its answer with its own message.
+    known = len(pair.outcomes)
+    assert pair.do(b, b.ask(3, {AI: 1}, 0.3, asks=True), 0.3) == []
+    assert pair.waits == [("b", 2), ("b", 3)]
+    assert len(pair.outcomes) == known + 1
+    pair.do(a, a.give_back(1, 0.4), 0.4)
+    assert b.running.keys() == {2, 3}
+
+
+def test_call_that_asks_does_not_wait_for_a_process_that_never_answers() -> None:
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.ask(1, {AI: 2}, 0.1), 0.1)
+    pair.silent.add("a")
+    pair.do(b, b.ask(2, {AI: 1}, 0.2, asks=True), 0.2)
+    pair.do(b, b.tick(0.4), 0.4)
+    assert pair.waits == []
+    pair.do(b, b.tick(0.51), 0.51)
+    assert pair.waits == [("b", 2)]
+    pair.do(b, b.tick(0.62), 0.62)
+    assert pair.waits == [("b", 2)]

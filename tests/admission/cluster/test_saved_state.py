@@ -22,7 +22,10 @@ class SavedCoordinator(WatchedCoordinator):
 
     def hear(self, message: Message, now: float, sessions: frozenset[str] | None = None) -> Outcome:
         outcome = super().hear(message, now, sessions)
-        vars(self).update(vars(load_state(save_state(self))))
+        read = load_state(save_state(self))
+        for name in ("absent", "blocked", "lowered", "paused", "gated_until", "has_changed"):
+            assert getattr(read, name) == getattr(self, name), name
+        vars(self).update(vars(read))
         return outcome
 
 

@@ -27,6 +27,8 @@ class Watcher(Protocol):
 
     def note_back(self, life: str) -> None: ...
 
+    def note_waits(self, entry: Entry) -> None: ...
+
 
 class WatchedCoordinator(Coordinator):
     """A coordinator that looks at each grant, and at all that it does not grant."""
@@ -75,6 +77,14 @@ class WatchedCoordinator(Coordinator):
         if ticket.place is None and entry.place <= self.watcher.last_place:
             raise BreachError(f"{entry} stands before those that came earlier")
         return entry
+
+    def _answer_asking(self, now: float) -> None:
+        known = {id(entry) for entry in self.asking if entry.told_at is not None}
+        super()._answer_asking(now)
+        for entry in self.asking:
+            late = now - entry.asked_at >= self.grace
+            if entry.told_at is not None and id(entry) not in known and not late:
+                self.watcher.note_waits(entry)
 
     def _remove_life(self, life: Life, now: float) -> None:
         super()._remove_life(life, now)

@@ -12,6 +12,7 @@ from typing import Final
 from tool_engine.admission.cluster.accounts import Account, Books
 from tool_engine.admission.cluster.breakers import ClusterBreaker
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
+from tool_engine.admission.cluster.confirming import Confirmed
 from tool_engine.admission.cluster.lease_messages import (
     Answer,
     Conflict,
@@ -59,6 +60,7 @@ class Life:
     entries: dict[int, Entry] = field(default_factory=dict)
     informed: frozenset[str] = frozenset()
     """The resources of which it knows that others wait for them."""
+    confirmed: Confirmed = field(default_factory=Confirmed)
 
 
 @dataclass(slots=True, frozen=True)
@@ -96,6 +98,10 @@ class Coordinator:
         """The lives that have not said since the last restart what they hold."""
         self.books = Books(limits)
         self.line_up = LineUp(limits)
+        self.asking: list[Entry] = []
+        """Those that ask, of all that stand in line."""
+        self._asked: set[str] = set()
+        """The resources of which they need more, and some life may have some idle."""
         self.blocked: set[str] = set()
         """The resources of which some ticket needs more."""
         self.lowered: set[str] = set()
@@ -140,6 +146,7 @@ class Coordinator:
             for name in list(self.absent):
                 self._remove_life(self.lives[name], now)
         self._serve_waiting(now)
+        self._answer_asking(now)
         is_there = life.name in self.lives
         answer = self._make_reply(life, message, fresh, now) if is_there else GivenUp(message.op)
         self._news.discard(life.name)
@@ -212,7 +219,7 @@ class Coordinator:
         if now - self.looked_at >= LOOK_EVERY:
             self.looked_at = now
             for life in self.lives.values():
-                life.informed = frozenset()
+                life.informed = life.confirmed.pressed = frozenset()
         self.has_changed = True
 
     def _remove_life(self, life: Life, now: float) -> None:
@@ -234,6 +241,8 @@ class Coordinator:
         if isinstance(message, Hello):
             self._restate_life(life, message, now)
         else:
+            if message.seen[0] == self.epoch:
+                life.confirmed.seen = message.seen[1]
             self._take_changes(life, message, now)
         for former in message.former:
             if former in self.lives and self.lives[former].process == life.process:
@@ -244,7 +253,7 @@ class Coordinator:
 
     def _restate_life(self, life: Life, hello: Hello, now: float) -> None:
         """Make a life what it says it is: what was granted, and never heard of, is not held."""
-        life.epoch = self.epoch
+        life.epoch, life.confirmed = self.epoch, Confirmed()
         self.absent.discard(life.name)
         for other in self.lives.values():
             if other.process == life.process and other is not life:
@@ -294,6 +303,7 @@ class Coordinator:
             entry = life.entries.get(ticket.number)
             if entry is None:
                 entry = life.entries[ticket.number] = self._make_entry(life, ticket, now)
+                self.asking += [entry] if entry.asks else []
             elif ticket.attempt > entry.attempt:
                 self.line_up.leave(entry)
                 entry.attempt, entry.is_granted = ticket.attempt, False
@@ -324,6 +334,7 @@ class Coordinator:
             ticket.breaker,
             ticket.attempt,
             ticket.is_held,
+            ticket.asks,
         )
 
     def _take_signs(self, life: Life, message: Message, now: float) -> None:
@@ -398,6 +409,34 @@ class Coordinator:
                 if resource not in life.informed and self._is_wanted(name, resource):
                     self._news.add(name)
 
+    def _answer_asking(self, now: float) -> None:
+        """Find out which of those that ask have to wait: no process has idle what they need."""
+        self._asked = set()
+        if not self.asking or self.is_gated(now):
+            return
+        self.asking = [entry for entry in self.asking if entry.line is not None and entry.asks]
+        for entry in self.asking:
+            if entry.told_at is not None:
+                entry.asks = self.lives[entry.owner].confirmed.seen < entry.told_at
+            # One that is frozen never answers.
+            elif not self._ask_holders(entry) or now - entry.asked_at >= self.grace:
+                entry.told_at = self.heard
+                self._news.add(entry.owner)
+            else:
+                self._asked.update(entry.units)
+
+    def _ask_holders(self, entry: Entry) -> bool:
+        """Return whether some life may have idle what one that asks needs; it is to say so."""
+        is_open = False
+        for resource in entry.units.keys() & self.blocked:
+            for name in self.books.holders.get(resource, ()):
+                confirmed = self.lives[name].confirmed
+                if not confirmed.has(resource, is_own=name == entry.owner):
+                    is_open = True
+                    if resource not in confirmed.pressed:
+                        self._news.add(name)
+        return is_open
+
     def _may_go(self, entry: Entry, now: float) -> bool:
         if any(resource in self.paused for resource in entry.units):
             return False
@@ -440,7 +479,10 @@ class Coordinator:
         counts = self.line_up.counts
         wanted = frozenset(r for r in life.accounts if self._is_wanted(life.name, r))
         own = (r for r in life.accounts if r in self.blocked and life.name in counts.get(r, ()))
+        short = frozenset(own)
         life.informed = wanted
+        life.confirmed.note_state(wanted, short, self.heard)
+        life.confirmed.pressed = life.confirmed.find_open(self._asked)
         granted = [entry for entry in life.entries.values() if entry.is_granted]
         return State(
             at=(self.epoch, self.heard),
@@ -448,8 +490,14 @@ class Coordinator:
             grants={entry.number: entry.attempt for entry in granted},
             probes=tuple(entry.number for entry in granted if self._is_probe(entry)),
             wanted=wanted,
-            short=frozenset(own),
+            short=short,
             pauses={resource: until - now for resource, until in self.paused.items()},
             breakers={n: b.view(now) for n, b in self.breakers.items() if b.generation},
             revision=self.limits.revision,
+            waits=tuple(
+                entry.number
+                for entry in self.asking
+                if entry.owner == life.name and entry.told_at is not None
+            ),
+            confirm=bool(life.confirmed.pressed),
         )

@@ -32,6 +32,15 @@ class Start(msgspec.Struct, frozen=True):
     is_probe: bool = False
 
 
+class Wait(msgspec.Struct, frozen=True):
+    """It is known now that a call has to wait; it may be refused, or be said to wait.
+
+    Of a call that asks, no process has an idle unit that it could have.
+    """
+
+    number: int
+
+
 class Lose(msgspec.Struct, frozen=True):
     """Others may have the units of these calls now: end them as `lease_lost`.
 
@@ -73,4 +82,4 @@ class TurnBreaker(msgspec.Struct, frozen=True):
     view: BreakerView
 
 
-Effect = Send | Start | Lose | Adopt | Refuse | PauseUntil | TurnBreaker
+Effect = Send | Start | Wait | Lose | Adopt | Refuse | PauseUntil | TurnBreaker

@@ -7,7 +7,7 @@ are used again without a message, while no other process waits for them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Final
 
@@ -20,18 +20,16 @@ from tool_engine.admission.cluster.effects import (
     Adopt,
     Effect,
     Lose,
-    PauseUntil,
     Refuse,
     Send,
     Start,
-    TurnBreaker,
+    Wait,
 )
 from tool_engine.admission.cluster.lease_messages import (
     AHEAD,
     IN_LINE,
     RETURNS,
     Answer,
-    BreakerView,
     Conflict,
     GivenUp,
     Hello,
@@ -43,8 +41,8 @@ from tool_engine.admission.cluster.lease_messages import (
 from tool_engine.admission.cluster.leased_call import Call, Probe, find_probes, make_tickets
 from tool_engine.admission.cluster.line_up import Entry, LineUp
 from tool_engine.admission.cluster.outbox import Outbox
+from tool_engine.admission.cluster.signs import Signs
 
-CLOSED: Final = BreakerView(0)
 SURE: Final = 2 / 3
 """The share of the grace and of the ttl in which a process can be sure of what it holds: the rest
 is for clocks that differ, and for what is under way."""
@@ -90,8 +88,8 @@ class Holder:
         self.wanted: frozenset[str] = frozenset()
         """Resources for which other processes wait: what is idle of them goes."""
         self.short: frozenset[str] = frozenset()
-        self.paused: dict[str, float] = {}
-        self.breakers: dict[str, BreakerView] = {}
+        self.signs = Signs()
+        self.paused, self.breakers = self.signs.paused, self.signs.breakers
         self.valid_until = -math.inf
         self.outbox = Outbox(self.accounts)
         self.in_flight: Message | None = None
@@ -123,6 +121,7 @@ class Holder:
         pace: float = 1.0,
         breaker: str | None = None,
         parent: int | None = None,
+        asks: bool = False,
     ) -> list[Effect]:
         """Let a call wait for its units, all of them at once; it may start at once.
 
@@ -135,6 +134,7 @@ class Holder:
             pace: Under `fair`: the weight of its key.
             breaker: The cluster's breaker that it must pass.
             parent: The call that makes it, at whose place it stands.
+            asks: It is refused if it has to wait, and `Wait` is to say so for sure.
         """
         effects = self._look_at_clock(now)
         needed = {r: n for r, n in units.items() if n and self.limits.limit_of(r) is not None}
@@ -146,6 +146,7 @@ class Holder:
         if breaker == call.passed:
             breaker = None
         entry.priority, entry.share, entry.pace, entry.breaker = priority, share, pace, breaker
+        entry.asks = asks
         if caller is not None:
             entry.place, entry.asked_at = caller.entry.place, caller.entry.asked_at
             call.place = caller.place
@@ -198,7 +199,7 @@ class Holder:
         if call is not None:
             self._free_units(call, now)
             call.probe = None
-            call.entry.is_held = True
+            call.is_told = call.entry.is_held = True
             self._let_wait(call, is_again=True)
         return self._finish_event(effects, now)
 
@@ -226,7 +227,7 @@ class Holder:
         call = self.running.get(number)
         if call is not None and call.is_parked:
             del self.running[number]
-            call.is_parked = False
+            call.is_parked, call.is_told = False, True
             call.entry.units = {r: n for r, n in call.entry.units.items() if not is_rate(r)}
             call.entry.standing, call.entry.breaker = RETURNS, None
             self._let_wait(call, is_again=True)
@@ -235,16 +236,15 @@ class Holder:
     def pause(self, resource: str, seconds: float, now: float) -> list[Effect]:
         """Let no call of a resource start for some time, in all processes."""
         effects = self._look_at_clock(now)
-        until = now + seconds
-        if until > self.paused.get(resource, now):
-            self.paused[resource] = self.outbox.pauses[resource] = until
-            effects.append(PauseUntil(resource, until))
+        if paused := self.signs.pause(resource, now + seconds, now):
+            self.outbox.pauses[resource] = now + seconds
+            effects += paused
         return self._finish_event(effects, now)
 
     def trip(self, breaker: str, now: float) -> list[Effect]:
         """Open a breaker in all processes, for too many calls of this one failed in a row."""
         effects = self._look_at_clock(now)
-        self.outbox.reports.append(Report(breaker, self.breakers.get(breaker, CLOSED).generation))
+        self.outbox.reports.append(Report(breaker, self.signs.find(breaker).generation))
         return self._finish_event(effects, now)
 
     def configure(self, limits: ClusterLimits, now: float) -> list[Effect]:
@@ -328,15 +328,13 @@ class Holder:
                 effects += self._adopt_limits(answer.limits)
         else:
             self._note_heard(message)
-            for number, place in answer.places.items():
-                call = self.waiting.get(number) or self.running.get(number)
-                if call is not None:
-                    call.place = place
+            placed = self._note_places(answer.places)
             if answer.limits is not None and answer.limits.revision > self.limits.revision:
                 effects += self._adopt_limits(answer.limits)
             if isinstance(message, Hello) or message.looks:
                 self._look_at = self._sent_at + answer.look_after
             effects += self._take_in(answer.state, now)
+            effects += self._tell_waiting(placed)
         return self._finish_event(effects, now)
 
     def on_notification(self, note: Note, now: float) -> list[Effect]:
@@ -349,9 +347,7 @@ class Holder:
     def tick(self, now: float) -> list[Effect]:
         """Do what is due by the clock."""
         effects = self._look_at_clock(now)
-        for resource, until in list(self.paused.items()):
-            if until <= now:
-                del self.paused[resource]
+        self.signs.end_pauses(now)
         for resource, since in list(self._idle_since.items()):
             if now - since >= self.idle_time:
                 del self._idle_since[resource]
@@ -477,16 +473,11 @@ class Holder:
         def take(entry: Entry) -> None:
             effects.append(self._start_call(entry))
 
-        self.line_up.serve(self.idle_of, self._may_start, take)
+        self.line_up.serve(self.idle_of, self.signs.may_start, take)
         for resource in self.short & self.line_up.counts.keys():
             # A call of this process waits for more: what it has idle of it is in its own way.
             self._give_back_idle(resource)
         return effects
-
-    def _may_start(self, entry: Entry) -> bool:
-        if any(resource in self.paused for resource in entry.units):
-            return False
-        return entry.breaker is None or self.breakers.get(entry.breaker, CLOSED).left is None
 
     # What was heard?
 
@@ -512,7 +503,9 @@ class Holder:
             account.returned = max(account.returned, returned)
             self._idle_since.setdefault(resource, now)
         self.wanted, self.short = state.wanted, state.short
-        effects = self._take_in_signs(state, now)
+        # What is wanted goes back with the next message, which says that this was heard.
+        self.outbox.is_urgent |= state.confirm or state.revision > self.limits.revision
+        effects = self.signs.take_in(state, now)
         for number, attempt in state.grants.items():
             call = self.waiting.get(number)
             if call is None or call.entry.attempt != attempt:
@@ -525,27 +518,31 @@ class Holder:
                 probe = (name, state.breakers[name].generation)
             self.line_up.leave(call.entry)
             effects.append(self._start_call(call.entry, probe, is_granted=True))
+        return effects + self._tell_waiting(state.waits)
+
+    def _note_places(self, places: Mapping[int, tuple[int, float]]) -> list[int]:
+        """Note where calls stand; return those that wait if they have not their units now."""
+        waits = []
+        for number, place in places.items():
+            call = self.waiting.get(number) or self.running.get(number)
+            if call is not None:
+                call.place = place
+                waits += [] if call.entry.asks else [number]
+        return waits
+
+    def _tell_waiting(self, numbers: Iterable[int]) -> list[Effect]:
+        effects: list[Effect] = []
+        for number in numbers:
+            call = self.waiting.get(number)
+            if call is not None and not call.is_told:
+                call.is_told, call.entry.asks = True, False
+                effects.append(Wait(number))
         return effects
 
     def _can_use(self, entry: Entry, now: float) -> bool:
-        if not self.is_sure(now) or any(resource in self.paused for resource in entry.units):
+        if not self.is_sure(now) or self.signs.is_paused(entry):
             return False
         return all(self.idle_of(resource) >= units for resource, units in entry.units.items())
-
-    def _take_in_signs(self, state: State, now: float) -> list[Effect]:
-        effects: list[Effect] = []
-        for resource, left in state.pauses.items():
-            if now + left > self.paused.get(resource, now):
-                self.paused[resource] = now + left
-                effects.append(PauseUntil(resource, now + left))
-        for name, view in state.breakers.items():
-            known = self.breakers.get(name)
-            if known is None or known.generation != view.generation:
-                effects.append(TurnBreaker(name, view))
-            self.breakers[name] = view
-        if state.revision > self.limits.revision:
-            self.outbox.is_urgent = True  # its answer brings them
-        return effects
 
     def _adopt_limits(self, limits: ClusterLimits) -> list[Effect]:
         self.limits = limits
@@ -579,7 +576,7 @@ class Holder:
             self._look_at = now + LOOK_EVERY
         tickets = make_tickets(self.waiting, self.outbox.unsaid)
         revision = self.limits.revision
-        sync = self.outbox.make_sync(self.life, self._op, now, tickets, revision)
+        sync = self.outbox.make_sync(self.life, self._op, now, tickets, revision, self._seen)
         if looks or leaves:
             return msgspec.structs.replace(sync, looks=looks, leaves=leaves)
         return sync

@@ -35,6 +35,7 @@ class Ticket(msgspec.Struct, frozen=True):
         asked_at: When it came there, on the coordinator's clock.
         attempt: How often the process could not use what it was granted.
         is_held: The process could not use its units now: it keeps its place, and is passed over.
+        asks: It is refused if it has to wait: those that hold units are asked first.
     """
 
     number: int
@@ -48,6 +49,7 @@ class Ticket(msgspec.Struct, frozen=True):
     asked_at: float | None = None
     attempt: int = 0
     is_held: bool = False
+    asks: bool = False
 
 
 class BreakerView(msgspec.Struct, frozen=True):
@@ -93,6 +95,7 @@ class Sync(msgspec.Struct, frozen=True, tag="sync"):
         limits: Those that it brings; None: none.
         looks: It looks after others: which lives have ended, what must be said again.
         leaves: It is the last message of this life.
+        seen: The `State.at` that it has taken in: what that says is wanted, it has given back.
     """
 
     life: str
@@ -108,6 +111,7 @@ class Sync(msgspec.Struct, frozen=True, tag="sync"):
     limits: ClusterLimits | None = None
     looks: bool = False
     leaves: bool = False
+    seen: tuple[int, int] = (-1, 0)
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -155,6 +159,8 @@ class State(msgspec.Struct, frozen=True):
         pauses: Seconds for which no call of a resource may start.
         breakers: How breakers stand, unless closed since ever.
         revision: That of the cluster's limits.
+        waits: Which of its tickets that ask have to wait.
+        confirm: Others wait to hear that it has nothing idle of what is wanted.
     """
 
     at: tuple[int, int]
@@ -166,6 +172,8 @@ class State(msgspec.Struct, frozen=True):
     pauses: dict[str, float]
     breakers: dict[str, BreakerView]
     revision: int
+    waits: tuple[int, ...] = ()
+    confirm: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True, tag="reply"):

@@ -20,6 +20,8 @@ class Call:
     place: tuple[int, float] | None = None
     """Where it stands at the coordinator, and since when, on the clock there."""
     is_parked: bool = False
+    is_told: bool = False
+    """It is known that it waits, or waits again."""
     probe: Probe = None
     """The breaker that it tries, and in which generation; None: it tries none."""
     passed: str | None = None
@@ -42,6 +44,7 @@ def make_ticket(call: Call) -> Ticket:
         asked_at,
         entry.attempt,
         entry.is_held,
+        entry.asks,
     )
 
 

@@ -7,9 +7,10 @@ up has none, for it could not start when its turn comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tool_engine.admission.lines import Bucket, Lane
 from tool_engine.admission.slot import ConcurrencySlot, Order
@@ -30,7 +31,7 @@ class Lease:
 
     __slots__ = (
         *("_bucket", "_desk", "_lost", "_places", "_unasked"),
-        *("asked_units", "is_wanted", "most", "units"),
+        *("asked_units", "is_local", "is_wanted", "most", "units"),
     )
 
     def __init__(self, bucket: Bucket, desk: LeaseDesk) -> None:
@@ -39,6 +40,8 @@ class Lease:
         self.units = 0
         self.most = 0
         """The most that may be in use: units that others may have by now count beside those."""
+        self.is_local = False
+        """Whether its source cannot be reached, and this process has the limit to itself."""
         self.is_wanted = False
         """Whether what is idle goes back."""
         self._lost: set[ConcurrencySlot] = set()
@@ -82,7 +85,7 @@ class Lease:
                     return
                 self._places.add(waiter)
                 self.asked_units += waiter.weight
-                desk.source.ask(waiter)
+                desk.ask_for(waiter)
             heappop(unasked)
 
     def take_place(self, waiter: Waiter) -> bool:
@@ -95,8 +98,13 @@ class Lease:
 
     def withdraw(self, waiter: Waiter) -> None:
         """Give up the place of a waiter, if it has one."""
+        self._desk.end_asking(waiter)
         if self.take_place(waiter):
             self._desk.source.withdraw(waiter)
+
+    def has_place(self, waiter: Waiter) -> bool:
+        """Return whether a waiter has a place in the line of all processes."""
+        return waiter in self._places
 
     def set_units(self, units: int) -> None:
         """Take note of how many units are on lease."""
@@ -143,11 +151,15 @@ class LeaseDesk:
         source: Where its units come from.
     """
 
-    __slots__ = ("_held_up", "_pool", "source")
+    __slots__ = ("_asking", "_counts", "_held_up", "_pool", "source")
 
     def __init__(self, pool: SlotPool, source: LeaseSource) -> None:
         self._pool = pool
         self.source = source
+        self._asking: dict[Waiter, Callable[[], None] | None] = {}
+        """Calls of which it is not known yet whether they wait, and what is called if they do."""
+        self._counts: Counter[Any] = Counter()
+        """How many those are, by the names of buckets and keys."""
         self._held_up: set[Bucket] = set()
         """Buckets in which calls wait that could not have started when their turn came."""
         pool.leases = pool.layout.leases = self
@@ -187,7 +199,66 @@ class LeaseDesk:
             if bucket.lease is not None and bucket.offered is None and bucket.entries:
                 bucket.lease.ask_source()
 
+    # A call asks before it waits.
+
+    def ask_for(self, waiter: Waiter) -> None:
+        """Give a call a place in the line of all processes."""
+        is_strict = waiter.is_queued and self._pool.has_to_go(waiter, len(self._asking))
+        self.source.ask(waiter, is_strict=is_strict)
+
+    def begin_asking(self, waiter: Waiter) -> bool:
+        """Have a call that has come just now ask whether it waits; False: that is known."""
+        lease: Lease | None = waiter.lane.bucket.lease
+        if lease is None or not waiter.is_queued or not lease.has_place(waiter):
+            return False
+        self._asking[waiter] = None
+        self._counts.update(_names_of(waiter))
+        waiter.is_queued = False
+        self._pool.queue.queued -= 1
+        return True
+
+    def tell_queued(self, waiter: Waiter, on_queued: Callable[[], None]) -> None:
+        """Call `on_queued` once it is known that a call waits."""
+        if waiter in self._asking:
+            self._asking[waiter] = on_queued
+        else:
+            on_queued()
+
+    def end_asking(self, waiter: Waiter) -> Callable[[], None] | None:
+        """Take note that what becomes of a call is known; return what is called if it waits."""
+        if waiter not in self._asking:
+            return None
+        self._counts.subtract(_names_of(waiter))
+        self._counts += Counter()
+        return self._asking.pop(waiter)
+
+    def count_asking(self, name: Any) -> int:
+        """Return how many calls of a bucket or a key may not have to wait."""
+        return self._counts[name]
+
     # What the source says: see `interfaces.LeaseHolder`.
+
+    def keep_waiting(self, waiter: Waiter) -> None:
+        """Let a call wait that has asked, or refuse it."""
+        if waiter not in self._asking:
+            return
+        pool, on_queued = self._pool, self.end_asking(waiter)
+        waiter.is_queued = True
+        pool.queue.queued += 1
+        error = pool.settle_wait(waiter, pool.clock())
+        if error is not None:
+            waiter.wake(error)
+        elif on_queued is not None:
+            on_queued()
+
+    def refuse_all(self) -> None:
+        """End the wait of calls that the source has a reason to refuse."""
+        for bucket in list(self._pool.layout.buckets.values()):
+            error = None if bucket.lease is None else self.source.refuse(bucket.name)
+            lanes = [lane for lane in self._pool.layout.lanes.values() if lane.bucket is bucket]
+            for waiter in [each for lane in lanes if error for each in lane.waiting_calls()]:
+                if waiter.resumes is None:
+                    self._pool.reject_waiter(waiter, error)
 
     def count_used(self, bucket: str) -> int:
         """Return how many units of a bucket are in use, but for those that were lost."""
@@ -205,10 +276,18 @@ class LeaseDesk:
             return True
         if waiter.is_waiting:
             # It asks anew when the source has heard that it could not start.
+            self.keep_waiting(waiter)
+        if waiter.is_waiting:
             lease.remember(waiter)
             self._pool.queue.refresh(waiter.lane)
             self._held_up.add(bucket)
         return False
+
+    def set_local(self, is_local: bool) -> None:
+        """Say in explanations whether the process goes by the limits alone."""
+        for bucket in self._pool.layout.buckets.values():
+            if bucket.lease is not None:
+                bucket.lease.is_local = is_local
 
     def lose_all(self) -> list[ConcurrencySlot]:
         """Take note that others may have all units; return the slots that use some."""
@@ -267,3 +346,7 @@ class LeaseDesk:
         pool.grant(waiter, now)
         pool.queue.refresh(lane, now)
         return True
+
+
+def _names_of(waiter: Waiter) -> list[Any]:
+    return [waiter.lane.bucket.name, *(key.name for key in waiter.lane.keys)]

@@ -43,6 +43,9 @@ class Entry:
     breaker: str | None = None
     attempt: int = 0
     is_held: bool = False
+    asks: bool = False
+    told_at: int | None = None
+    """The coordinator's message since which it is known that this one, which asks, has to wait."""
     is_granted: bool = False
     line: Hashable = None
     """The line that it stands in; None: in none."""

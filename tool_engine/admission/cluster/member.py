@@ -23,7 +23,7 @@ from tool_engine.admission.cluster.cluster_database import (
 )
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.coordinator import Coordinator
-from tool_engine.admission.cluster.effects import Effect, Lose, Refuse, Send, Start
+from tool_engine.admission.cluster.effects import Effect, Lose, Refuse, Send, Start, Wait
 from tool_engine.admission.cluster.holder import SURE, Holder
 from tool_engine.admission.cluster.lease_messages import (
     AHEAD,
@@ -37,10 +37,12 @@ from tool_engine.admission.cluster.lease_messages import (
 )
 from tool_engine.admission.cluster.leased_call import Call
 from tool_engine.admission.cluster.line_up import Entry
+from tool_engine.admission.cluster.outage import ON_UNAVAILABLE, Outage
 from tool_engine.admission.cluster.saved_state import load_state, save_state
 from tool_engine.clock import read_uptime
-from tool_engine.errors import ConfigurationError
+from tool_engine.errors import AdmissionError, ConfigurationError, SlotRejectedError
 from tool_engine.interfaces.lease_source import LeaseHolder
+from tool_engine.model.checks.bounds import check_choice
 
 _log: Final = structlog.get_logger("tool_engine.admission.cluster")
 _AGAIN: Final = (0.02, 0.5)
@@ -119,6 +121,8 @@ class ClusterMember:
         grace: Seconds that a process whose session ended has to come back.
         ttl: Seconds after which a silent one is given up.
         idle_time: Seconds for which units stay that no call uses.
+        on_unavailable: What happens to calls while the database has not answered for a `ttl`:
+            `refuse`, or `local`, where each process has the limits of the cluster to itself.
     """
 
     def __init__(
@@ -131,7 +135,12 @@ class ClusterMember:
         grace: float = 0.3,
         ttl: float = 10.0,
         idle_time: float = 5.0,
+        on_unavailable: str = "refuse",
     ) -> None:
+        check_choice("on_unavailable", on_unavailable, ON_UNAVAILABLE)
+        self._cluster, self._on_unavailable = cluster, on_unavailable
+        self._outage = Outage(ttl)
+        self._is_local = False
         self._holder = ProcessHolder(
             process,
             limits,
@@ -157,6 +166,7 @@ class ClusterMember:
         self._shown: dict[str, tuple[int, bool]] = {}
         self._life: str | None = None
         self._ended: asyncio.Event | None = None
+        self._lost_by: BaseException = ConnectionResetError("the connection has ended")
         self._sending: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -183,7 +193,20 @@ class ClusterMember:
         """Take note of the controller."""
         self._desk = holder
 
-    def ask(self, waiter: Any) -> None:
+    def refuse(self, bucket: str) -> AdmissionError | None:
+        """Return why no call of a bucket gets units; None: it may."""
+        if bucket not in self._buckets:
+            return None
+        if self.refusal is not None:
+            return SlotRejectedError(
+                f"cluster {self._cluster!r}, which shares the limit of bucket {bucket!r}, does not "
+                f"take this process: {self.refusal}"
+            )
+        if self._outage.is_known and not self._is_local:
+            return self._outage.refuse(self._cluster, bucket)
+        return None
+
+    def ask(self, waiter: Any, *, is_strict: bool) -> None:
         """Note that a call waits for units, and for nothing else."""
         number = self._numbers.get(waiter)
         if number is not None:
@@ -199,7 +222,7 @@ class ClusterMember:
         if standing is IN_LINE and request.parent is not None:
             standing = AHEAD
         entry = Entry("", self._holder.process, number, units, 0, 0.0, standing, request.priority)
-        entry.share = request.key or ""
+        entry.share, entry.asks = request.key or "", is_strict
         self._do_later(self._holder.ask_for(entry, read_uptime()))
 
     def withdraw(self, waiter: Any) -> None:
@@ -229,9 +252,12 @@ class ClusterMember:
                 task.add_done_callback(self._sending.discard)
             elif isinstance(effect, Start):
                 self._start_call(effect.number, now)
+            elif isinstance(effect, Wait):
+                waiter = self._waiters.get(effect.number)
+                if waiter is not None:
+                    self._desk.keep_waiting(waiter)
             elif isinstance(effect, Refuse):
-                self.refusal = ConfigurationError(effect.reason)
-                self._heard.set()
+                self._take_refusal(ConfigurationError(effect.reason), is_final=effect.is_final)
         self._show_units()
         self._set_timer()
 
@@ -261,6 +287,8 @@ class ClusterMember:
             account = holder.accounts.get(resource)
             is_wanted = resource in holder.wanted or resource in holder.short
             units = 0 if account is None else account.out, is_wanted
+            if self._is_local:
+                units = holder.limits.limit_of(resource) or 0, False
             if self._shown.get(bucket) != units:
                 self._shown[bucket] = units
                 self._desk.set_units(bucket, units[0], is_wanted=is_wanted)
@@ -354,12 +382,11 @@ class ClusterMember:
             try:
                 await self._connection.open(life, self._first_state)
             except ConfigurationError as error:
-                self.refusal = error
-                self._heard.set()
-                _log.error("cluster_refused", error=str(error))
+                self._take_refusal(error, is_final=True)
                 return
             except LOST as error:
                 self._trouble = explain_trouble(error)
+                self._note_outage(error)
                 if is_refusal(error):
                     self._apply_effects(holder.on_refused(read_uptime()))
                 else:
@@ -373,6 +400,40 @@ class ClusterMember:
             await self._ended.wait()
             self._connection.abort()
             self._apply_effects(holder.on_connection_lost(read_uptime()))
+            self._note_outage(self._lost_by)
+
+    def _take_refusal(self, error: ConfigurationError, *, is_final: bool) -> None:
+        _log.error("cluster_refused", error=str(error))
+        if is_final:
+            self.refusal = error
+            self._heard.set()
+            self._desk.refuse_all()
+
+    # What if the database cannot be reached?
+
+    def _note_outage(self, error: BaseException) -> None:
+        """Refuse calls, or go by the limits alone, when there was no answer for too long."""
+        now, was_known = read_uptime(), self._outage.is_known
+        self._outage.note_failure(error, now)
+        if self._outage.lasts(now, self._holder.grace):
+            for waiter in list(self._waiters.values()):
+                self._desk.keep_waiting(waiter)  # those that must not wait are refused
+        if self._outage.is_known and not was_known:
+            self._is_local = self._on_unavailable == "local"
+            _log.error("cluster_unavailable", cluster=self._cluster, error=self._outage.reason)
+            self._desk.set_local(self._is_local)
+            self._show_units()
+            self._desk.refuse_all()
+
+    def _end_outage(self) -> None:
+        if self._outage.end():
+            _log.info("cluster_available", cluster=self._cluster)
+            if self._is_local:
+                # What runs goes on, and is no part of what the cluster gives from now on.
+                self._is_local = False
+                self._desk.lose_all()
+                self._desk.set_local(False)
+                self._shown.clear()
 
     def _hear_note(self, text: str) -> None:
         if not text:
@@ -395,10 +456,11 @@ class ClusterMember:
             return
         try:
             answer = await self._write_state(message)
-        except LOST:
-            self._known = None
+        except LOST as error:
+            self._known, self._lost_by = None, error
             self._hear_end()
             return
+        self._end_outage()
         self._apply_effects(self._holder.on_reply(answer, read_uptime()))
         self._heard.set()
 

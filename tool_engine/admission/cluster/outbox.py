@@ -72,7 +72,13 @@ class Outbox:
         self.is_urgent |= is_urgent
 
     def make_sync(
-        self, life: str, op: int, now: float, tickets: tuple[Ticket, ...], revision: int
+        self,
+        life: str,
+        op: int,
+        now: float,
+        tickets: tuple[Ticket, ...],
+        revision: int,
+        seen: tuple[int, int],
     ) -> Sync:
         """Return all that is to be said; `tickets` are those that are unsaid."""
         self.said.update(self.unsaid)
@@ -90,6 +96,7 @@ class Outbox:
             reports=tuple(self.reports),
             revision=revision,
             limits=self.limits,
+            seen=seen,
         )
 
     def say_all(self, waiting: Iterable[int]) -> dict[str, Any]:

@@ -94,12 +94,15 @@ def load_state(data: bytes) -> Coordinator:
     line_up.shares, line_up.processes = saved.shares, saved.processes
     for life in saved.lives:
         coordinator.lives[life.name] = life
+        if life.epoch != coordinator.epoch:
+            coordinator.absent.add(life.name)
         for resource, account in life.accounts.items():
             if account.out:
                 books.move(life.name, resource, account.out)
         for entry in life.entries.values():
             if not entry.is_held and not entry.is_granted:
                 line_up.join(entry)
+                coordinator.asking += [entry] if entry.asks else []
     for resource, row in saved.cooling.items():
         books.cooling[resource] = deque((until, starts) for until, starts in row)
         books.used[resource] = books.used.get(resource, 0) + sum(starts for _, starts in row)

@@ -1,0 +1,55 @@
+"""For how long has the database of a cluster not answered, and what is said to calls then?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tool_engine.errors import AdmissionError, SlotRejectedError
+from tool_engine.redaction import words_of
+
+ON_UNAVAILABLE: Final = ("refuse", "local")
+"""What may happen to calls while the database does not answer."""
+_AGAIN: Final = 1.0
+"""Seconds after which a call that was refused may be tried again."""
+
+
+class Outage:
+    """The time in which no message was answered.
+
+    Args:
+        patience: Seconds after which it is an outage.
+    """
+
+    __slots__ = ("_patience", "_since", "is_known", "reason")
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._since: float | None = None
+        self.is_known = False
+        """It has lasted for the whole patience."""
+        self.reason = ""
+
+    def note_failure(self, error: BaseException, now: float) -> None:
+        """Note that a connection or a statement failed."""
+        self.reason = words_of(error)
+        if self._since is None:
+            self._since = now
+        self.is_known = self.is_known or self.lasts(now, self._patience)
+
+    def lasts(self, now: float, seconds: float) -> bool:
+        """Return whether it began that long ago."""
+        return self._since is not None and now - self._since >= seconds
+
+    def end(self) -> bool:
+        """Note an answer; return whether there was an outage."""
+        was_known, self._since, self.is_known = self.is_known, None, False
+        return was_known
+
+    def refuse(self, cluster: str, bucket: str) -> AdmissionError:
+        """Return what ends a call meanwhile."""
+        return SlotRejectedError(
+            f"the database of cluster {cluster!r}, which shares the limit of bucket {bucket!r}, "
+            f"has not answered for more than {self._patience:g} s ({self.reason}); see that it "
+            "runs and can be reached, or set on_unavailable to 'local'",
+            retry_after=_AGAIN,
+        )

@@ -1,0 +1,61 @@
+"""Which pauses and open breakers does a process know, that hold calls up beside a lack of units?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tool_engine.admission.cluster.effects import Effect, PauseUntil, TurnBreaker
+from tool_engine.admission.cluster.lease_messages import BreakerView, State
+from tool_engine.admission.cluster.line_up import Entry
+
+CLOSED: Final = BreakerView(0)
+
+
+class Signs:
+    """The pauses and breakers of a cluster, as one process knows them."""
+
+    __slots__ = ("breakers", "paused")
+
+    def __init__(self) -> None:
+        self.paused: dict[str, float] = {}
+        """Until when no call of a resource may start, on this process's clock."""
+        self.breakers: dict[str, BreakerView] = {}
+
+    def find(self, breaker: str) -> BreakerView:
+        """Return how a breaker stands."""
+        return self.breakers.get(breaker, CLOSED)
+
+    def is_paused(self, entry: Entry) -> bool:
+        """Return whether a resource that a call needs is paused."""
+        return any(resource in self.paused for resource in entry.units)
+
+    def may_start(self, entry: Entry) -> bool:
+        """Return whether nothing but units holds a call up; it is a probe of no breaker."""
+        if self.is_paused(entry):
+            return False
+        return entry.breaker is None or self.find(entry.breaker).left is None
+
+    def pause(self, resource: str, until: float, now: float) -> list[Effect]:
+        """Note a pause; a shorter one than there is changes nothing."""
+        if until <= self.paused.get(resource, now):
+            return []
+        self.paused[resource] = until
+        return [PauseUntil(resource, until)]
+
+    def end_pauses(self, now: float) -> None:
+        """Forget the pauses that are over."""
+        for resource, until in list(self.paused.items()):
+            if until <= now:
+                del self.paused[resource]
+
+    def take_in(self, state: State, now: float) -> list[Effect]:
+        """Take in what the coordinator says."""
+        effects: list[Effect] = []
+        for resource, left in state.pauses.items():
+            effects += self.pause(resource, now + left, now)
+        for name, view in state.breakers.items():
+            known = self.breakers.get(name)
+            if known is None or known.generation != view.generation:
+                effects.append(TurnBreaker(name, view))
+            self.breakers[name] = view
+        return effects
