@@ -240,6 +240,9 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """Identifies the engine in what outlives it: remembered consent and calls that wait for consent
     hold for the engine of this name, wherever its folder is. None: identified by its folder and the
     databases of `sources`."""
+    process: str | None = None
+    """The name of this process, for people: in records and events of a database, and in a cluster.
+    None: the machine's name and the process id."""
     recursive: bool = False
     """Loads sub-folders of `tools_directory` too."""
     reload_policy: str = "warn"
@@ -303,8 +306,9 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         directory = check_path("tools_directory", self.tools_directory)
         msgspec.structs.force_setattr(self, "tools_directory", directory)
-        if self.name is not None:
-            check_name("name", self.name)
+        for field in ("name", "process"):
+            if getattr(self, field) is not None:
+                check_name(field, getattr(self, field))
         for switch in _SWITCHES:
             check_switch(switch, getattr(self, switch))
         msgspec.structs.force_setattr(self, "sources", checked_sources(self.sources))

@@ -16,7 +16,7 @@ from tool_engine.approval.view import ApprovalsView
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
 from tool_engine.calls.blocking import BlockingCalls, OwnLoop
-from tool_engine.calls.call import name_engine
+from tool_engine.calls.call import name_engine, name_process
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
@@ -51,6 +51,7 @@ from tool_engine.model.progress import ToolProgress
 from tool_engine.model.settings.databases import checked_sources
 from tool_engine.model.tool import Tool
 from tool_engine.observability.event_lines import EventLines
+from tool_engine.process_names import note_process
 from tool_engine.registering import RegistersTools
 from tool_engine.sources.place import describe_engine
 from tool_engine.validation import ToolParameterValidator
@@ -220,6 +221,9 @@ class ToolEngine(
         self._require_open()
         disown_in_child(self)
         self._lines.refresh()
+        process = name_process(self.config.process)
+        note_process(self._pipeline.id_prefix, process)
+        self._bus.log.name_process(process)
         await self.store.open()
         if self._reloader.is_loaded:
             await self.reload()
@@ -539,7 +543,8 @@ def _own_controller(
     if limits.cluster is not None:
         # Loaded by name: most engines share no limits.
         joining = import_module("tool_engine.calls.cluster_joining")
-        made = joining.make_cluster_controller(limits, limits.cluster, _loop_time)
+        process = name_process(config.process)
+        made = joining.make_cluster_controller(limits, limits.cluster, process, _loop_time)
         return cast("ToolConcurrencyController", made)
     return ToolConcurrencyController(limits, clock=_loop_time)
 

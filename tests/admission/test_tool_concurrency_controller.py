@@ -322,7 +322,8 @@ async def test_woken_without_a_slot() -> None:
     held = await controller.acquire()
     task = asyncio.create_task(controller.acquire())
     await asyncio.sleep(0)
-    next(iter(controller._layout.lanes.values())).waiters[0][1].future.set_result(None)
+    _, waiter = next(iter(next(iter(controller._layout.lanes.values())).waiters))
+    waiter.future.set_result(None)
     with pytest.raises(ToolEngineError, match="woken without a slot"):
         await task
     controller.release(held)

@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeAlias
 from unittest.mock import patch
 
 from tests.calls.virtual_loop import VirtualLoop
+from tool_engine.backends.alarm import Alarm
 
 __all__ = ["SWEEPS", "Scene", "Stage", "SteppingLoop", "Strikes", "perform", "stops"]
 
@@ -33,6 +34,10 @@ TURNS = 4
 """Steps of the loop in which the bystanders take their places."""
 
 Scene: TypeAlias = Callable[["Stage"], Awaitable[Coroutine[Any, Any, Any]]]
+
+
+def is_alarm(callback: Any) -> bool:
+    return isinstance(getattr(callback, "__self__", None), Alarm)
 
 
 class SteppingLoop(VirtualLoop):
@@ -68,9 +73,10 @@ class SteppingLoop(VirtualLoop):
         self.busy += 1
 
     def timers(self) -> list[float]:
-        """Seconds until each timer that is still set."""
-        handles: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        return [each.when() - self.time() for each in handles if not each.cancelled()]
+        """Seconds until each timer that is still set, but for the alarm, which holds no run."""
+        handles: list[Any] = self._scheduled  # type: ignore[attr-defined]
+        timers = [each for each in handles if not each.cancelled() and not is_alarm(each._args[0])]
+        return [each.when() - self.time() for each in timers]
 
     def call_soon(  # type: ignore[override] # the same, counted
         self, callback: Callable[..., object], *args: Any, context: Context | None = None

@@ -77,10 +77,12 @@ async def make(url: str, service: Service, tmp_path: Path) -> AsyncIterator[Make
         concurrency = ConcurrencyConfig(
             max_concurrent=50,
             queue_timeout=None,
-            cluster=ClusterConfig(**{"url": url, "process": f"p{len(made)}", **cluster}),
+            cluster=ClusterConfig(**{"url": url, **cluster}),
         )
         engine = ToolEngine(
-            ToolEngineConfig(tools_directory=str(tmp_path), close_timeout=0.1),
+            ToolEngineConfig(
+                tools_directory=str(tmp_path), process=f"p{len(made)}", close_timeout=0.1
+            ),
             concurrency=concurrency,
         )
         engine.tool(name="work", concurrency={"bucket": "ai"})(service.work)

@@ -121,6 +121,7 @@ async def test_record_has_every_field_of_the_document(store: ToolKnowledgeStore)
         "session_id": None,
         "task_id": None,
         "origin": None,
+        "process": None,
     }
 
 

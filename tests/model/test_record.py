@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tool_engine import ConfigurationError, ToolCallRecord, ToolCallSummary
-from tool_engine.model.record import CallEntry, RecordQuery, RecordTotals, success_rate
+from tool_engine.model.outcome import success_rate
+from tool_engine.model.record import CallEntry, RecordQuery, RecordTotals
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 

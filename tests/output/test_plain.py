@@ -30,7 +30,7 @@ from tests.calls.samples import bare
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext, ToolExecutionResult
 from tool_engine.errors import ToolExecutionError
 from tool_engine.output import to_text
-from tool_engine.output.plain import plain_output
+from tool_engine.output.plain import LONG, may_take_long, plain_output
 
 
 class Model(pydantic.BaseModel):
@@ -265,3 +265,20 @@ async def test_what_raises_for_its_own_words() -> None:
         result = await returned(value)
         assert result.error_type == "execution_error"
         assert "the Strange that it returned" in str(result.error)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_long"),
+    [
+        ({"content": [{"type": "text", "text": "3"}]}, False),
+        ({"rows": [[1, 2.5, None]] * 10}, False),
+        ({"rows": [[1] * 100] * 10}, False),
+        ({"content": [{"type": "text", "text": "x" * (LONG + 1)}]}, True),
+        ({"some": ["x" * LONG, {"more": "x"}]}, True),
+        ({"rows": [[0] * 100_000] * 10}, True),
+        ({"rows": [{"name": "x" * 1_000}] * 10_000}, True),
+    ],
+)
+def test_only_what_may_be_long_is_left_to_a_thread(value: dict[str, Any], *, is_long: bool) -> None:
+    """Promise 9: what is looked at as a whole is judged as what is looked at in part."""
+    assert may_take_long(value) is is_long

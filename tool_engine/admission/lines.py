@@ -25,7 +25,7 @@ from tool_engine.admission.load.overload import OverloadWatch
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot, Order, ancestry
 from tool_engine.admission.throttle import Throttle
-from tool_engine.admission.waiting import Waiter
+from tool_engine.admission.waiting import Arrivals, Waiter
 
 _COMPACT_FROM: Final = 64
 _REMEMBERED: Final = 512
@@ -254,8 +254,7 @@ class Lane(Line):
         """Slots and waiters that know it."""
         self.lent: set[ConcurrencySlot] = set()
         """Parked slots."""
-        self.waiters: list[tuple[Order, Waiter]] = []
-        """A heap; those who gave up stay in it until they come to its top or are too many."""
+        self.waiters = Arrivals()
         self.waiting = 0
         self.is_gone = False
         """Whether another one has its place by now, or there is none."""
@@ -283,11 +282,7 @@ class Lane(Line):
 
     def best(self) -> tuple[Order, Waiter] | None:
         """The first waiter."""
-        waiters = self.waiters
-        # One that was cancelled is skipped here, where that costs O(log n).
-        while waiters and not waiters[0][1].is_waiting:
-            heappop(waiters)
-        return waiters[0] if waiters else None
+        return self.waiters.first()
 
     def lets(self, waiter: Waiter, now: float) -> bool:
         """Whether all keys have room."""
@@ -373,7 +368,7 @@ class Lane(Line):
 
     def push(self, waiter: Waiter) -> None:
         """Adds a waiter at the place that its order gives it."""
-        heappush(self.waiters, (waiter.order, waiter))
+        self.waiters.add(waiter)
         self.refs += 1
         self.waiting += 1
         self.bucket.waiting += 1
@@ -389,8 +384,7 @@ class Lane(Line):
         for key in self.keys:
             key.waiting -= 1
         if len(self.waiters) > _COMPACT_FROM and len(self.waiters) > 2 * self.waiting:
-            self.waiters = [entry for entry in self.waiters if entry[1].is_waiting]
-            heapify(self.waiters)
+            self.waiters.compact()
 
     def waiting_calls(self) -> list[Waiter]:
         """Who waits, first come first."""

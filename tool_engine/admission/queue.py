@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heappop
 
 from tool_engine.admission.fairness import join, serve, turn_in_line
 from tool_engine.admission.key import COMES_LAST, Key
@@ -18,7 +17,7 @@ from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Bucket, Lane, Line
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, ZOMBIE, ConcurrencySlot, Order
-from tool_engine.admission.waiting import Deadlines, Waiter
+from tool_engine.admission.waiting import Arrivals, Deadlines, Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolEngineError
 
@@ -105,7 +104,7 @@ class Queue:
 
     def leave_alone(self, waiter: Waiter, lane: Lane) -> None:
         """Do the same for the first of a lane without keys."""
-        heappop(lane.waiters)
+        lane.waiters.drop(waiter)
         waiter.is_waiting = False
         lane.refs -= 1
         lane.waiting -= 1
@@ -354,7 +353,7 @@ class Queue:
         for waiter in waiters:
             waiter.lane.forget(waiter)
         for lane in lanes.values():
-            lane.waiters = []
+            lane.waiters = Arrivals()
         # The slots are in a set: lanes must not be made in an order that is chance.
         for slot in sorted(slots, key=lambda each: (each.acquired_at, str(each.lane.id))):
             slot.key = rank(slot.acquired_at - slot.queue_wait, slot.request)

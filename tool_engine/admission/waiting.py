@@ -7,8 +7,10 @@ rest of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from math import inf
 from typing import Any, Final
 
@@ -56,6 +58,63 @@ class Waiter(msgspec.Struct, eq=False):
             self.future.set_result(None)
         else:
             self.future.set_exception(error)
+
+
+class Arrivals:
+    """Those who wait in one lane, smallest order first.
+
+    Most come in the order in which they are served. Those who gave up stay until they come first,
+    or are too many: to take one out where it stands would cost as much as all that wait.
+    """
+
+    __slots__ = ("_early", "_entries")
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[Order, Waiter]] = deque()
+        """In order: unlike in a heap, a step finds all that it reads in one place."""
+        self._early: list[tuple[Order, Waiter]] = []
+        """A heap of those that go before one that had come already."""
+
+    def __len__(self) -> int:
+        """Return how many they are, with those who gave up."""
+        return len(self._entries) + len(self._early)
+
+    def __iter__(self) -> Iterator[tuple[Order, Waiter]]:
+        """Yield all of them, in no order."""
+        return chain(self._early, self._entries)
+
+    def add(self, waiter: Waiter) -> None:
+        """Give a waiter the place of its order."""
+        entries = self._entries
+        if entries and waiter.order < entries[-1][0]:
+            heappush(self._early, (waiter.order, waiter))
+        else:
+            entries.append((waiter.order, waiter))
+
+    def first(self) -> tuple[Order, Waiter] | None:
+        """Return the first that still waits."""
+        entries, early = self._entries, self._early
+        while entries and not entries[0][1].is_waiting:
+            entries.popleft()
+        while early and not early[0][1].is_waiting:
+            heappop(early)
+        if early and (not entries or early[0] < entries[0]):
+            return early[0]
+        return entries[0] if entries else None
+
+    def drop(self, waiter: Waiter) -> None:
+        """Take out the one that is first."""
+        entries = self._entries
+        if entries and entries[0][1] is waiter:
+            entries.popleft()
+        else:
+            heappop(self._early)
+
+    def compact(self) -> None:
+        """Forget those who gave up."""
+        self._entries = deque([each for each in self._entries if each[1].is_waiting])
+        self._early = [each for each in self._early if each[1].is_waiting]
+        heapify(self._early)
 
 
 class Deadlines:

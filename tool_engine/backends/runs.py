@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from heapq import heappush
 
+from tool_engine.backends.alarm import Alarm
 from tool_engine.backends.task import ABORTED, ToolTask
 from tool_engine.logger import get_logger
 from tool_engine.redaction import trace_of
@@ -15,9 +17,27 @@ class Runs:
     """The runs of one engine; see `Home`."""
 
     def __init__(self) -> None:
-        self.running: set[ToolTask] = set()
-        """The runs whose callers wait for them."""
+        self.running: dict[int, ToolTask] = {}
+        """The runs whose callers wait for them, by number."""
+        self._last = 0
+        self._alarm: Alarm | None = None
         self._leftovers: dict[asyncio.Task[None], ToolTask] = {}
+
+    def add(self, run: ToolTask, loop: asyncio.AbstractEventLoop) -> int:
+        """List a run whose caller waits for it, and end it at its deadline; return its number."""
+        self._last = number = self._last + 1
+        self.running[number] = run
+        alarm, deadline = self._alarm, run.deadline
+        if alarm is None or alarm.loop is not loop:
+            # That of another loop goes on with the runs that are there.
+            alarm = self._alarm = Alarm(loop, self.running)
+        if len(alarm.due) >= alarm.most:
+            alarm.tidy_up()
+        heappush(alarm.due, (deadline, number))
+        # It stays set for a run that ends before: mostly the next deadline is a later one.
+        if deadline < alarm.at:
+            alarm.set(deadline)
+        return number
 
     def keep(self, run: ToolTask) -> None:
         """Take over a run whose caller continues without it."""
@@ -27,7 +47,7 @@ class Runs:
 
     def abort(self) -> None:
         """Let the callers of all runs continue at once."""
-        for run in list(self.running):
+        for run in list(self.running.values()):
             run.end(ABORTED)
 
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - bounds what cannot be stopped
@@ -36,6 +56,8 @@ class Runs:
         Returns:
             How many runs still have not ended: nothing can stop them.
         """
+        if self._alarm is not None and not self.running:
+            self._alarm.stop()
         leftovers = list(self._leftovers)
         for task in leftovers:
             task.cancel()

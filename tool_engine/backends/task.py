@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from tool_engine.backends.alarm import TIMED_OUT
 from tool_engine.backends.current_task import CurrentTask
 from tool_engine.logger import current_call
 from tool_engine.model.settings.settable import settable
@@ -48,9 +49,12 @@ SUPERSEDED: Final = "superseded"
 """End reason: another call took its place."""
 STOPPED: Final = "stopped"
 """End reason: the call was cancelled by other than its caller."""
+<<<<<<< HEAD
+=======
 LEASE_LOST: Final = "lease lost"
 """End reason: other processes may have what the call's slot stood for."""
 TIMED_OUT: Final = "timed out"
+>>>>>>> origin/main
 _enter_call: Final = current_call.set
 _TURNS: Final = 8
 """Loop turns that a cancelled task gets to end while a tool waits for it; no time passes."""
@@ -59,8 +63,11 @@ _TURNS: Final = 8
 class Home(Protocol):
     """The owner of runs: see `Runs`."""
 
-    running: set[ToolTask]
-    """The runs whose callers wait for them."""
+    running: dict[int, ToolTask]
+    """The runs whose callers wait for them, by number."""
+
+    def add(self, run: ToolTask, loop: asyncio.AbstractEventLoop) -> int:
+        """List a run of a loop among these, and end it at its deadline; return its number."""
 
     def keep(self, run: ToolTask) -> None:
         """Take over a run whose caller continues without it."""
@@ -175,13 +182,16 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         if self._callbacks is not None and self.is_done:
             self._tell_callbacks()
 
-    def __await__(self) -> Generator[Any, Any, None]:
+    def __await__(  # noqa: C901, PLR0912 - each function in between costs at each step of a run
+        self,
+    ) -> Generator[Any, Any, None]:
         """Drive the coroutine to its end, the deadline or the caller's cancellation."""
-        loop = self._loop
-        timer = loop.call_at(self.deadline, self.end, TIMED_OUT)
-        running = self._home.running
-        running.add(self)
-        self._seen_cancels = _cancels_seen_by(task_of(loop))
+        loop, home, caller = self._loop, self._home, task_of(self._loop)
+        number = home.add(self, loop)
+        if caller is not None:
+            # Without one that it has not seen yet.
+            not_seen = bool(getattr(caller, "_must_cancel", False))
+            self._seen_cancels = caller.cancelling() - not_seen
         if self._must_cancel:
             self._pass_on_cancel()
         try:
@@ -212,11 +222,10 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
                 ):
                     self.is_detached = True
                     self._seen_cancels = 0
-                    self._home.keep(self)
+                    home.keep(self)
                     return
         finally:
-            timer.cancel()
-            running.discard(self)
+            del home.running[number]
 
     def _wait_and_step(self) -> Generator[Any, Any, None]:
         waits_for = self._waits_for
@@ -335,13 +344,6 @@ def _drive_steps(task: ToolTask) -> Generator[Any, Any, None]:
     _enter_call(task.call)
     task.value = yield from task.function(**task.kwargs)  # type: ignore[misc]
     task.is_done = True
-
-
-def _cancels_seen_by(caller: Any) -> int:
-    """Return how often `caller` was cancelled, without one that it has not seen yet."""
-    if caller is None:
-        return 0
-    return int(caller.cancelling()) - bool(getattr(caller, "_must_cancel", False))
 
 
 class _Bell(asyncio.Future[None]):

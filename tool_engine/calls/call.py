@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -489,6 +490,11 @@ def _draw_marks() -> str:
 def name_engine() -> str:
     """Return the beginning of all call ids of one engine."""
     return f"call-{os.urandom(4).hex()}-"
+
+
+def name_process(said: str | None) -> str:
+    """Return the name of this process: what settings say, else machine and process id."""
+    return said or f"{socket.gethostname()}-{os.getpid()}"
 
 
 if hasattr(os, "register_at_fork"):  # there is no fork on Windows

@@ -17,9 +17,15 @@ _ROOM: Final = "tool_engine.admission.cluster"
 
 
 def make_cluster_controller(
-    config: ConcurrencyConfig, cluster: ClusterConfig, clock: Callable[[], float]
+    config: ConcurrencyConfig, cluster: ClusterConfig, process: str, clock: Callable[[], float]
 ) -> ToolConcurrencyController:
     """Return a controller that shares limits; it connects when it is opened, or first asked.
+
+    Args:
+        config: The limits of this process.
+        cluster: Those that it shares.
+        process: The name of this process.
+        clock: Seconds, monotonic.
 
     Raises:
         ConfigurationError: It has limits that are not shared yet.
@@ -42,13 +48,13 @@ def make_cluster_controller(
         ) from error
     limits = import_module(f"{_ROOM}.cluster_limits").limits_of(config, cluster)
     # Names are for people: two processes may have the same one.
-    process = f"{cluster.process}#{secrets.token_hex(4)}"
+    unique = f"{process}#{secrets.token_hex(4)}"
     made: Any = controllers.ClusterController(
         config,
         member(
             partial(_find_url, str(cluster.url)),
             cluster.name,
-            process,
+            unique,
             limits,
             grace=cluster.session_grace,
             ttl=cluster.lease_ttl,

@@ -99,7 +99,7 @@ class Pipeline:
         self._local = local
         self._ending = ending
         self._bus, self.note_limit = bus, partial(bus.tell_trouble, "limit_adapted")
-        self._prefix = id_prefix
+        self._prefix = self.id_prefix = id_prefix
         self._plans: dict[str, Plan] = {}
         self._retries = Retries(controller, runs, ending, self._suspend_run)
         self.present = PresentCalls(id_prefix, runs, self._retries.pauses)

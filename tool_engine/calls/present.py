@@ -82,7 +82,7 @@ class PresentCalls:
         """Yield each call with its state, and when that began on the loop's clock."""
         for wait in self.waits.values():
             yield wait.call, wait.state, wait.began
-        for run in self._runs.running:
+        for run in self._runs.running.values():
             yield run.call, RUNNING, run.call.slot.acquired_at
         for call in self._pauses:
             yield call, PAUSING, call.slot.acquired_at
@@ -92,7 +92,7 @@ class PresentCalls:
         wait = self.waits.get(call_id)
         if wait is not None:
             return wait.stop(reason)
-        for run in self._runs.running:
+        for run in self._runs.running.values():
             if run.call.call_id == call_id:
                 if run.is_ending:
                     return False

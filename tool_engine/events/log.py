@@ -45,6 +45,11 @@ class EventLog:
         """Whose numbers these are; empty: they go on after a restart."""
         self._sequence: int | None = 0 if storage is None else None
 
+    def name_process(self, process: str) -> None:
+        """Have kept events bear the name of this process, where the storage is shared."""
+        if hasattr(self._storage, "process"):
+            self._storage.process = process  # type: ignore[union-attr]
+
     @property
     def is_kept(self) -> bool:
         """True if there is a storage."""

@@ -85,21 +85,26 @@ class PreparedHandler:
         ConfigurationError: It cannot be called, or is a generator.
     """
 
-    __slots__ = ("_handler", "executor", "signature")
+    __slots__ = ("_handler", "executor", "has_context", "kind", "signature")
 
     def __init__(
         self, handler: Callable[..., Any], like: Mapping[object, PreparedHandler] | None = None
     ) -> None:
-        _check_callable(handler)
-        alike = like and like.get(signature_key(handler))
         self._handler = handler
-        self.signature: inspect.Signature | None = (
-            alike.signature if alike else _read_signature(handler)
-        )
-        wanted = self.signature is not None and wants_context(self.signature)
-        made = AsyncHandlerExecutor if is_async(handler) else SyncHandlerExecutor
+        self.signature: inspect.Signature | None
+        self.has_context: bool
+        self.kind: type[AsyncHandlerExecutor | SyncHandlerExecutor]
+        alike = like and like.get(signature_key(handler))
+        if alike:
+            self.signature, self.has_context = alike.signature, alike.has_context
+            self.kind = alike.kind
+        else:
+            _check_callable(handler)
+            self.signature = _read_signature(handler)
+            self.has_context = self.signature is not None and wants_context(self.signature)
+            self.kind = AsyncHandlerExecutor if is_async(handler) else SyncHandlerExecutor
         # A plain `execute` is part of the executor's contract; the Protocol shows the async form.
-        self.executor: ToolExecutor = made(handler, wanted)
+        self.executor: ToolExecutor = self.kind(handler, self.has_context)
 
     def check(self, tool: Tool) -> None:
         """Raise `ConfigurationError` unless it takes exactly what `tool` declares.

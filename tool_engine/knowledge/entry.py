@@ -196,6 +196,7 @@ def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
         session_id=kept.session_id,
         task_id=kept.task_id,
         origin=kept.origin,
+        process=kept.process,
     )
 
 

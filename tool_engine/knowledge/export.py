@@ -38,6 +38,7 @@ EXPORT_COLUMNS: Final = {
     "agent_id": "string",
     "session_id": "string",
     "task_id": "string",
+    "process": "string",
     "bucket": "string",
     "key": "string",
     "priority": "int64",

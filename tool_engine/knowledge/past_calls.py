@@ -19,7 +19,8 @@ from tool_engine.knowledge.snapshot import bounded_text, take_snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.json.plain import name_of
-from tool_engine.model.record import RecordQuery, ToolCallRecord, success_rate
+from tool_engine.model.outcome import success_rate
+from tool_engine.model.record import RecordQuery, ToolCallRecord
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact_text
 

@@ -22,6 +22,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import copied_whole
+from tool_engine.model.outcome import success_rate
 from tool_engine.model.record import (
     CallEntry,
     KeptCall,
@@ -29,7 +30,6 @@ from tool_engine.model.record import (
     RecordTotals,
     ToolCallRecord,
     ToolCallSummary,
-    success_rate,
 )
 from tool_engine.model.settings.retention import RecordRetention
 from tool_engine.model.statistics import CallStatistics
@@ -56,6 +56,7 @@ class RecordFilters(TypedDict, total=False):
     workflow_id: str | None
     session_id: str | None
     task_id: str | None
+    process: str | None
     origin: str | None
     is_success: bool | None
     error_type: str | None
@@ -122,10 +123,10 @@ class ToolKnowledgeStore(KnownArguments):
 
         Args:
             **filters: `tool_name`, `origin`, `conversation_id`, `session_id`, `task_id`,
-                `caller_id`, `workflow_id`, `is_success`, `error_type`, `outcome`, `call_id`,
-                `parent_call_id`, `record_id`; `min_execution_time` in seconds; `start` (included)
-                and `end` (left out) for `created_at`; `limit` and `offset`; `before` and `after`,
-                each a `record_id` to go on from; `oldest_first`.
+                `process`, `caller_id`, `workflow_id`, `is_success`, `error_type`, `outcome`,
+                `call_id`, `parent_call_id`, `record_id`; `min_execution_time` in seconds; `start`
+                (included) and `end` (left out) for `created_at`; `limit` and `offset`; `before` and
+                `after`, each a `record_id` to go on from; `oldest_first`.
 
         Raises:
             ConfigurationError: A limit or offset below 0, a duration that is no positive number, a

@@ -236,11 +236,13 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         # Most calls make one: what the engine sets is not checked again, and not in a loop.
         force_setattr(own, "_call", call)
         force_setattr(own, "_nested", nest)
-        force_setattr(own, "_task", None)
         force_setattr(own, "call_id", call_id)
         force_setattr(own, "deadline", deadline)
         force_setattr(own, "timeout", timeout)
-        force_setattr(own, "on_progress", None)
+        if self._task is not None:
+            force_setattr(own, "_task", None)
+        if self.on_progress is not None:
+            force_setattr(own, "on_progress", None)
         return own
 
     def for_task(self, task_id: str, task: Any, listener: Callable[[ToolProgress], object]) -> Self:

@@ -132,6 +132,8 @@ class ToolEngineEvent(_EventFields, frozen=True, kw_only=True):
     and where numbers go on from a database that is not open yet."""
     generation: int | None = None
     """The tools that were in force: for a call those that it started with."""
+    process: str | None = None
+    """The process in which it happened, where it comes from a database; else None."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values, with `[hidden]` in place of secrets.

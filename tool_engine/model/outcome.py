@@ -61,3 +61,15 @@ _OUTCOMES: Final = {
 def outcome_of(error_type: str | None) -> Outcome:
     """Return the outcome that a result's `error_type` belongs to."""
     return _OUTCOMES.get(error_type, Outcome.FAILED)
+
+
+def outcome_of_call(is_success: bool, error_type: str | None) -> Outcome:
+    """Return how a call ended."""
+    if is_success:
+        return Outcome.SUCCEEDED
+    return Outcome.FAILED if error_type is None else outcome_of(error_type)
+
+
+def success_rate(successful: int, total: int) -> float:
+    """Return the successful calls in percent, two decimals; 0.0 when there are none."""
+    return round(100.0 * successful / total, 2) if total else 0.0

@@ -19,9 +19,10 @@ from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.data import Data
-from tool_engine.model.outcome import Outcome, outcome_of
+from tool_engine.model.outcome import Outcome, outcome_of_call, success_rate
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.tool import Tool
+from tool_engine.process_names import process_of
 
 _MATCHED: Final = (
     "record_id",
@@ -39,14 +40,9 @@ _MATCHED: Final = (
     "outcome",
 )
 _CHECKED: Final = frozenset(
-    (*_MATCHED, "before", "after", "call_id_prefix", "oldest_first", "whole")
+    (*_MATCHED, "before", "after", "call_id_prefix", "process", "oldest_first", "whole")
 ) - {"is_success"}
 """The texts and switches of a query; each other field has a check of its own."""
-
-
-def success_rate(successful: int, total: int) -> float:
-    """Return the successful calls in percent, two decimals; 0.0 when there are none."""
-    return round(100.0 * successful / total, 2) if total else 0.0
 
 
 next_serial: Final = itertools.count(1).__next__
@@ -63,12 +59,6 @@ def _id_prefix(process_id: int) -> str:
 def is_own_id(record_id: str) -> bool:
     """True if an entry of this process has, or had, this `record_id`."""
     return record_id.startswith(_id_prefix(os.getpid()))
-
-
-def _outcome_of(is_success: bool, error_type: str | None) -> Outcome:
-    if is_success:
-        return Outcome.SUCCEEDED
-    return Outcome.FAILED if error_type is None else outcome_of(error_type)
 
 
 AGENTS: Final = frozenset({"conversation_agent", "tool_sub_agent"})
@@ -123,12 +113,14 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
     """The task that made the call, or a call above it."""
     origin: str | None = None
     """Where its tool came from: `code`, `file:` and a path, or the name of an added source."""
+    process: str | None = None
+    """The process whose engine made the call; None: that is not known."""
     whole: ClassVar[None] = None
 
     @property
     def outcome(self) -> Outcome:
         """Which of the five outcomes the call had."""
-        return _outcome_of(self.is_success, self.error_type)
+        return outcome_of_call(self.is_success, self.error_type)
 
     @property
     def started_at(self) -> datetime:
@@ -191,7 +183,7 @@ class CallEntry(msgspec.Struct, gc=False):
 
     @property
     def outcome(self) -> Outcome:
-        return _outcome_of(self.is_success, self.error_type)
+        return outcome_of_call(self.is_success, self.error_type)
 
     @property
     def bucket(self) -> str | None:
@@ -212,6 +204,10 @@ class CallEntry(msgspec.Struct, gc=False):
     @property
     def agent_id(self) -> str | None:
         return self.caller_id if self.caller_type in AGENTS else None
+
+    @property
+    def process(self) -> str | None:
+        return process_of(self.call_id)
 
     @property
     def weight(self) -> int:
@@ -271,6 +267,8 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
     whole: bool = False
     """True for results as whole as they were kept, where a record shows only the beginning; of a
     tool with `select`, the selected part. Slower: for a few records."""
+    process: str | None = None
+    """The name of the process whose engine made them."""
     call_id_prefix: str | None = None
     """How the `call_id` begins."""
 
@@ -305,6 +303,8 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
             return False
         least = self.min_execution_time
         if least is not None and kept.execution_time < least:
+            return False
+        if self.process is not None and kept.process != self.process:
             return False
         prefix = self.call_id_prefix
         if prefix is not None and not (kept.call_id or "").startswith(prefix):

@@ -71,9 +71,10 @@ def takes_others(schema: Mapping[str, Any]) -> bool:
     A schema that is silent about them takes none, as a list of parameters does: most schemas are,
     and an argument that is not declared is most often misspelt.
     """
+    forms = (schema,) if _BRANCHES.isdisjoint(schema) else [form for form, _ in _list_forms(schema)]
     return any(
         form.get("additionalProperties", False) is not False or not _OPENING.isdisjoint(form)
-        for form, _ in _list_forms(schema)
+        for form in forms
     )
 
 

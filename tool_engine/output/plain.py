@@ -48,6 +48,7 @@ _FEWER_PARTS: Final = 4
 _SAMPLE: Final = 16
 _DEEPEST: Final = 1_000
 _CONTAINERS: Final = frozenset((dict, list, tuple))
+_NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _LISTS: Final = frozenset((list, tuple, set, frozenset))
 _KNOWN: Final = (
     *(str, int, float, bytes, bytearray, memoryview, type(None), Enum, Decimal, UUID),
@@ -70,6 +71,29 @@ def may_take_long(value: dict[str, Any]) -> bool:
 
     Another thread may change it meanwhile: the values of mappings are taken in one step.
     """
+    return not _is_small(value) and _is_long(value)
+
+
+def _is_small(value: dict[str, Any]) -> bool:
+    """Return True if all of it can be looked at, as in most values, and is short."""
+    inside: list[Any] = [value]
+    letters = 0
+    for each in inside:
+        parts = [*each.values()] if type(each) is dict else each
+        if len(inside) > _SAMPLE or len(parts) > _SAMPLE:
+            return False
+        if len(parts) > _FEW_PARTS and _NUMBERS.issuperset(map(type, parts)):
+            continue
+        for part in parts:
+            if (kind := type(part)) is str:
+                letters += len(part)
+            elif kind in _CONTAINERS:
+                inside.append(part)
+    return letters <= LONG
+
+
+def _is_long(value: dict[str, Any]) -> bool:
+    """Return True if a part of it, or all as far as some parts show, is."""
     if not is_tracked(value):
         return _weigh_leaf(value) > LONG
     level: list[Any] = [value]

@@ -29,6 +29,7 @@ class _Filters(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     session_id: _Text | None = None
     task_id: _Text | None = None
     caller_id: _Text | None = None
+    process: Annotated[_Text, Meta(description="The process that kept them.")] | None = None
     error_type: _Text | None = None
     outcome: Literal["succeeded", "failed", "timeout", "cancelled", "rejected"] | None = None
     min_execution_time: (

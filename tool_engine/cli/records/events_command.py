@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -24,13 +25,14 @@ from tool_engine.cli.records.filters import (
     FollowOption,
     LimitOption,
     LineJSONOption,
+    ProcessOption,
     RecordFilters,
     SinceOption,
     ToolOption,
 )
 from tool_engine.cli.records.following import Pace, Patience, print_each, record_looks
 from tool_engine.cli.records.record_line import local_time
-from tool_engine.cli.records.recording import newest_records, open_events, open_records
+from tool_engine.cli.records.recording import is_shared, newest_records, open_events, open_records
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import OUTCOME_STYLES, event_text
 from tool_engine.events.event_filter import WantedEvents
@@ -85,6 +87,8 @@ class _Choice:
         calls = self.filters.calls
         if calls.is_failed and event.error is None:
             return False
+        if calls.process is not None and event.process != calls.process:
+            return False
         if calls.caller is not None and event.data.get("caller_id") != calls.caller:
             return False
         return event.timestamp.timestamp() >= self.since and self._wanted.has(event)
@@ -97,6 +101,7 @@ def run_command(
     failed: FailedOption = False,
     caller: CallerOption = None,
     conversation: ConversationOption = None,
+    process: ProcessOption = None,
     call: Annotated[
         str | None, typer.Option("--call", metavar="CALL_ID", help="Only of this call.")
     ] = None,
@@ -119,14 +124,14 @@ def run_command(
 
     Example: tool-engine events --follow --json
     """
-    calls = RecordFilters(tool, failed, None, caller, conversation, since)
+    calls = RecordFilters(tool, failed, None, caller, conversation, since, process=process)
     filters = EventFilters(calls, tuple(types or ()), call, after, limit)
     return print_events(settings_of(ctx, tools, records), filters, follow=follow, as_json=as_json)
 
 
 def print_events(settings: Settings, filters: EventFilters, *, follow: bool, as_json: bool) -> int:
     shown_events = follow_events(settings, filters, follow=follow, is_quiet=as_json)
-    show = _print_json if as_json else _print_line
+    show = _print_json if as_json else partial(_print_line, names_process=is_shared(settings))
     return (
         print_each(shown_events, show) if follow else run_async(_print_events(shown_events, show))
     )
@@ -272,6 +277,7 @@ def _event_of(record: ToolCallRecord) -> ToolEngineEvent:
         call_id=record.call_id,
         data={name: getattr(record, name) for name in (*names, "parent_call_id")},
         generation=record.generation,
+        process=record.process,
     )
 
 
@@ -292,7 +298,7 @@ def _print_json(event: ToolEngineEvent) -> None:
     print_json_line(facts)
 
 
-def _print_line(event: ToolEngineEvent) -> None:
+def _print_line(event: ToolEngineEvent, *, names_process: bool) -> None:
     words = (
         local_time(event.timestamp),
         "" if event.sequence is None else f"{event.sequence:>6}",
@@ -300,6 +306,7 @@ def _print_line(event: ToolEngineEvent) -> None:
         " ".join((event.tool_name or "").split()),
         event.call_id or "",
         _event_text(event),
+        f"[{event.process or '-'}]" if names_process else "",
     )
     console = make_console()
     line = "  ".join(word for word in words if word)

@@ -19,6 +19,7 @@ from tool_engine.cli.records.filters import (
     ErrorOption,
     FailedOption,
     OriginOption,
+    ProcessOption,
     RecordFilters,
     SessionOption,
     SinceOption,
@@ -50,6 +51,7 @@ def run_command(
     session: SessionOption = None,
     origin: OriginOption = None,
     task: TaskOption = None,
+    process: ProcessOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     tools: ToolsOption = None,
@@ -60,7 +62,8 @@ def run_command(
     Example: tool-engine export --format csv --output calls.csv
     """
     filters = RecordFilters(
-        tool, failed, error_type, caller, conversation, since, until, session, origin, task
+        *(tool, failed, error_type, caller, conversation, since, until, session, origin, task),
+        process,
     )
     return export_calls(
         settings_of(ctx, tools, records), filters, file_format=file_format, output=output

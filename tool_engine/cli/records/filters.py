@@ -39,6 +39,10 @@ OriginOption = Annotated[
 TaskOption = Annotated[
     str | None, typer.Option("--task", metavar="ID", help="Only of this task, and what it called.")
 ]
+ProcessOption = Annotated[
+    str | None,
+    typer.Option("--process", metavar="NAME", help="Only of the process of this name."),
+]
 SinceOption = Annotated[
     str | None,
     typer.Option("--since", metavar="TIME", help="Ended since, such as 1h ago or 2026-11-01."),
@@ -67,6 +71,7 @@ class RecordFilters(msgspec.Struct, frozen=True):
     session: str | None = None
     origin: str | None = None
     task: str | None = None
+    process: str | None = None
 
     def query(self, limit: int | None = None) -> RecordQuery:
         return RecordQuery(
@@ -78,6 +83,7 @@ class RecordFilters(msgspec.Struct, frozen=True):
             session_id=self.session,
             origin=self.origin,
             task_id=self.task,
+            process=self.process,
             start=None if self.since is None else parse_moment("--since", self.since),
             end=None if self.until is None else parse_moment("--until", self.until),
             limit=limit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -23,6 +24,7 @@ from tool_engine.cli.records.filters import (
     LimitOption,
     LineJSONOption,
     OriginOption,
+    ProcessOption,
     RecordFilters,
     SessionOption,
     SinceOption,
@@ -33,7 +35,7 @@ from tool_engine.cli.records.filters import (
 from tool_engine.cli.records.following import print_each, record_looks
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.record_line import WIDE, fit_encoding, local_time, record_text
-from tool_engine.cli.records.recording import newest_records
+from tool_engine.cli.records.recording import is_shared, newest_records
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import OUTCOME_STYLES, make_table
 from tool_engine.knowledge.export import exported_row
@@ -55,6 +57,7 @@ def run_command(
     session: SessionOption = None,
     origin: OriginOption = None,
     task: TaskOption = None,
+    process: ProcessOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     limit: LimitOption = 20,
@@ -76,7 +79,8 @@ def run_command(
 
         return print_story(settings, _call_id(words), full=full, as_json=as_json)
     filters = RecordFilters(
-        tool, failed, error_type, caller, conversation, since, until, session, origin, task
+        *(tool, failed, error_type, caller, conversation, since, until, session, origin, task),
+        process,
     )
     return print_history(settings, filters, limit=limit, follow=follow, as_json=as_json)
 
@@ -94,8 +98,9 @@ def print_history(
     settings: Settings, filters: RecordFilters, *, limit: int, follow: bool, as_json: bool
 ) -> int:
     query = filters.query(limit)
+    show = _print_json if as_json else partial(_print_line, names_process=is_shared(settings))
     if follow:
-        return print_each(_follow_records(settings, query), _print_json if as_json else _print_line)
+        return print_each(_follow_records(settings, query), show)
     return run_async(_print_records(settings, query, as_json=as_json))
 
 
@@ -118,16 +123,18 @@ async def _print_records(settings: Settings, query: RecordQuery, *, as_json: boo
         none = "no such calls are recorded" if query.limit else "--limit 0 shows none"
         sys.stderr.write(f"{none}\n")
     elif (console := make_console()).width >= WIDE:
-        console.print(_make_history_table(records, console))
+        console.print(_make_history_table(records, console, names_process=is_shared(settings)))
     else:
         for record in records:
-            _print_line(record)
+            _print_line(record, names_process=is_shared(settings))
     return EXIT_OK
 
 
-def _make_history_table(records: Sequence[ToolCallRecord], console: Console) -> Table:
-    columns = ("ended", "call", "tool", "outcome", "waited", "ran", "caller", "arguments or error")
-    table = make_table("", *columns)
+def _make_history_table(
+    records: Sequence[ToolCallRecord], console: Console, *, names_process: bool
+) -> Table:
+    columns = ["ended", "call", "tool", "outcome", "waited", "ran", "caller", "arguments or error"]
+    table = make_table("", *columns, *(["process"] if names_process else []))
     # Never cut: a person copies it.
     table.columns[1].min_width = min(max(len(record.call_id or "") for record in records), 40)
     for record in records:
@@ -141,6 +148,7 @@ def _make_history_table(records: Sequence[ToolCallRecord], console: Console) -> 
             plain(fit_encoding(seconds_text(record.execution_time), console)),
             plain(record.caller_id or "-"),
             plain(record_text(record)),
+            *([plain(record.process or "-")] if names_process else []),
         )
     return table
 
@@ -149,7 +157,7 @@ def _print_json(record: ToolCallRecord) -> None:
     print_json_line(exported_row(record))
 
 
-def _print_line(record: ToolCallRecord) -> None:
+def _print_line(record: ToolCallRecord, *, names_process: bool) -> None:
     outcome = record.outcome.value
     console = make_console()
     words = (
@@ -159,7 +167,8 @@ def _print_line(record: ToolCallRecord) -> None:
         f"{fit_encoding(seconds_text(record.execution_time), console):>8}",
         record.tool_name,
         record_text(record),
+        f"[{record.process or '-'}]" if names_process else "",
     )
-    line = "  ".join(" ".join(word.split("\n")) for word in words)
+    line = "  ".join(" ".join(word.split("\n")) for word in words if word)
     console.print(plain(line, OUTCOME_STYLES.get(outcome, "red")), soft_wrap=True)
     console.file.flush()

@@ -59,6 +59,11 @@ def records_place(settings: Settings) -> str | None:
     return RecordsURL(named)
 
 
+def is_shared(settings: Settings) -> bool:
+    """Return whether records of several processes stand together, so that lines name them."""
+    return (records_place(settings) or "").startswith("postgres")
+
+
 @contextlib.asynccontextmanager
 async def recording_engine(
     settings: Settings,

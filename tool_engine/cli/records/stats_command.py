@@ -21,6 +21,7 @@ from tool_engine.cli.records.filters import (
     CallerOption,
     ConversationOption,
     OriginOption,
+    ProcessOption,
     RecordFilters,
     SessionOption,
     SinceOption,
@@ -57,6 +58,7 @@ def run_command(
     conversation: ConversationOption = None,
     session: SessionOption = None,
     origin: OriginOption = None,
+    process: ProcessOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     plot: Annotated[
@@ -73,7 +75,9 @@ def run_command(
 
     Example: tool-engine stats --since 24h --plot calls.svg
     """
-    filters = RecordFilters(tool, False, None, caller, conversation, since, until, session, origin)
+    filters = RecordFilters(
+        *(tool, False, None, caller, conversation, since, until, session, origin), process=process
+    )
     return print_statistics(settings_of(ctx, tools, records), filters, plot=plot, as_json=as_json)
 
 
@@ -102,7 +106,8 @@ async def _print_statistics(
 
 
 def _make_filters(query: RecordQuery) -> Any:
-    return {**query.conditions, "start": query.start, "end": query.end}
+    said = {"start": query.start, "end": query.end, "process": query.process}
+    return {**query.conditions, **said}
 
 
 async def _split_intervals(store: ToolKnowledgeStore, query: RecordQuery) -> list[_Interval]:

@@ -187,6 +187,7 @@ def _list_facts(record: ToolCallRecord) -> dict[str, str]:
         "workflow": record.workflow_id,
         "made by": record.parent_call_id,
         "task": record.task_id,
+        "process": record.process,
         "bucket": record.bucket,
         "key": record.key,
         "priority": record.priority,

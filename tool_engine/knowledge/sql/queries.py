@@ -41,9 +41,10 @@ from tool_engine.knowledge.sql.schema.keys import (
 )
 from tool_engine.knowledge.sql.schema.rows import plain_text
 from tool_engine.knowledge.sql.schema.schema import EVER
-from tool_engine.knowledge.sql.schema.tables import calls, definitions, values
+from tool_engine.knowledge.sql.schema.tables import calls, definitions, processes, values
 from tool_engine.knowledge.sql.schema.tables import statistics as kept
 from tool_engine.model.record import RecordQuery
+from tool_engine.process_names import ENGINE_LENGTH
 
 Hours: TypeAlias = tuple[int | None, int | None]
 """The first hour since 1970, and the one after the last; None: no bound."""
@@ -66,8 +67,10 @@ def select_records(query: RecordQuery) -> Select[Any]:
     statement = (
         select(calls, definitions.c.version, definitions.c.definition_hash)
         .add_columns(definitions.c.origin, large.c.data.label("large"), wanted.label("wanted"))
+        .add_columns(processes.c.process)
         .join_from(calls, definitions, calls.c.definition_id == definitions.c.id, isouter=True)
         .join(large, large.c.hash == wanted, isouter=True)
+        .join(processes, processes.c.engine == _engine_of(calls.c.call_id), isouter=True)
         .where(*_make_conditions(query))
         .order_by(calls.c.key if query.oldest_first else calls.c.key.desc())
     )
@@ -177,6 +180,10 @@ def _kept_conditions(query: RecordQuery, hours: Hours) -> Iterator[Any]:
             yield kept.c[name] == plain_text(value)
 
 
+def _engine_of(call_id: ColumnElement[Any]) -> ColumnElement[Any]:
+    return func.substr(call_id, 1, ENGINE_LENGTH)
+
+
 def _make_conditions(query: RecordQuery) -> Iterator[Any]:
     for name, value in query.conditions.items():
         if name == "record_id":
@@ -197,6 +204,9 @@ def _make_conditions(query: RecordQuery) -> Iterator[Any]:
     if query.min_execution_time is not None:
         seconds = calls.c.execution_time
         yield or_(seconds >= query.min_execution_time, is_odd(seconds, "number"))
+    if query.process is not None:
+        named = processes.c.process == plain_text(query.process)
+        yield _engine_of(calls.c.call_id).in_(select(processes.c.engine).where(named))
     if query.call_id_prefix is not None:
         yield begins_with(calls.c.call_id, plain_text(query.call_id_prefix) or "")
     yield from _make_bounds(query)

@@ -24,7 +24,7 @@ from tool_engine.knowledge.sql.schema.keys import (
     key_of_time,
 )
 from tool_engine.knowledge.sql.schema.packed_json import KEEPING
-from tool_engine.knowledge.sql.schema.tables import calls, definitions, values
+from tool_engine.knowledge.sql.schema.tables import calls, definitions, processes, values
 from tool_engine.model.settings.retention import RecordRetention
 
 _STEP: Final = 500
@@ -217,6 +217,10 @@ async def _remove_unused(reader: Reader, now: float) -> None:
     # Calls go in the order of time: what was last used before the oldest of them is not used.
     unused = select(values.c.hash).where(values.c.used_at < before - _RECENT)
     await _remove_all(reader, unused, values)
+    # One that is at work is noted again with its next record.
+    await _remove_all(
+        reader, select(processes.c.engine).where(processes.c.noted_at < before * 1e6), processes
+    )
     is_named = exists().where(calls.c.tool_name == definitions.c.tool_name)
     await _remove_all(reader, select(definitions.c.id).where(~is_named), definitions)
 

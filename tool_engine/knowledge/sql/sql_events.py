@@ -125,6 +125,8 @@ class SQLEventStorage:
         """The highest number that was given out; None until it is open."""
         self.first = 1
         """The number with which this engine begins, once it is open."""
+        self.process: str | None = None
+        """The name of this process, which its events bear."""
         self.dropped = 0
         """Events that had to go before they were written."""
         self.is_failing = False
@@ -377,7 +379,7 @@ class SQLEventStorage:
             with self._lock:
                 batch = list(islice(self._waiting, _BATCH))
             await self._look_for_file()
-            rows = await asyncio.to_thread(_make_rows, batch)
+            rows = await asyncio.to_thread(_make_rows, batch, self.process)
             await self._execute_statement(_INSERT, rows)
             self._unpruned += len(rows)
             if self._unpruned >= min(_BATCH, self._max_events):
@@ -448,12 +450,12 @@ class SQLEventStorage:
             await connection.execute(text(statement), values)
 
 
-def _make_rows(events: list[ToolEngineEvent]) -> list[dict[str, Any]]:
+def _make_rows(events: list[ToolEngineEvent], process: str | None) -> list[dict[str, Any]]:
     """Return the rows of the first events, so many as are written at once."""
     rows: list[dict[str, Any]] = []
     size = 0
     for event in events:
-        rows.append(row_of(event))
+        rows.append(row_of(event, process))
         size += len(rows[-1]["body"])
         if size >= _BATCH_SIZE:
             break

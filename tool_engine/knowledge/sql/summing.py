@@ -109,7 +109,7 @@ def split_hours(query: RecordQuery) -> tuple[Hours | None, list[RecordQuery]]:
     start, end = query.start, query.end
     is_paged = query.before is not None or query.after is not None
     is_odd = query.call_id_prefix is not None or query.error_type == ""
-    is_odd = is_odd or query.min_execution_time is not None
+    is_odd = is_odd or query.min_execution_time is not None or query.process is not None
     if is_paged or is_odd or not query.conditions.keys() <= _KEPT:
         return None, [query]
     if start is not None and start >= _LATEST:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Mapping
 from typing import Final, Self
 
@@ -52,8 +50,6 @@ class ClusterConfig(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=K
     on_unavailable: str = "refuse"
     """What happens to calls while the database cannot be asked for longer than `lease_ttl`:
     `refuse` ends them as `rejected`; `local` lets the limits of each process hold alone."""
-    process: str | None = None
-    """The name of this process, for people. None: the machine's name and the process id."""
 
     def __post_init__(self) -> None:
         settle = msgspec.structs.force_setattr
@@ -72,9 +68,6 @@ class ClusterConfig(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=K
                 f"session_grace ({self.session_grace:g} s); raise it, or lower the grace"
             )
         check_choice("cluster.on_unavailable", self.on_unavailable, _UNAVAILABLE)
-        if self.process is None:
-            settle(self, "process", f"{socket.gethostname()}-{os.getpid()}")
-        check_name("cluster.process", self.process)
 
 
 class ClusterURL(str):

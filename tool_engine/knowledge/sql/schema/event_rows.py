@@ -16,8 +16,8 @@ from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.redaction import redact
 
 
-def row_of(event: ToolEngineEvent) -> dict[str, Any]:
-    """The row of an event, with secrets hidden, by its columns."""
+def row_of(event: ToolEngineEvent, process: str | None = None) -> dict[str, Any]:
+    """The row of an event of a process, with secrets hidden, by its columns."""
     result = event.execution_result
     body = {
         "tool_name": event.tool_name,
@@ -28,6 +28,8 @@ def row_of(event: ToolEngineEvent) -> dict[str, Any]:
         "data": event.data,
         "generation": event.generation,
     }
+    if process is not None:
+        body["process"] = process
     return {
         "sequence": event.sequence,
         "event_type": event.event_type.value,
@@ -68,6 +70,7 @@ class _Body(msgspec.Struct, frozen=True):
     call_id: str | None
     data: dict[str, Any]
     generation: int | None
+    process: str | None = None
 
 
 def _read_event(
@@ -86,4 +89,5 @@ def _read_event(
         data=body.data,
         sequence=sequence,
         generation=body.generation,
+        process=body.process,
     )

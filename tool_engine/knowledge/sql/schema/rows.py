@@ -32,6 +32,7 @@ from tool_engine.model.outcome import Outcome
 from tool_engine.model.record import AGENTS, CallEntry, KeptCall, ToolCallRecord
 from tool_engine.model.statistics import time_bin
 from tool_engine.model.tool import Tool
+from tool_engine.process_names import ENGINE_LENGTH
 from tool_engine.redaction import redact, redact_text
 
 LONGEST_INLINE: Final = 4_096
@@ -55,7 +56,7 @@ _OPTIONAL: Final = frozenset(
         *("record_id", "call_id", "parent_call_id", "definition_id", "generation", "error_type"),
         *("caller_id", "conversation_id", "workflow_id", "agent_id", "session_id", "task_id"),
         *("bucket", "admission_key", "result_size", "error", "result"),
-        *("version", "definition_hash", "origin"),
+        *("version", "definition_hash", "origin", "process"),
     )
 )
 _UNKNOWN: Final = (None, None, None)
@@ -63,7 +64,7 @@ _UNKNOWN: Final = (None, None, None)
 _UNREAD: Final = ("key", "wait_bin", "time_bin", "result_hash", "whole_hash")
 _READ: Final = (
     *(name for name in COLUMNS if name not in _UNREAD),
-    *("version", "definition_hash", "origin"),
+    *("version", "definition_hash", "origin", "process"),
 )
 
 
@@ -76,6 +77,8 @@ class Batch(msgspec.Struct):
     """Rows of `tool_values`, by their hash."""
     definitions: dict[int, tuple[int, str, str | None, str | None, str | None]]
     """Rows of `tool_definitions`, by their id."""
+    processes: dict[str, tuple[str, str, int]] = {}
+    """Rows of `tool_processes`, by the engine."""
     tools: dict[int, tuple[int, int, bool]] = {}
     """By the `id` of a tool: the id of its definition, its weight, and whether it has secrets."""
     unreadable: int = 0
@@ -89,19 +92,27 @@ class Batch(msgspec.Struct):
 
     def part(self, start: int, stop: int | None) -> Batch:
         """Some of its rows, with all that they refer to."""
-        return Batch(self.rows[start:stop], self.values, self.definitions)
+        return Batch(self.rows[start:stop], self.values, self.definitions, self.processes)
 
 
 def merge_batches(batches: Sequence[Batch]) -> Batch:
     """One batch of the rows of several, with all that they refer to."""
     if len(batches) == 1:
         return batches[0]
-    whole = Batch([], {}, {})
+    whole = Batch([], {}, {}, {})
     for each in batches:
         whole.rows += each.rows
         whole.values |= each.values
         whole.definitions |= each.definitions
+        whole.processes |= each.processes
     return whole
+
+
+def _note_process(kept: KeptCall, finished: int, batch: Batch) -> None:
+    process, engine = kept.process, (kept.call_id or "")[:ENGINE_LENGTH]
+    # The ids of other makers need not begin with the name of an engine.
+    if process is not None and engine not in batch.processes and engine.startswith("call-"):
+        batch.processes[engine] = (plain_text(engine) or "", plain_text(process) or "", finished)
 
 
 def plain_text(value: object) -> str | None:
@@ -126,7 +137,7 @@ class RowMaker:
 
     def batch(self, kept: Iterable[KeptCall]) -> Batch:
         """The rows of some calls; one that cannot be read costs no other."""
-        batch = Batch([], {}, {})
+        batch = Batch([], {}, {}, {})
         self._harmless.refresh()
         self._texts.refresh()
         for each in kept:
@@ -149,6 +160,7 @@ class RowMaker:
         if entry.date is not self._date:
             self._date, self._time = entry.date, microseconds_of(entry.date)
         finished = self._time + int(entry.after * 1e6)
+        _note_process(entry, finished, batch)
         result_hash = whole_hash = None
         if len(result) > LONGEST_INLINE:
             result_hash, result = _keep_content(result, batch, finished), b""
@@ -231,6 +243,7 @@ class RowMaker:
             raise TypeError(f"neither a CallEntry nor a ToolCallRecord: {type(record).__name__}")
         shown = kept_record(record)
         finished = microseconds_of(record.created_at)
+        _note_process(record, finished, batch)
         result, result_hash = _encode_result(shown.result, batch, finished)
         key = key_of_id(record.record_id)
         definition, facts = None, (record.tool_version, record.definition_hash, record.origin)
@@ -394,6 +407,7 @@ def _read_record(values: dict[str, Any]) -> ToolCallRecord:
         values["conversation_id"],
         values["workflow_id"],
         date_of(values["finished_at"]),
+        process=values["process"],
         call_id=values["call_id"],
         parent_call_id=values["parent_call_id"],
         error_type=values["error_type"],

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tool_engine.knowledge.sql.schema.dialects import WORDS
+
 COLUMNS: Final = (
     "key",
     "record_id",
@@ -62,6 +64,7 @@ _TABLES: Final = (
     ("tool_tasks", "tool_workers"),
     (),
     ("tool_event_lives",),
+    ("tool_processes",),
 )
 """What each migration adds."""
 TABLES: Final = tuple(name for added in _TABLES for name in added)
@@ -166,6 +169,14 @@ _EVENT_NUMBERS: Final = (
 _EVENT_LIVES: Final = (
     "CREATE TABLE IF NOT EXISTS tool_event_lives (first {key} PRIMARY KEY, last {integer})",
     "CREATE INDEX IF NOT EXISTS tool_events_time ON tool_events (happened_at, sequence)",
+)
+
+# A row for each engine: the ids of its calls begin with its name.
+_PROCESSES: Final = (
+    (
+        "CREATE TABLE IF NOT EXISTS tool_processes ("
+        "engine TEXT PRIMARY KEY, process TEXT NOT NULL, noted_at {integer} NOT NULL)"
+    ),
 )
 
 _STATISTICS: Final = """
@@ -340,38 +351,9 @@ MIGRATIONS: Final = (
         ),
     ),
     _EVENT_LIVES,
+    _PROCESSES,
 )
 """Statements by version; the first brings an empty database to version 1."""
-
-_WORDS: Final = {
-    "sqlite": {
-        "key": "INTEGER",
-        "counted": "INTEGER PRIMARY KEY",
-        "integer": "INTEGER",
-        "real": "REAL",
-        "boolean": "INTEGER",
-        "bytes": "BLOB",
-        # SQLite adds the primary key at the end of an index by itself.
-        "then_key": "",
-        "without_rowid": " WITHOUT ROWID",
-        # Migrations hold the whole file.
-        "lock_calls": "",
-        # SQLite has no IF NOT EXISTS here: the caller checks the error.
-        "if_missing": "",
-    },
-    "postgresql": {
-        "key": "BIGINT",
-        "counted": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-        "integer": "BIGINT",
-        "real": "DOUBLE PRECISION",
-        "boolean": "BOOLEAN",
-        "bytes": "BYTEA",
-        "then_key": ", key",
-        "without_rowid": "",
-        "lock_calls": "LOCK TABLE tool_calls IN SHARE MODE",
-        "if_missing": "IF NOT EXISTS ",
-    },
-}
 
 
 def identity_of(row: Sequence[Any]) -> list[Any]:
@@ -390,7 +372,7 @@ def list_statements(kind: str, version: int) -> list[str]:
         kind: `sqlite` or `postgresql`.
         version: How many migrations it had.
     """
-    words = _WORDS[kind]
+    words = WORDS[kind]
     texts = [text.format(**words) for migration in MIGRATIONS[version:] for text in migration]
     found = [text for text in texts if text]
     if found:

@@ -136,6 +136,14 @@ workers: Final = Table(
     Column("beat", BigInteger),
 )
 """The engines that run tasks, each with a number that it counts up while it lives."""
+processes: Final = Table(
+    "tool_processes",
+    _metadata,
+    Column("engine", Text, primary_key=True),
+    Column("process", Text),
+    Column("noted_at", BigInteger),
+)
+"""The engines that have kept records here, and the names of their processes."""
 statistics: Final = Table(
     "tool_statistics",
     _metadata,

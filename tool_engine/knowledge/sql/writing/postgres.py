@@ -63,6 +63,10 @@ _INSERT_DEFINITION: Final = (
     "INSERT INTO tool_definitions (id, tool_name, version, definition_hash, origin) "
     "VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
 )
+_INSERT_PROCESS: Final = (
+    "INSERT INTO tool_processes (engine, process, noted_at) VALUES ($1, $2, $3) "
+    "ON CONFLICT DO NOTHING"
+)
 _KINDS: Final = {
     **dict.fromkeys(("hour", "bin", "calls", "newest"), "bigint"),
     **dict.fromkeys(("seconds", "largest"), "float8"),
@@ -201,6 +205,9 @@ class PostgresDatabase:
         # In one order, so that two processes that write the same never wait for each other.
         definitions = sorted(batch.definitions.values())
         await self._connection.executemany(_INSERT_DEFINITION, definitions)
+        if batch.processes:
+            processes = sorted(batch.processes.values())
+            await self._connection.executemany(_INSERT_PROCESS, processes)
         if batch.values:
             values = sorted(batch.values.values())
             await self._connection.executemany(_INSERT_VALUE, values)

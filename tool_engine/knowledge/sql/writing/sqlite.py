@@ -59,6 +59,9 @@ _INSERT_DEFINITION: Final = (
     "INSERT INTO tool_definitions (id, tool_name, version, definition_hash, origin) "
     "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
+_INSERT_PROCESS: Final = (
+    "INSERT INTO tool_processes (engine, process, noted_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+)
 _ADD_TO_STATISTICS: Final = (
     "ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, "
     "seconds = seconds + excluded.seconds, largest = max(largest, excluded.largest), "
@@ -268,6 +271,7 @@ def _run_steps(
 
 def _insert_definitions(connection: sqlite3.Connection, batch: Batch) -> None:
     connection.executemany(_INSERT_DEFINITION, batch.definitions.values())
+    connection.executemany(_INSERT_PROCESS, batch.processes.values())
     if batch.values:
         connection.executemany(_INSERT_VALUE, batch.values.values())
 
