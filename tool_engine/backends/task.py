@@ -49,12 +49,8 @@ SUPERSEDED: Final = "superseded"
 """End reason: another call took its place."""
 STOPPED: Final = "stopped"
 """End reason: the call was cancelled by other than its caller."""
-<<<<<<< HEAD
-=======
 LEASE_LOST: Final = "lease lost"
 """End reason: other processes may have what the call's slot stood for."""
-TIMED_OUT: Final = "timed out"
->>>>>>> origin/main
 _enter_call: Final = current_call.set
 _TURNS: Final = 8
 """Loop turns that a cancelled task gets to end while a tool waits for it; no time passes."""

@@ -108,7 +108,7 @@ class PresentCalls:
 
     def end_lost(self, slots: Collection[Slot]) -> None:
         """End the calls of slots that others may have by now; see `interfaces.AdmissionUser`."""
-        for run in list(self._runs.running):
+        for run in list(self._runs.running.values()):
             if run.call.slot in slots:
                 run.end(LEASE_LOST)
         for call in self._pauses:
